@@ -26,6 +26,7 @@ from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report.page import SECTIONS, Pictures, render_html
+from fedsim.report.sections.verdict import TO_WHOM
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(
@@ -139,8 +140,8 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     report = _report(tmp_path)
     page = render_html(report, Pictures(report, {}, (*SECTIONS[:2], section, *SECTIONS[2:])))
     headings = re.findall(r'<h2 id="[^"]*">([^<]*) <a', page)
-    place = headings.index("To whom")
-    assert headings[place : place + 2] == ["To whom", "Where the time went"]
+    place = headings.index(TO_WHOM.title)
+    assert headings[place : place + 2] == [TO_WHOM.title, "Where the time went"]
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 

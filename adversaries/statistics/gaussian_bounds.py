@@ -38,7 +38,7 @@ LARGEST_SHARE = 0.05
 
 NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
 
-TOO_MIXED = "the sensitivities vary too much for worlds so far apart to have nearly normal log-odds"
+TOO_MIXED = "the sensitivities vary too much for log-odds so far apart to be nearly normal"
 
 
 def gaussian_bound(
@@ -81,8 +81,8 @@ def gaussian_bound(
         epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
-        method="noncentral t limit of the standardised difference between the worlds",
-        assumes="independent trials, normal log-odds of one variance in both worlds",
+        method="noncentral t limit of the standardised difference between trials on D and on D'",
+        assumes="independent trials, normal log-odds of equal variance on D and on D'",
         trusts_noise=False,
         details=details,
         reason=reason,
@@ -140,8 +140,8 @@ def gaussian_unequal_bound(
         epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
         delta=delta,
         confidence=confidence,
-        method="noncentral t limit of the difference between the worlds over the larger standard "
-        "deviation",
+        method="noncentral t limit of the difference between trials on D and on D', over the "
+        "larger standard deviation",
         assumes="independent trials, normal log-odds",
         trusts_noise=False,
         details=details,

@@ -221,7 +221,7 @@ class MechanismKind(StrEnum):
 NOT_GAUSSIAN = "the bound holds only for Gaussian noise on full batches"
 """Reason of a bound that needs Gaussian DP for another mechanism."""
 
-COMMON = "the worlds share their random numbers, and the bound needs independent ones"
+COMMON = "trials on D and on D' share random numbers, and the bound needs independent ones"
 """Reason of a bound that needs independent worlds with common random numbers."""
 
 

@@ -83,7 +83,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
     table = [
         [
             name,
-            f"{worst['verdict']} ({worst['vantage']})",
+            f"{worst['verdict']} ({_named(worst)})",
             number(worst["epsilon"]),
             percent(worst["accuracy"]),
         ]
@@ -114,7 +114,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
         sign_off=first_screen.sign_off(
             data=", ".join(str(runs[place][0]["directory"]) for place in names),
             date=first_screen.today(),
-            limits="Measurements are about one target of each run; limits are by theory.",
+            limits="Measurements are about one target of each run. Theory sets the limits.",
         ),
     )
 
@@ -169,13 +169,13 @@ def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
     kinds = {words.text: words.kind for words in TABLE}
     text = str(row["verdict"]).partition(", apart")[0]
     right = None if row["measured"] is None else share(row["measured"])
-    name = f"{names[row['number']]}, {row['vantage'].replace('-', ' ')}"
+    name = f"{names[row['number']]}, {_named(row)}"
     mark = doc.Mark(kinds[text], text)
     return doc.Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
 
 
 ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
-TAIL = "ρβ limits the belief, except in the share of trainings in brackets"
+EXCEPT = "ρβ limits the belief, except in the share of trainings in brackets"
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:
@@ -219,7 +219,7 @@ def table(rows: Sequence[Row]) -> RenderableType:
         notes += [f"{place}: {run}; {worth[place]}" for place, run in runs.items()]
     else:
         notes += worth.values()
-    notes.append(TAIL)
+    notes.append(EXCEPT)
     if any(row["released"] for row in rows):
         notes.append(ADD_UP)
     several = len(runs) > 1
@@ -245,7 +245,7 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
         interval += f"\nat {percent(row['confidence'])}"
     return [
         _trust(row),
-        str(row["vantage"]),
+        _named(row),
         number(row["noise_multiplier"]),
         "\n".join((number(row["epsilon"]), *belief(row))),
         number(row["limit"]),
@@ -253,6 +253,10 @@ def _shown(row: Row, levels_differ: bool) -> list[str]:
         f"{number(row['measured'])}{interval}",
         row["verdict"].replace(", ", ",\n"),
     ]
+
+
+def _named(row: Row) -> str:
+    return str(row["vantage"]).replace("-", " ")
 
 
 def _trust(row: Row) -> str:
@@ -318,13 +322,13 @@ def _released(row: Row) -> str:
 KIND = "comparison"
 
 HEADINGS = (
-    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (but for a tail)", "ρα", "Predicted"),
+    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (exceeded in)", "ρα", "Predicted"),
     *("Measured", "Interval", "Accuracy", "Verdict"),
 )
 
 
 def blocks(rows: Sequence[Row]) -> list[doc.Block]:
-    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{TAIL}.")]
+    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{EXCEPT}.")]
 
 
 def write(rows: Sequence[Row], directory: Path) -> Path:
@@ -341,7 +345,7 @@ def write(rows: Sequence[Row], directory: Path) -> Path:
         heading=heading(rows),
         first=first(rows, names),
         blocks=[
-            doc.Heading("To whom the person is identifiable"),
+            doc.Heading("Who could identify the person?"),
             *blocks(rows),
             doc.Heading("The runs"),
             doc.Bullets(links, True),
@@ -367,7 +371,7 @@ def _page_cells(row: Row) -> list[str]:
     return [
         f"{row['number']}",
         _trust(row),
-        str(row["vantage"]),
+        _named(row),
         *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
         f"{row['delta']:g}",
         " ".join(belief(row)),

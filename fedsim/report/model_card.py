@@ -204,7 +204,8 @@ def summary(card: ModelCard) -> RenderableType:
     privacy = card.privacy
     names = list(privacy.towards[0].epsilon)
     rows = [
-        [row.vantage, *(number(row.epsilon.get(name)) for name in names)] for row in privacy.towards
+        [row.vantage.replace("-", " "), *(number(row.epsilon.get(name)) for name in names)]
+        for row in privacy.towards
     ]
     by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
     lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
@@ -395,10 +396,11 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         text = (
             "A rehearsal played the same rounds under the same noise before the training: "
             f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary "
-            f"at the {rehearsal.vantage} knew all records but one. Its advantage was "
-            f"{number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), and "
-            f"the noise allows {number(rehearsal.rho_alpha)}. In {percent(rehearsal.delta_prime)} "
-            f"of the trainings with the record, its belief exceeded {percent(rehearsal.rho_beta)}. "
+            f"at the {rehearsal.vantage.replace('-', ' ')} knew all records but one. Its advantage "
+            f"was {number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), "
+            f"and the noise allows {number(rehearsal.rho_alpha)}. In "
+            f"{percent(rehearsal.delta_prime)} of the trainings with the record, its belief "
+            f"exceeded {percent(rehearsal.rho_beta)}. "
             "These numbers concern the records of the rehearsal, not the training data of this "
             "model."
         )

@@ -47,7 +47,7 @@ UNITS = {"record": "record", "client": "client with all its records"}
 ACTORS = {
     "server": "The server",
     "participant": "A participant",
-    "released-model": "A reader of the released model",
+    "released-model": "Someone who sees only the released model",
 }
 
 MECHANISMS = (

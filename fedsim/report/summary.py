@@ -74,8 +74,8 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
     yield Text(
-        f"\n{measure(report)} {worths_in_full(report)}; "
-        f"all intervals have {_level(report)} confidence"
+        f"\n{measure(report)} {worths_in_full(report)}.\n"
+        f"All intervals and lower bounds above have {_level(report)} confidence."
     )
 
 
@@ -117,7 +117,7 @@ def _of_vantages(report: Report) -> Iterator[Line]:
             continue
         mark = f" ({vantage_words.mark(report, verdict).text.lower()})"
         yield (
-            f"advantage, {name}",
+            f"advantage, {vantage_words.NAMES[name]}",
             number(measured.advantage),
             span(measured.advantage_interval, number),
             f"ρα {number(row.rho_alpha)}, predicted {number(predicted.advantage)}{mark}",

@@ -181,7 +181,11 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
     rows = [
-        [towards.vantage, *map(number, list(towards.epsilon.values())[:1]), towards.sees]
+        [
+            towards.vantage.replace("-", " "),
+            *map(number, list(towards.epsilon.values())[:1]),
+            towards.sees,
+        ]
         for towards in card.privacy.towards
     ]
     return doc.FirstScreen(
@@ -308,7 +312,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks += [
             doc.Check(
                 FAILED,
-                f"Theory sets no limit for the {each.vantage}, which can always tell whether the "
+                f"Theory sets no limit for the {each.vantage.replace('-', ' ')}, which can always "
+                f"tell whether the "
                 f"{card.privacy.unit} was used.",
             )
             for each in card.privacy.towards
@@ -366,5 +371,5 @@ def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
             name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
             for name in rounds[-1].noise_at_most
         }
-        caption = "Upper limits of the noise in released sums and messages, in units of the claim."
+        caption = "Largest noise that fits the released sums and messages, over the claimed noise."
         yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

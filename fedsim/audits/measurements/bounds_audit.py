@@ -121,15 +121,15 @@ CHANCE_RESOLVED = 0.02
 """Relative precision of the chance that a bound is above epsilon."""
 
 LESS_NOISE = (
-    "The worlds lie further apart than the claimed noise allows. Likely causes: less noise than "
-    "claimed, noise that repeats or that misses a part of the model, or a gradient longer than "
-    "the clipping norm."
+    "Trials on D and on D' lie further apart than the claimed noise allows. Likely causes: "
+    "less noise than claimed, noise that repeats or that misses a part of the model, or a gradient "
+    "longer than the clipping norm."
 )
 
 MORE_NOISE = (
-    "The worlds lie less far apart than the claimed noise allows. Likely causes: more noise than "
-    "claimed, an adversary with wrong sums or a wrong sampling rate, or a target whose "
-    "contribution is shorter than the reported gradient."
+    "Trials on D and on D' lie less far apart than the claimed noise allows. Likely causes: "
+    "more noise than claimed, an adversary with wrong sums or a wrong sampling rate, or a target "
+    "whose contribution is shorter than the reported gradient."
 )
 
 

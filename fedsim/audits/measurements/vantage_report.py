@@ -33,7 +33,10 @@ LINEARISED = (
     "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
 )
 NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
-CERTAIN = "without noise one step proves the world: belief and epsilon' are infinite, not missing"
+CERTAIN = (
+    "without noise one step shows whether the record was used: belief and epsilon' are infinite, "
+    "not missing"
+)
 
 
 def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
@@ -66,10 +69,10 @@ def report(
         if view:
             notes += [LINEARISED] if attacked else []
             notes += [] if view["noise_stds"].any() else [CERTAIN]
+        elif attacked and (reason := released_model.why_not(scheme)):
+            notes.append(f"not attacked: {reason}")
         elif bound.vantage not in planned:
             notes.append(NOT_MEASURED)
-        elif attacked:
-            notes.append(f"not attacked: {released_model.why_not(scheme)}")
         rows[vantage.value] = AtVantage(
             noise_multiplier=bound.noise_multiplier,
             epsilon=bound.epsilon,

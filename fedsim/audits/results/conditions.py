@@ -162,6 +162,12 @@ def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
     return {name: None if isinstance(one, str) else real_json(one) for name, one in by_name.items()}
 
 
+def number_at(report: Mapping[str, Any], path: str) -> float | None:
+    """Return the number at a path or under a short name; None where there is none."""
+    number = _number(report, path)
+    return None if isinstance(number, str) else number
+
+
 def kind_of(report: Mapping[str, Any]) -> str:
     return str(report.get("kind", RUN))
 

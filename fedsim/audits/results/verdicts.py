@@ -71,7 +71,8 @@ class StateWords:
 BELOW = StateWords(
     "Below the limit",
     "good",
-    "the whole interval lies below the limit of theory; no attack on this target is better",
+    "the whole interval lies below the limit of theory; this adversary is the best possible at "
+    "this vantage",
     "rely on the limit; the measurement is of one target only",
 )
 ATTACK_BELOW = StateWords(
@@ -85,6 +86,12 @@ NOT_CONTRADICTED = StateWords(
     "open",
     "the measurement agrees with theory, but does not prove it",
     "read how much missing noise the audit would detect; a longer audit detects smaller amounts",
+)
+TOO_FEW = StateWords(
+    "Too few trials",
+    "open",
+    "the interval is so wide that it says little about how often the adversary is right",
+    "add trials to the run",
 )
 NOT_MEASURED = StateWords(
     "Not measured",
@@ -125,13 +132,13 @@ NO_GUARANTEE = StateWords(
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",
     "caution",
-    "the whole interval lies above the limit, but not with the confidence of an alarm",
+    "the interval lies above the limit, but no check raises an alarm, at 99.99 %",
     "repeat it with more trials and another seed",
 )
 ABOVE = StateWords(
     "Above the limit",
     "alarm",
-    "an alarm, at 99.99 %: the whole interval lies above the limit",
+    "the interval lies above the limit, and a check raises an alarm, at 99.99 %",
     "do not rely on ε; the warning names the likely cause",
 )
 CONTRADICTS = StateWords(
@@ -156,7 +163,7 @@ CONTRADICTS_DECLARED = StateWords(
 )
 
 TABLE = (
-    *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, NOT_MEASURED, CANNOT_TELL),
+    *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, TOO_FEW, NOT_MEASURED, CANNOT_TELL),
     *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, ABOVE, CONTRADICTS),
     CONTRADICTS_CLAIM,
     CONTRADICTS_DECLARED,

@@ -121,7 +121,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
         ("By attack", update + _proven(outcome, _counted(observations, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
-        ("Two worlds", _worlds(outcome)),
+        ("Compared", _worlds(outcome)),
     ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
         rows.append(("Detects", would_have_noticed(outcome.seen_below)))
@@ -264,7 +264,7 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("By attack", _proven(outcome, f"{outcome.trials} trials")),
         ("Advantage", _measured(outcome)),
         (
-            "Two worlds",
+            "Compared",
             f"{observation.records} records, or "
             f"{'one of them another' if replaced else 'all but one'}; {outcome.pair}; "
             f"score of the attack: {outcome.score}",
@@ -349,7 +349,7 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
         )
     detects = (
         f"The loop returned {returned}. By theory, {trials} trials convict it in {SEEN_WITH:.0%} "
-        f"of cases if {fault}. By measurement, they detect noise below {power.share:.3g} of the "
-        "loop's actual noise."
+        f"of cases if {fault}. By measurement, they would convict this loop if it added less than "
+        f"{power.share:.3g} of its present noise."
     )
     return [("Detects", detects), ("To detect more", more)]

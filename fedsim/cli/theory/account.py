@@ -111,7 +111,7 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
             if name != identifiability.THEOREM2
         )
         console.print(
-            "Advantage by the paper (Theorem 2), not a bound: "
+            "Advantage by Theorem 2 of Bernau et al., which may be exceeded: "
             f"{guarantees.advantage(bounds.theorem2_rho_alpha)}; the bound is rho_alpha = "
             f"{guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: at most "
             f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1, of pure epsilon)."

@@ -39,8 +39,7 @@ def verdict(bounds: Bounds, tail_limit: float, unit: str = PERSON) -> Text:
         f"An adversary at this vantage becomes at most {100 * bounds.rho_beta:.6g} % sure that a "
         f"given {unit} was used (rho_beta; epsilon {bounds.epsilon:.6g} at delta "
         f"{bounds.delta:g}), except in up to {100 * tail_limit:.3g} % of trainings with it. Its "
-        "advantage over guessing, in telling the two worlds apart, is at most "
-        f"{advantage(bounds.rho_alpha)} (rho_alpha)."
+        f"advantage over guessing is at most {advantage(bounds.rho_alpha)} (rho_alpha)."
     )
 
 
@@ -54,11 +53,12 @@ def print_description(releases: Releases, vantage: Vantage, console: Console) ->
     row = statements.described(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
     colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
-    console.print(
-        Text.assemble("Noise multiplier ", (_of_rounds(nominal), "bold")),
-        f"({_of_rounds(effective)} towards the vantage {vantage.value}, with "
-        f"{releases.trust.value} trust and {releases.clients} clients{colluding}).",
-    )
+    towards = f"towards the {vantage.value.replace('-', ' ')}, with {releases.trust.value} trust"
+    if nominal == effective:
+        faced = f"(the same {towards})."
+    else:
+        faced = f"({_of_rounds(effective)} {towards} and {releases.clients} clients{colluding})."
+    console.print(Text.assemble("Noise multiplier ", (_of_rounds(nominal), "bold")), faced)
     for alike in releases.rounds:
         if alike.local_steps > 1:
             console.print(
@@ -115,7 +115,7 @@ def print_pac(row: Row, console: Console) -> None:
         console.print(f"PAC privacy gives no bound: {nats} nats exceed the one bit of the secret.")
         return
     halves = row.get("prior") == "halves"
-    secret = "which of the random halves was used" if halves else "which of the two worlds it is"
+    secret = "which of the random halves was used" if halves else "whether the record was used"
     guess = "a guess whether a record was in it" if halves else "a guess"
     equivalent = cell(row["equivalent_epsilon"])
     console.print(

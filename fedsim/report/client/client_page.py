@@ -25,9 +25,9 @@ CONFIDENTIAL = (
 )
 
 EXPOSED = (
-    "Towards the adversary who sees most of this client's messages, by the length of each record's "
-    "clipped gradients in the rounds above. 'Allowed' is a record that is clipped in all of these "
-    "rounds."
+    "The numbers are for the adversary who sees most of this client's messages. They follow from "
+    "the length of each record's clipped gradients in the rounds above. “Allowed” is for a record "
+    "whose gradient is clipped in all of these rounds."
 )
 
 Rows = list[list[str]]

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedsim.audits.results.conditions import complaint, kind_of, parse
+from fedsim.audits.results.conditions import complaint, kind_of, number_at, parse
 from fedsim.report.document.blocks import (
     Bar,
     Bars,
@@ -26,13 +26,13 @@ from fedsim.report.document.blocks import (
     Prose,
     Words,
 )
-from fedsim.report.document.wording import percent, span
+from fedsim.report.document.wording import least_loss, percent, span
 
 GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 MEASURED = " Thin bar: the measurement, with a line for its interval."
-LEGEND = " Wide pale bar: what theory allows. Upright mark: the limit."
+LEGEND = " Wide pale bar: what theory allows, up to its limit (upright mark)."
 OWN = "Dashed: the organisation's own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
@@ -160,9 +160,11 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would have noticed if more than half of the claimed noise were missing."
-    missed = f"{what} might not notice if more than half of the claimed noise were missing."
-    return check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
+    text = f"{what} can detect a loss of half of the claimed noise, as this check requires"
+    if share := number_at(report, path):
+        text += f"; it detects a loss of {least_loss(share)}"
+    missed = f"{what} might not detect a loss of half of the claimed noise."
+    return check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
 
 
 def _complaint(condition: str, report: Mapping[str, Any]) -> str:

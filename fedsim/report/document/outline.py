@@ -139,7 +139,7 @@ TERMS = (
         "delta-prime",
         "δ′",
         r"δ′",
-        "The measured share of trials in which the adversary's belief passed its bound ρβ.",
+        "The measured share of trials with the record in which the adversary's belief exceeded ρβ.",
     ),
     Term(
         "advantage",

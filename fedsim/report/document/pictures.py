@@ -81,10 +81,11 @@ def unvarying(numbers: Numbers) -> str:
     sentences: dict[str, str] = {}
     for one in numbers.series:
         name = one.name.removesuffix(", low").removesuffix(", high")
-        everywhere = f" at every {one.across}" if one.across else " throughout"
-        value = f"{_titled(one)}{name} is {number(one.values[0])}{everywhere}"
+        value = f"{_titled(one)}{name} {number(one.values[0])}"
         sentences.setdefault(name, value if one.at else _course(one))
-    return f"Nothing varies, so nothing is drawn: {'; '.join(sentences.values())}."
+    across = next((one.across for one in numbers.series if one.at and one.across), "")
+    same = f"the same in every {across}" if across else "the same everywhere"
+    return f"No figure, because the values are {same}: {'; '.join(sentences.values())}."
 
 
 def tables(numbers: Numbers) -> list[Block]:

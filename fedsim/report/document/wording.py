@@ -90,19 +90,33 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def at_least(epsilon: float) -> str:
-    return f"ε ≥ {number(epsilon)}" if epsilon else "nothing"
+def least_loss(share: float) -> str:
+    """Return the loss of noise that is detected if the noise is below a share of the claim.
+
+    It is rounded up, so that the text promises no more than what was computed.
+    """
+    return f"{100 * (1 - min(math.floor(share * 1000), 999) / 1000):.1f}%"
 
 
-def would_have_noticed(share: float | None, what: str = "audit") -> str:
-    """Return a sentence about the least shortfall of noise that an audit would have noticed."""
+def would_have_noticed(
+    share: float | None, what: str = "audit", *, measures_noise: bool = False
+) -> str:
+    """Return a sentence about the least shortfall of noise that an audit would have noticed.
+
+    Args:
+        share: share of the claimed noise below which the audit raises an alarm.
+        measures_noise: whether the audit measures the noise, besides counting right answers.
+    """
     if share is None:
         return ""
     if share < LEAST_SHARE:
         return f"Even if nearly all noise were missing, this {what} might not detect it."
-    # Rounded down, so that the sentence promises no more than what was computed.
-    rounded = math.floor(share * 1000) / 1000
+    detects = (
+        "would detect, with 95% probability, if more than "
+        f"{least_loss(share)} of the claimed noise were missing."
+    )
     return (
-        f"If more than {100 * (1 - rounded):.1f}% of the claimed noise were missing, this {what} "
-        "would detect that with 95% probability."
+        f"The {what} also measures the noise itself: it {detects}"
+        if measures_noise
+        else (f"This {what} {detects}")
     )

@@ -207,7 +207,7 @@ def advantages(
             for value, label, colour, line in (
                 (bound, bound_name, INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
-                (theorem2, "paper (Theorem 2),\nnot a bound:", MUTED, ":"),
+                (theorem2, "Bernau et al., Theorem 2\n(may be exceeded):", MUTED, ":"),
             )
             if value is not None
         ]
@@ -259,7 +259,7 @@ def guarantee(
             ):
                 other.plot(curve.beliefs, rates, color=colour, linewidth=1.4, label=label)
             other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1, label="_ρβ")
-            other.set_title("How often the worst-case belief in D passes a value")
+            other.set_title("How often the worst-case belief in D exceeds a value")
             other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
             other.set_ylim(-0.02, 1.02)
             other.legend()
@@ -314,7 +314,7 @@ def lower_bounds(
             axes.plot([], [], "o-", color=colour, label=label)
         highest = max([epsilon for _, epsilon, _, _ in points] + [limit or 0.0])
         if limit is not None:
-            axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="ε by theory")
+            axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="theory's limit")
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.set_ylim(-0.6, len(points) - 0.4)
     return figure
@@ -333,7 +333,7 @@ def privacy_profile(
             ends = profile["low"], profile["high"]
             axes.fill_between(epsilons, *ends, color=colour, alpha=0.15, label=f"_{label}")
             axes.plot(epsilons, profile["estimate"], color=colour, linewidth=2, label=label)
-        axes.plot(epsilons, theory, "--", color=INK, label="by theory")
+        axes.plot(epsilons, theory, "--", color=INK, label="theory")
         axes.set_xlim(epsilons[0], epsilons[-1])
         axes.set_ylim(0, None)
     return figure
@@ -353,7 +353,7 @@ def success(
             colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
             axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
         ends = np.array([baselines[0], baselines[-1]])
-        axes.plot(ends, ends, color=MUTED, linestyle="--", label="without the training")
+        axes.plot(ends, ends, color=MUTED, linestyle="--", label="an attack that learns nothing")
         if measured is not None:
             at, point, low, high = measured
             reach = [[point - low], [high - point]]

@@ -15,7 +15,7 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent
 
 MEANINGS = {
-    Verdict.CONVICTED: f"the attack proves, with {ALARM_CONFIDENCE:.2%} confidence, that the "
+    Verdict.CONVICTED: f"the attack shows, with {ALARM_CONFIDENCE:.2%} confidence, that the "
     "claim is false",
     Verdict.SUSPECT: "theory does not support the claim; the attack has not disproved it",
     Verdict.SUPPORTED: "theory supports the claim, and the attack found nothing against it",
@@ -54,12 +54,17 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> doc.FirstS
     claim, theory = outcome.claim, outcome.epsilon
     rows = [
         ["claimed", DASH if claim is None else number(claim.epsilon)],
-        ["by theory", "not known" if theory is None else number(theory)],
+        ["theory: at most", "not known" if theory is None else number(theory)],
         [
-            f"proven by the attack, {percent(outcome.confidence)} confidence, at least",
+            f"attack: at least, with {percent(outcome.confidence)} confidence, assuming "
+            f"{outcome.lower_bound.assumes}",
             number(outcome.lower_bound.epsilon),
         ],
-        [f"the same with {ALARM_CONFIDENCE:.2%} confidence", number(outcome.proven.epsilon)],
+        [
+            f"attack: at least, with {ALARM_CONFIDENCE:.2%} confidence, assuming "
+            f"{outcome.proven.assumes}",
+            number(outcome.proven.epsilon),
+        ],
     ]
     return doc.FirstScreen(
         answer=[f"{verdict.value.capitalize()}: {meaning}."],
@@ -95,18 +100,18 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[do
         theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
         checks += [
             check(
-                f"By theory ε is at most the claimed {limit}.",
+                f"Theory: ε is at most the claimed {limit}.",
                 theory,
                 report,
-                failed=f"By theory ε is above the claimed {limit}.",
+                failed=f"Theory: ε is above the claimed {limit}.",
                 unknown=f"Theory gives no finite ε to compare with the claimed {limit}.",
             ),
             check(
-                f"The attack proves no ε above {limit}.",
+                f"The attack shows no ε above {limit}.",
                 attack,
                 report,
                 proven,
-                failed=f"The attack proves ε above the claimed {limit}.",
+                failed=f"The attack shows ε above the claimed {limit}.",
                 unknown=(
                     f"A lower bound on ε is above the claimed {limit}, but not with "
                     f"{ALARM_CONFIDENCE:.2%} confidence."

@@ -62,8 +62,12 @@ def verdict(report: Report) -> str:
     if report.claim is not None:
         sentences.append(str(report.claim))
     if bounds is not None and belief is not None:
-        tail = bounds.tail_probability
-        but_for = f", except in up to {percent(tail)} of trainings" if tail else ""
+        share = bounds.tail_probability
+        but_for = (
+            f", except in {percent(share)} of trainings for the most exposed record"
+            if share
+            else ""
+        )
         what = "a client's data were" if report.unit == "client" else "the target record was"
         sentences.append(
             f"After {report.rounds} rounds, the auditor's belief that {what} used is "
@@ -218,7 +222,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
             unknown = "The audit does not show that the auditor stays below the limit of theory."
             checks.append(check(text, limit, document, fails="", unknown=unknown))
         if np.isfinite(bounds.epsilon):
-            text = "Everything released costs no more than one training."
+            text = "Everything released has no more ε than one training."
             limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
             failed = (
                 f"All that was released costs ε = {number(report.released.epsilon)}; one "
@@ -285,7 +289,7 @@ def _bars(report: Report) -> list[doc.Bar]:
 def so_far(each: Seen) -> StateWords:
     """Return how the observations up to a round stand to the noise that the server states."""
     if isinstance(each, Belief):
-        # In a tail of the trainings a belief passes its limit.
+        # In rare trainings a belief exceeds its limit.
         return CANNOT_TELL if _beyond(each) else words_of("not-contradicted")
     if not each.noise_at_most:
         return NOT_MEASURED
@@ -293,7 +297,7 @@ def so_far(each: Seen) -> StateWords:
 
 
 def _beyond(belief: Belief) -> int:
-    """Return in how many trials the belief has passed its limit."""
+    """Return in how many trials the belief has exceeded its limit."""
     return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
 
 
@@ -386,15 +390,16 @@ def _said_of_texts(texts: TextFindings, confidence: float) -> str:
     what = f"{texts.texts} planted texts"
     if texts.epsilon_at_least > 0:
         sentences = [
-            f"{what} prove epsilon of at least {proven} for one text ({percent(confidence)})"
+            f"{what} show that epsilon is at least {proven} for one text ({percent(confidence)} "
+            "confidence)"
         ]
     else:
-        sentences = [f"{what} prove nothing: the auditor cannot tell whether the model knows them"]
+        sentences = [f"{what} show nothing: the auditor cannot tell whether the model knows them"]
     sentences[0] += f"; the noise allows {allowed}."
     if texts.most <= texts.allowed:
         sentences.append(
-            f"Even with all guesses right, they would have proven {most}: so few texts cannot "
-            "contradict the claimed noise."
+            f"With all guesses right, they would show that epsilon is at least {most}. So few "
+            "texts cannot contradict the claimed noise."
         )
     if texts.since > 1:
         sentences.append(
@@ -408,8 +413,8 @@ def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
     rows = [
         (
             f"epsilon, by guesses of {texts.texts} texts",
-            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); all right would"
-            f" prove {number(texts.most)}, the noise allows {number(texts.allowed)}",
+            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); with all right at "
+            f"least {number(texts.most)}, the noise allows {number(texts.allowed)}",
         )
     ]
     if texts.fell is not None:

@@ -200,7 +200,7 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
     rows.append(("rank test, p", number(canary.p_value)))
     proven = number(canary.epsilon_proven_one_round)
     guessed = f"{canary.right_guesses} of {canary.guesses} coins guessed"
-    rows.append(("ε of one round, proven", f"at least {proven}: {guessed}"))
+    rows.append(("ε of one round, at least", f"{proven}, from {guessed}"))
     return rows
 
 
@@ -248,7 +248,7 @@ def first(report: Report) -> doc.FirstScreen:
     advice = words.advice
     if words is verdicts.NOT_CONTRADICTED and report.release is not None:
         noticed = would_have_noticed(report.release.seen_below)
-        advice = f"{noticed} A longer recording notices smaller losses"
+        advice = f"{noticed} A longer recording detects smaller losses"
     mends = [one.mend for one in report.findings if one.mend]
     app = facts.app or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts.versions.items())

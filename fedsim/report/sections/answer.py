@@ -9,7 +9,7 @@ from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.run.guarantee import ONE_TRAINING
 from fedsim.report.document.blocks import Label
-from fedsim.report.document.wording import at_least, number, percent, plain
+from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
     advantage_limit,
@@ -26,6 +26,7 @@ from fedsim.report.sections.section import (
     trials_of,
 )
 from fedsim.report.sections.theory import released
+from fedsim.report.sections.vantage_words import NAMES, VAGUE, condition
 
 
 def labels(report: Report) -> list[Label]:
@@ -62,8 +63,8 @@ def _rehearsal(report: Report) -> Label:
         f"It stands for fedsim train of the same file: the same {report.rounds} rounds, gradients "
         f"clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
         f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at "
-        f"δ = {plain(bounds.delta)} towards the {report.vantage}. Here the noise comes from seed "
-        f"{report.seed}: a reader of the seed can remove it.",
+        f"δ = {plain(bounds.delta)} towards the {NAMES[report.vantage]}. Here the noise comes "
+        f"from seed {report.seed}: a reader of the seed can remove it.",
     )
 
 
@@ -123,7 +124,6 @@ PLACE = {
 }
 INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
-VAGUE = 0.5
 
 
 def verdict(report: Report) -> str:
@@ -155,7 +155,7 @@ def verdict(report: Report) -> str:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
         allowed += _by_chance(report, (1 + limit) / 2)
     return (
-        f"{_far_from_a_finding(report)}An adversary tried to tell {question}. {_knew(report)} It "
+        f"{_too_few(report)}An adversary tried to tell {question}. {_knew(report)} It "
         f"was right in {percent(success(report))} of {trials_of(report)}; tossing a coin is right "
         f"in 50%. {allowed}{_canaries_prove(report)}"
     )
@@ -206,14 +206,14 @@ def _crafted(report: Report) -> str:
     return f"a {'gradient' if kind == 'gradient' else 'record'} that was crafted for the audit"
 
 
-def _far_from_a_finding(report: Report) -> str:
+def _too_few(report: Report) -> str:
     between = _between(report)
     if between is None or between[1] - between[0] < VAGUE:
         return ""
     return (
-        f"There is no result yet: {trials_of(report)} are too few. The true share of right answers "
-        f"lies between {percent(between[0])} and {percent(between[1])} "
-        f"({confidence_of(report)}confidence). "
+        f"{trials_of(report).capitalize()} are too few to tell how often the adversary is right. "
+        f"The true share of right answers lies between {percent(between[0])} and "
+        f"{percent(between[1])} ({confidence_of(report)}confidence). "
     )
 
 
@@ -233,10 +233,12 @@ def _canaries_prove(report: Report) -> str:
     if report.one_run is None:
         return ""
     bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
+    shown = "nothing"
+    if bound.epsilon:
+        shown = f"that ε is at least {number(bound.epsilon)}{condition('one_run')}"
     return (
-        f" The canaries of one trial prove {at_least(bound.epsilon)} with "
-        f"{percent(bound.confidence)} confidence ({name}); the claim is "
-        f"ε = {number(report.one_run.claimed_epsilon)}."
+        f" The canaries of one trial show {shown} ({percent(bound.confidence)} confidence, "
+        f"{name}). The claim is ε = {number(report.one_run.claimed_epsilon)}."
     )
 
 
@@ -253,16 +255,22 @@ def game(report: Report) -> str:
         )
     return (
         f"The game: every trial trains the federation anew, on the data D with "
-        f"{challenge_of(report)} or on the neighbouring D′{_neighbour(report)}. The adversary "
+        f"{challenge_of(report)} or on D′, {_neighbour(report)}. The adversary "
         f"{knows} both, and the mechanism. It must tell which data were used. {advantage}. Belief "
         "is the probability that it assigns to D, by Bayes' rule."
     )
 
 
 def _neighbour(report: Report) -> str:
-    if not is_client(report):
-        return ""
-    if report.neighbouring == "replace":
-        return ", where as many others take their place"
-    drawn = "" if is_sampled(report) else "; that it takes part is no secret"
-    return f", where it has none and its update is 0{drawn}"
+    replaced, several = report.neighbouring == "replace", report.challenge.records != 1
+    if is_client(report):
+        if replaced:
+            return "where as many other records take their place"
+        drawn = "" if is_sampled(report) else " (that it takes part is no secret)"
+        return f"where the client has none and its update is 0{drawn}"
+    if not replaced:
+        return f"the same data without {'them' if several else 'it'}"
+    other = {"record": "another record", "gradient": "its opposite"}.get(
+        report.challenge.kind, "the original record"
+    )
+    return f"the same data with {other} in {'their' if several else 'its'} place"

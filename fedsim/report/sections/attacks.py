@@ -185,21 +185,22 @@ ONE_RUN = Section("One-run audit", _one_run, _one_run_figures)
 
 ATTACKS = {
     empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
-    empirical.CHALLENGE: ("Yeom on the\nchallenge record", "Yeom on the challenge record alone"),
+    empirical.CHALLENGE: ("Yeom: loss at\nthe final model", "Yeom on the target record alone"),
 }
 
 CLIENT_ATTACK = (
-    "Yeom on the\ntarget client",
+    "Yeom: loss at\nthe final model",
     "Yeom on the target client: by the mean loss of its records",
 )
 
-SHORT = {"trajectory": "LiRA on all\nglobal models"}
+SHORT = {"trajectory": "LiRA: losses at\nall global models"}
 
 MEANING = (
-    "Weaker attacks, for comparison: they see losses of models and no aggregates. Yeom's attack "
-    "compares a record's loss with the mean loss of the training data. Attacks on the challenge "
-    "play the adversary's own game. All except the two of Yeom learn from one half of the trials, "
-    "as shadow models, and are measured on the other half."
+    "Weaker attacks, for comparison. They see losses at the final model, and no sums; “all global "
+    "models” sees losses at the models along the way too. Yeom's attack compares a record's loss "
+    "with the mean loss of the training data. Attacks on the target play the adversary's own game. "
+    "All except the two of Yeom learn from one half of the trials, as shadow models, and are "
+    "measured on the other half."
 )
 
 
@@ -219,9 +220,9 @@ def names(name: str, client: bool) -> tuple[str, str]:
     if name == empirical.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):
-        return SHORT.get(name, attack.title), f"{attack.title}, on the challenge"
+        return SHORT.get(name, attack.title), f"{attack.title}, on the target"
     own = name.rpartition(":")[2].replace("_", " ")
-    return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the challenge"))
+    return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the target"))
 
 
 def _line(report: Report, name: str, attack: MembershipAttack) -> doc.Line:

@@ -42,7 +42,7 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
     limit = advantage_limit(report)
     own = report.empirical
     played = attacks.drawn(report.membership_inference, is_client(report))
-    advantages = {"DI adversary": (own.advantage, own.advantage_interval)} | {
+    advantages = {"adversary of\nthis report": (own.advantage, own.advantage_interval)} | {
         name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
     }
     measured = [
@@ -75,9 +75,8 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
                 bound_name="PAC bound" if is_pac(report) else "bound ρα",
             ),
             "Advantage of every attack.",
-            f"Against the bound {'of PAC privacy,' if is_pac(report) else 'ρα ='} "
-            f"{number(limit)}; bars are measured, whiskers "
-            f"their {confidence_of(report)}intervals.",
+            f"Bars are measured advantages, with {confidence_of(report)}intervals. The limit "
+            f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(limit)}.",
         ),
         *_sensitivity(report, transcript),
     ]
@@ -109,7 +108,7 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
             },
         ),
         "Final log-odds.",
-        f"How far the two worlds lie apart after the last round. {_curves(report)}",
+        f"How far the trials on D and on D′ lie apart after the last round. {_curves(report)}",
     )
 
 
@@ -123,12 +122,13 @@ def _curves(report: Report) -> str:
                 f"The curves are the normal prediction of the linearised attack (μ = {mu}), which "
                 "its score follows at best roughly."
             )
-        return f"The curves are theory's, not a fit (μ = {mu})."
+        return f"Theory predicts the curves (μ = {mu}); they are not fitted to the trials."
     if report.prediction.density is None:
         return "Sampled steps have no Gaussian prediction."
     return (
-        "The outlines are theory's, not a fit: the game of sampled steps, which is not Gaussian, "
-        "played again with the recorded gradient norms and noise."
+        "Theory predicts the outlines; they are not fitted to the trials. They show the game of "
+        "sampled steps, which is not Gaussian, played again with the recorded gradient norms and "
+        "noise."
     )
 
 
@@ -139,8 +139,8 @@ def _sensitivity(report: Report, transcript: SectionTranscript) -> Iterator[Figu
     yield Figure(
         "sensitivity",
         training_figures.sensitivities(transcript.sensitivities, measured.sensitivity_bound),
-        "Local sensitivity of the challenge.",
-        "How much the two worlds really differ in a round, over all trials: root mean square "
+        "Local sensitivity of the target.",
+        "How far the sums on D and on D′ lie apart in a round, over all trials: root mean square "
         f"{number(measured.sensitivity_rms)}, largest {number(measured.sensitivity_max)}"
         + _clipping_allows(report)
         + " Measured on the data itself: not part of what is released.",
@@ -151,8 +151,8 @@ def _clipping_allows(report: Report) -> str:
     if takes_local_steps(report):
         return ". By the replay of the linearised attack, which clipping does not limit."
     if not is_clipped(report):
-        return ". Gradients are not clipped, so that nothing bounds it."
-    return f", of {number(report.empirical.sensitivity_bound)} that clipping allows."
+        return ". Gradients are not clipped, so nothing bounds it."
+    return f"; clipping allows at most {number(report.empirical.sensitivity_bound)}."
 
 
 SECTION = Section("What the adversary saw and believed", figures=_figures)

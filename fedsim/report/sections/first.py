@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.verdicts import NOT_CONTRADICTED, VantageVerdict
+from fedsim.audits.results.verdicts import NOT_CONTRADICTED, NOT_MEASURED, VantageVerdict
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
 from fedsim.report.document.first_screen import (
@@ -17,7 +17,7 @@ from fedsim.report.document.first_screen import (
     share,
     shares,
 )
-from fedsim.report.document.wording import number, percent, would_have_noticed
+from fedsim.report.document.wording import number, percent
 from fedsim.report.sections import answer, vantage_words
 from fedsim.report.sections.answer import labels
 from fedsim.report.sections.section import (
@@ -31,6 +31,9 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.target import Shown
 from fedsim.report.sections.vantage_words import NAMES
 from fedsim.report.sections.verdict import choose
+
+ENOUGH = 0.95
+"""Share of the claimed noise below which an audit is so precise that more trials add little."""
 
 HEADINGS = "Observer", "Right answers, at most", "Belief, at most"
 
@@ -117,12 +120,12 @@ def bar(
 def _line(report: Report, verdict: VantageVerdict) -> doc.Line:
     allowed = verdict.allowed
     finite = allowed.passed < 1
-    tail = f"except in up to {percent(allowed.passed)} of trainings" if finite else ""
+    rarely = f"except in up to {percent(allowed.passed)} of trainings" if finite else ""
     return doc.Line(
         doc.Cell(NAMES[verdict.vantage], "audited here" * (verdict.vantage == report.vantage)),
         [
             doc.Cell("no limit" if allowed.kind == "none" else percent(share(allowed.advantage))),
-            doc.Cell(percent(allowed.rho_beta) if finite else "no limit", tail),
+            doc.Cell(percent(allowed.rho_beta) if finite else "no limit", rarely),
             doc.Cell(number(allowed.epsilon)),
         ],
     )
@@ -158,10 +161,15 @@ def checks(report: Report) -> list[doc.Check]:
     if advantage_limit(report) < 1:
         text = "The measured advantage lies below the limit of theory."
         unknown = "The trials do not show that the adversary stays below the limit of theory."
+        if vantage_words.reaches_limit(report, report.verdicts[place]):
+            unknown += (
+                " Theory predicts that this adversary reaches the limit, so no realistic number of "
+                "trials can show it."
+            )
         shuts = f"advantage.high > {limit}"
         checked.append(check(text, shuts, values, fails="", unknown=unknown))
     if report.bounds.tight_epsilon < float("inf"):
-        text = "Everything that was released costs no more than one training."
+        text = "Everything that was released has no more ε than one training."
         failed = (
             f"If all {report.released.trainings} models are handed on, ε is "
             f"{number(report.released.epsilon)} in all, instead of "
@@ -170,8 +178,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "This run has no total ε, because anyone who knows its seed can remove the noise. The "
-            "table has the ε of a training with secret noise."
+            "This run itself has no ε, because anyone who knows its seed can remove the noise. The "
+            "ε above is that of one training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -209,8 +217,14 @@ def _steps(report: Report) -> list[doc.Words]:
         words = vantage_words.state_words(report, verdict)
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
-            noticed = would_have_noticed(verdict.seen_below)
-            advice = f"more trials detect smaller losses of noise. {noticed}"
+            advice = (
+                "nothing is needed to detect missing noise. "
+                if verdict.seen_below >= ENOUGH
+                else "more trials detect smaller losses of noise. "
+            ) + vantage_words.noticed(report, verdict)
+        if words is NOT_MEASURED:
+            how = vantage_words.how_to_measure(report, verdict.vantage)
+            advice = f"{how[:1].lower()}{how[1:]}"
         kinds.setdefault(advice, []).append(NAMES[verdict.vantage])
     steps: list[doc.Words] = [
         f"{' and '.join(names).capitalize()}: {advice}" for advice, names in kinds.items()

@@ -39,8 +39,8 @@ CLASSIC = "rdp-classic"
 
 MEANING = (
     "The privacy loss that the attack demonstrates. An estimate may err on either side. A lower "
-    "bound holds with the stated confidence: a lower bound above theory's ε means that the claimed "
-    "guarantee does not hold."
+    "bound holds with the stated confidence, if its assumption holds. A lower bound above theory's "
+    "ε then means that the claimed guarantee does not hold."
 )
 
 
@@ -211,7 +211,7 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
                 {name: asdict(band) for name, band in profile.directions.items()},
             ),
             "Privacy profile.",
-            "δ as a function of ε: estimated from log-odds under the claimed noise, and by theory. "
+            "δ as a function of ε: estimated from log-odds under the claimed noise, and theory's. "
             f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",
         )
 

@@ -130,10 +130,10 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
     ]
     said = (
         "The trials measure membership inference about the target. All intervals hold together "
-        f"at {confidence_of(report).strip()} confidence. The false-positive rate here is the "
-        "success without the training in the table above."
+        f"at {confidence_of(report).strip()} confidence. Both tables use the same curve of theory: "
+        "here a false-positive rate takes the place of the success without the training above."
     )
-    headings = ("False positives", "True positives, measured", "At most, by theory")
+    headings = ("False positives", "True positives, measured", "Theory allows at most")
     return [Prose(said), tabulated(headings, rows)]
 
 

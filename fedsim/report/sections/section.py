@@ -148,13 +148,16 @@ def is_scored(report: Report) -> bool:
     return report.prediction.method == "none" and not is_halves(report)
 
 
+SCORED = "the belief is the score of an attack; ρβ does not limit such a score."
+
+
 def score_caution(report: Report) -> str:
     if report.vantage == "released-model":
-        return " For the released model it describes an attack's score, which has no bound."
+        return f" For the released model, {SCORED}"
     if takes_local_steps(report):
-        return " With local steps it describes the score of a linearised attack, without a bound."
+        return f" With local steps, {SCORED}"
     if is_scored(report):
-        return " It describes the score of an attack, which has no bound."
+        return f" {SCORED[:1].upper()}{SCORED[1:]}"
     return ""
 
 

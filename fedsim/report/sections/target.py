@@ -50,7 +50,7 @@ def target(report: Report) -> str:
 def part(report: Report, picture: Shown | None) -> doc.Part:
     blocks: Sequence[doc.Block] = [doc.Prose(_why_not(report), small=True)]
     if picture is not None:
-        blocks = record(picture, f"Record {report.challenge.record} of D", "The data are public.")
+        blocks = record(picture, f"Record {report.challenge.record}", "The data are public.")
     return doc.Part("Whom this is about", [doc.Prose(target(report)), *blocks])
 
 
@@ -87,7 +87,7 @@ def record(picture: Shown, name: str, why: str) -> list[doc.Block]:
         )
         for one in picture["attributes"]
     ]
-    headings = "Column", "Record", "Typical of D", "Records as far from typical"
+    headings = "Column", "Record", "Typical value", "Records at least as unusual"
     entries = (
         f"{name}, labelled {picture['label']}: the columns that differ most from typical values. "
         f"{why}"

@@ -29,7 +29,7 @@ def released(report: Report) -> str:
     of = "the one training" if count == 1 else f"all {count} trainings together"
     return (
         f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} at "
-        f"δ = {plain(total.delta)} towards the {total.vantage}, "
+        f"δ = {plain(total.delta)} towards the {total.vantage.replace('-', ' ')}, "
         f"ρβ = {number(total.rho_beta)}."
         + f" The ε below, {number(total.epsilon_of_one_training)}, is for one training: the audit "
         "compares with it, and it is not the guarantee." * (count > 1) + f" {total.game}"
@@ -44,15 +44,16 @@ def _bounds(report: Report) -> Entries:
             f"ε at δ = {plain(bounds.delta)}",
             f"{number(bounds.epsilon)}{_why_infinite(report)}, accountant {bounds.accountant}",
         ),
-        ("ρβ, limit of the belief", f"{number(bounds.rho_beta)} (from the ε above)"),
+        ("ρβ, limit of the belief", f"{number(bounds.rho_beta)} = 1 / (1 + e^−ε)"),
         (
             "ρα, limit of the advantage",
             f"{number(bounds.rho_alpha)} "
-            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise used'})",
+            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise'})",
         ),
         (
-            "Tail: how often the worst pair passes ρβ",
-            f"{number(bounds.tail_probability)}; no pair in more than {number(bounds.tail_limit)}",
+            "How often the belief exceeds ρβ",
+            f"{number(bounds.tail_probability)} if every round moves by the whole sensitivity; at "
+            f"most {number(bounds.tail_limit)} in any case",
         ),
     ]
 
@@ -63,8 +64,9 @@ def _further(report: Report) -> Entries:
         ("ε by exact accounting", number(bounds.tight_epsilon)),
         ("ρβ by exact accounting", number(bounds.tight_rho_beta)),
         (
-            "paper (Theorem 2), not a bound",
-            f"{number(bounds.theorem2_rho_alpha)}: presumes the classic noise scale",
+            "Bernau et al., Theorem 2",
+            f"{number(bounds.theorem2_rho_alpha)} (for the classic noise scale of a single step; "
+            "other noise may exceed it)",
         ),
         ("Yeom's bound e^ε − 1, of pure ε", number(bounds.yeom_bound)),
     ]
@@ -109,7 +111,7 @@ def _budget(report: Report) -> str:
     if budget.stopped:
         ending = f", where {limit} left no room for another" if budget.stop_at else ""
     else:
-        ending = f", within {limit}" if budget.stop_at else "; no limit was set"
+        ending = f", within {limit}" if budget.stop_at else "; no budget was set"
     before = ""
     if budget.earlier_attempts:
         before += (
@@ -117,11 +119,14 @@ def _budget(report: Report) -> str:
         )
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
-    whose = "a client's data have" if is_client(report) else "a person's record has"
+    who = "a client's data" if is_client(report) else "a person's record"
+    spent = f"{who} {'have' if is_client(report) else 'has'} spent"
+    if report.noise_source == "seed" and math.isfinite(budget.spent):
+        spent = f"with secret noise {who} would have spent"
     return (
-        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds {whose} spent "
-        f"ε = {number(budget.spent)}{together} towards the vantage "
-        f"{budget.vantage} at δ = {plain(budget.delta)} "
+        f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds, {spent} "
+        f"ε = {number(budget.spent)}{together} towards the {budget.vantage.replace('-', ' ')} at "
+        f"δ = {plain(budget.delta)} "
         f"(accountant {budget.accountant}){ending}.{before}"
     )
 

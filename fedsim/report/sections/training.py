@@ -24,10 +24,10 @@ from fedsim.report.sections.section import (
 )
 
 AUDIT_MODES = {
-    "participant": "The beliefs were computed by the adversary itself, from what a client receives "
-    "and the background knowledge of the threat model.",
-    "oracle": "The beliefs were computed by the auditor, from the noise that was drawn; they "
-    "are the adversary's, which it would have computed at greater cost.",
+    "participant": "The adversary computed the beliefs from what a client receives and from the "
+    "knowledge that the threat model grants it.",
+    "oracle": "The auditor computed the beliefs from the noise that was drawn. The adversary would "
+    "have computed the same beliefs at greater cost.",
 }
 
 
@@ -39,13 +39,20 @@ def scope(report: Report) -> str:
             f"{report.rounds} rounds",
             f"{report.clients} clients",
             f"{report.trust} trust",
-            f"vantage: {report.vantage}",
-            f"neighbouring: {report.neighbouring}",
+            f"vantage: {report.vantage.replace('-', ' ')}",
+            f"compared: {_compared(report)}",
             *(["unit of privacy: a client's whole data"] * is_client(report)),
             *([f"sampling rate {_rate(report)}"] * is_sampled(report)),
             *([f"{local_steps} local steps"] * (local_steps > 1)),
         )
     )
+
+
+def _compared(report: Report) -> str:
+    whose = "one client's data" if is_client(report) else "one record"
+    if report.neighbouring == "replace":
+        return f"{whose} replaced"
+    return f"with and without {whose}"
 
 
 OPTIMIZER_KEYS: dict[str, dict[str, str]] = {
@@ -156,20 +163,27 @@ def _optimisation(report: Report) -> str:
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (
         f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
-        f"its learning rate {plain(training.learning_rate)} on the schedule {training.schedule}"
+        f"{_rated(training.learning_rate, training.schedule)}"
         f"{f' after {warmup} rounds of warm-up' if warmup else ''}"
         f"{f', and {plain(local_rate)} at the clients' if local_rate else ''}. It works on "
         "released sums and costs no privacy."
     )
 
 
+def _rated(rate: float, schedule: str) -> str:
+    if schedule == "constant":
+        return f"with a constant learning rate of {plain(rate)}"
+    return f"with a learning rate of {plain(rate)} and the schedule {schedule}"
+
+
 def _gradients(report: Report) -> str:
     sentence = f"Forward and backward passes ran in {report.precision}"
     fallbacks = report.model.gradient_fallbacks
     if not fallbacks:
-        clipped = is_clipped(report) and not is_client(report)
-        what = "was clipped" if clipped else "gave its gradients"
-        return f"{sentence}; every layer {what} by its own rule."
+        whole = "; each record's whole gradient was clipped" * (
+            is_clipped(report) and not is_client(report)
+        )
+        return f"{sentence}. A rule for each kind of layer computed its gradients{whole}."
     layers = "; ".join(f"{name} ({reason})" for name, reason in fallbacks.items())
     return f"{sentence}; layers whose gradients went through torch.func: {layers}."
 
@@ -304,8 +318,8 @@ def _utility_figures(report: Report, _: SectionTranscript) -> list[Figure]:
                 utility.rounds, asdict(utility.accuracy), asdict(utility.loss)
             ),
             "Utility of the global model.",
-            f"Mean and 5–95% band of {utility.trials} trials on "
-            f"{utility.records} records: loss "
+            f"Mean and 5–95% band of {utility.trials} of the {report.trials} trials, on "
+            f"{utility.records} held-out records: loss "
             f"{number(losses[0])} → {number(losses[-1])}, {measure(report)} "
             f"{worths_in_full(report)}.",
         )
@@ -317,8 +331,8 @@ def _by_client(clients: ByClient) -> Figure:
     own = clients.own_models
     words = (
         f"{clients.clients} clients, first trial. After the last round the global model is right "
-        f"on {_spread(clients.accuracy)} of a client's own records; over all their records on "
-        f"{percent(clients.weighted[-1])}."
+        f"on {_spread(clients.accuracy)} of a client's own records, and on "
+        f"{percent(clients.weighted[-1])} of all clients' records together."
     )
     if own is not None:
         words += (
@@ -346,8 +360,8 @@ def _utility(report: Report) -> list[Block]:
         return []
     trials = report.utility.trials
     over = (
-        f"Of the final models: means over {trials} trials, and intervals over trainings like these "
-        "on the same records."
+        f"Means over the final models of {trials} of the {report.trials} trials. The intervals "
+        "cover the variation between trainings, not between records."
         if trials > 1
         else "Of the final model of one trial, which gives no interval."
     )

@@ -8,8 +8,8 @@ from fedsim.audits.results.verdicts import (
     NO_GUARANTEE,
     NO_LIMIT,
     NO_PROTECTION,
+    TOO_FEW,
     AllowedThere,
-    MeasuredThere,
     OwnLimit,
     StateWords,
     VantageVerdict,
@@ -17,19 +17,38 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
-from fedsim.report.sections.section import TITLES, clients_of, is_clipped, is_pac, score_caution
+from fedsim.report.sections.section import clients_of, is_clipped, is_pac, score_caution
 
 NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
 WHO = {
     "server": "the operator of the server",
     "participant": "a participant",
-    "released-model": "a reader of the released model alone",
+    "released-model": "someone who sees only the released model",
 }
-NOT_MEASURED = "by theory (not measured)"
+NO_LIMIT_OF_THEORY = "theory sets no limit"
+NOT_MEASURED = "(not measured)"
 NOT_ATTACKED = "not attacked"
-BUT_FOR_A_TAIL = "Meets, but for a tail"
-LESS_TAIL = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
+EXCEPT_RARELY = "Meets, except in rare trainings"
+FEWER = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
 MEASURES_ALL = 'audit.vantages = "all"'
+
+VAGUE = 0.5
+"""Length of an interval of the share of right answers that says little."""
+
+NEARLY = 0.01
+"""Relative distance from the limit that trials cannot resolve."""
+
+GAUSSIAN = "if the noise is Gaussian"
+CONDITIONS = {
+    "gaussian": GAUSSIAN,
+    "gaussian_unequal": GAUSSIAN,
+    "mu_gdp": GAUSSIAN,
+    "one_run": GAUSSIAN,
+    "trade_off": "if the noise differs from the claim only in its amount",
+    "privacy_profile": "if the noise is as claimed",
+}
+"""Condition under which a lower bound on epsilon holds, for estimators that need more than
+independent trials. Both leading bounds from canaries need Gaussian noise."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,9 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
+    vague = interval is not None and (interval[1] - interval[0]) / 2 >= VAGUE
+    if vague and verdict.state == "not-contradicted":
+        return TOO_FEW
     return words_of(
         verdict.state,
         over=interval is not None and interval[0] > limit,
@@ -101,10 +123,8 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     simulated = rounding is not None and rounding.secure_aggregation == "simulated"
     if simulated and verdict.vantage == "server":
         return Mark("open", "Meets, once aggregation is secure")
-    # In a tail of trainings the belief passes its limit, so a limit of the belief is never green.
-    return (
-        Mark("open", BUT_FOR_A_TAIL) if limit.of == "belief" else Mark("good", "Meets, by theory")
-    )
+    # In rare trainings the belief exceeds its limit, so a limit of the belief is never green.
+    return Mark("open", EXCEPT_RARELY) if limit.of == "belief" else Mark("good", "Meets, by theory")
 
 
 def holds_for(report: Report) -> str:
@@ -130,27 +150,40 @@ def holds_for(report: Report) -> str:
 def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
     theory = _theory_beside(verdict, limit)
     if limit.answer == "meets" and limit.by == "theory":
-        tail = f" {LESS_TAIL}" * (limit.of == "belief")
-        return f"{theory}, as long as the noise is as accounted. {holds_for(report)}{tail}"
+        fewer = f" {FEWER}" * (limit.of == "belief")
+        return (
+            f"{theory}, if the noise is as the calculation of ε assumes. {holds_for(report)}{fewer}"
+        )
     if verdict.state != "above" and not _kept(verdict, limit):
         theory = f"Not guaranteed: {theory[:1].lower()}{theory[1:]}"
     reason = f"{theory}; {_shown(verdict, limit)}."
     if limit.answer != "cannot-tell":
         return reason
     if limit.by == "theory":
-        return f"{reason} To measure it, set {MEASURES_ALL}, if an attack for it exists."
+        return f"{reason} {how_to_measure(report, verdict.vantage)}"
     if limit.trials is None:
         return f"{reason} It is not known how many trials would decide it for this target."
     return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
 
 
-def proven_by(measured: MeasuredThere) -> str:
-    canaries = "canaries of one training"
-    return canaries if measured.epsilon_by == "one_run" else TITLES[measured.epsilon_by]
+def condition(estimator: str) -> str:
+    """Return the condition under which a lower bound on epsilon holds, as the end of a sentence."""
+    words = CONDITIONS.get(estimator, "")
+    return f", {words}" if words else ""
+
+
+def how_to_measure(report: Report, vantage: str) -> str:
+    """Return how to measure a vantage, or why fedsim does not, as a sentence."""
+    for part in report.vantages[vantage].note.split("; "):
+        if part.startswith(NOT_ATTACKED):
+            return f"It was {part}."
+    if report.one_run is not None:
+        return "A run with canaries does not measure it."
+    return f"To measure it, set {MEASURES_ALL}."
 
 
 def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
-    """Return whether theory keeps the limit for everybody; a belief, but for a tail."""
+    """Return whether theory keeps the limit for everybody; a belief, except in rare trainings."""
     allowed = verdict.allowed
     if limit.of == "advantage":
         worst = 0.0 if allowed.kind == "pac" else allowed.worst.rho_alpha
@@ -170,7 +203,7 @@ def _told(limit: OwnLimit) -> str:
     )
 
 
-def _tail(allowed: AllowedThere) -> str:
+def _rarely(allowed: AllowedThere) -> str:
     return f"except in up to {percent(allowed.passed)} of trainings with the record"
 
 
@@ -186,7 +219,7 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
         )
         return (
             f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), "
-            f"{_tail(allowed)}{other}"
+            f"{_rarely(allowed)}{other}"
         )
     if allowed.kind == "none":
         return "Theory sets no limit"
@@ -208,40 +241,46 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
             return "the trials give no interval for it"
         return f"measured {number(measured.advantage)} ({span(measured.interval, number)})"
     odds = math.log(limit.limit) - math.log1p(-limit.limit)
-    proven = f"ε ≥ {number(measured.epsilon)} is proven, the limit is ε = {number(odds)}"
+    shown = (
+        f"the trials show that ε is at least {number(measured.epsilon)}"
+        f"{condition(measured.epsilon_by)}; the limit is ε = {number(odds)}"
+    )
     if measured.passed_limit is None:
-        return proven
+        return shown
     passed = percent(measured.passed_limit)
-    return f"the belief exceeded the limit in {passed} of the trials on D, and {proven}"
+    return f"the belief exceeded the limit in {passed} of the trials with the record; {shown}"
 
 
 def _advantage(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
     name = {"pac": "PAC limit", "rho-alpha": "limit ρα"}.get(allowed.kind, "")
-    limit = f"{name} {number(allowed.advantage)}" if name else "no limit"
+    limit = f"{name} {number(allowed.advantage)}" if name else NO_LIMIT_OF_THEORY
     if measured is None:
-        return Said(_at_most(number(allowed.advantage), bool(name)), NOT_MEASURED)
+        return Said(_allowed(number(allowed.advantage), bool(name)), NOT_MEASURED)
     if measured.advantage is None:
         return Said(DASH, f"of one training; {limit}")
     between = f"({span(measured.interval, number)}); " if measured.interval else ""
-    return Said(number(measured.advantage), f"{between}{limit}; chance ±{number(measured.chance)}")
+    reached = f"guessing reaches ±{number(measured.chance)}"
+    return Said(number(measured.advantage), f"{between}{limit}; {reached}")
 
 
 def _belief(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
     limited = math.isfinite(allowed.epsilon)
     if measured is None:
-        tail = f"{_tail(allowed)}; " if limited else ""
-        return Said(_at_most(percent(allowed.rho_beta), limited), f"{tail}{NOT_MEASURED}")
-    limit = f"limit ρβ {percent(allowed.rho_beta)}" if limited else "no limit"
+        rarely = _rarely(allowed) if limited else ""
+        return Said(_allowed(percent(allowed.rho_beta), limited), rarely)
+    highest, limit = "at the highest", f"ρβ = {percent(allowed.rho_beta)}"
     bounded = measured.exact_posterior and allowed.passed < 1
-    if measured.passed is None or not limited:
-        tail = f", {_tail(allowed)}" if limited and bounded else ""
-        return Said(percent(measured.belief), f"in the most extreme trial; {limit}{tail}")
-    most = f"; theory allows {percent(allowed.passed)}" if bounded else ""
+    if not limited:
+        return Said(percent(measured.belief), f"{highest}; {NO_LIMIT_OF_THEORY}")
+    if measured.passed is None:
+        rarely = f", {_rarely(allowed)}" if bounded else ""
+        return Said(percent(measured.belief), f"{highest}; limit {limit}{rarely}")
+    most = f", where theory allows up to {percent(allowed.passed)}" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    passed = f"exceeded in {percent(measured.passed)}{between} of the trials with the record{most}"
-    return Said(percent(measured.belief), f"in the most extreme trial; {limit}, {passed}")
+    share = f"{percent(measured.passed)}{between} of the trials with the record"
+    return Said(percent(measured.belief), f"{highest}; above {limit} in {share}{most}")
 
 
 def _epsilon(verdict: VantageVerdict) -> Said:
@@ -249,15 +288,17 @@ def _epsilon(verdict: VantageVerdict) -> Said:
     at_delta = f"at δ = {plain(allowed.delta)}"
     limited = math.isfinite(allowed.epsilon)
     if measured is None:
-        return Said(_at_most(number(allowed.epsilon), limited), f"{at_delta}; {NOT_MEASURED}")
-    theory = f"theory {_at_most(number(allowed.epsilon), limited)} {at_delta}"
+        return Said(_allowed(number(allowed.epsilon), limited), at_delta * limited)
+    at_most = f"theory: at most {number(allowed.epsilon)} {at_delta}"
+    theory = at_most if limited else NO_LIMIT_OF_THEORY
     if not measured.epsilon:
-        return Said("nothing proven", theory)
-    return Said(f"≥ {number(measured.epsilon)}", f"proven ({proven_by(measured)} bound); {theory}")
+        return Said("no lower bound", f"from the trials; {theory}")
+    how = f"(measured{condition(measured.epsilon_by)})"
+    return Said(f"at least {number(measured.epsilon)}", f"{how}; {theory}")
 
 
-def _at_most(value: str, limited: bool) -> str:
-    return f"≤ {value}" if limited else "no limit"
+def _allowed(value: str, limited: bool) -> str:
+    return f"theory allows at most {value}" if limited else NO_LIMIT_OF_THEORY
 
 
 def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
@@ -305,16 +346,7 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
         )
     less = verdict.vantage == "released-model"
     bound = " This adversary sees less than a participant, so it can achieve no more." * less
-    refused = [
-        part
-        for part in report.vantages[verdict.vantage].note.split("; ")
-        if part.startswith(NOT_ATTACKED)
-    ]
-    how = (
-        f"It was {refused[0]}."
-        if refused
-        else f"To measure it, set {MEASURES_ALL}, if an attack for it exists."
-    )
+    how = how_to_measure(report, verdict.vantage)
     return f"These limits come from theory alone. {holds_for(report)}{bound} {how}"
 
 
@@ -352,9 +384,30 @@ def _seen(report: Report, verdict: VantageVerdict) -> str:
 def _power(report: Report, verdict: VantageVerdict) -> str:
     if verdict.state == "above":
         return ""
-    # The audited vantage point measures the noise itself; elsewhere an attack counts decisions.
+    return noticed(report, verdict)
+
+
+def noticed(report: Report, verdict: VantageVerdict) -> str:
+    """Return how much missing noise the trials at a vantage detect.
+
+    Residuals, where there are any, measure the noise at the audited vantage point; elsewhere an
+    attack counts decisions.
+    """
     configured = verdict.vantage == report.vantage
-    return would_have_noticed(verdict.seen_below, "audit" if configured else "attack")
+    measures = configured and report.residuals is not None
+    what = "audit" if configured else "attack"
+    return would_have_noticed(verdict.seen_below, what, measures_noise=measures)
+
+
+def reaches_limit(report: Report, verdict: VantageVerdict) -> bool:
+    """Return whether theory predicts that this adversary is as good as the limit allows.
+
+    No realistic number of trials can then show that it stays below.
+    """
+    predicted = report.vantages[verdict.vantage].prediction
+    advantage = None if predicted is None else predicted.advantage
+    limit = verdict.allowed.advantage
+    return limit < 1 and advantage is not None and advantage >= (1 - NEARLY) * limit
 
 
 def _of_score(report: Report, verdict: VantageVerdict) -> str:
@@ -362,4 +415,4 @@ def _of_score(report: Report, verdict: VantageVerdict) -> str:
         return ""
     if verdict.vantage == report.vantage:
         return score_caution(report)
-    return " Here the belief is the score of an attack, which theory does not bound."
+    return " Here the belief is the score of an attack; ρβ does not limit such a score."

@@ -23,6 +23,10 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.vantage_words import NAMES, holds_for
 
 HEADINGS = "Observer", "Advantage", "Belief", "ε", "Reading"
+BY_LOSSES = (
+    " Weaker attacks, which use the model's losses, were played: see “Membership inference”. They "
+    "do not show what a better attack achieves."
+)
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
 
 
@@ -36,8 +40,10 @@ def by_the_model(report: Report) -> str:
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            f"Not measured here. For any one person, {bound}; a coin is right in 50%. To measure "
-            f"it, set {vantage_words.MEASURES_ALL}, if an attack on the target exists."
+            "The attack on the final model that fedsim compares with theory was not played. For "
+            f"any one person, {bound}; a coin is right in 50%. "
+            f"{vantage_words.how_to_measure(report, verdict.vantage)}"
+            f"{BY_LOSSES * bool(report.membership_inference)}"
         )
     right, ends = (1 + measured.advantage) / 2, [(1 + end) / 2 for end in measured.interval]
     return (
@@ -55,8 +61,9 @@ def deployed(report: Report) -> str:
         "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
         '"system", a deployment draws noise of the same size that cannot be repeated. One training '
         f"then costs ε = {number(bounds.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
-        "further training on the same people costs more. This measurement took "
-        f"{report.trials} trainings: measure on data that need no protection."
+        "further training on the same people adds to it. This measurement trained "
+        f"{report.trials} times with noise that can be removed, so use data that need no "
+        "protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
         else ""
     )
@@ -111,7 +118,8 @@ def _words(report: Report) -> list[Block]:
         Prose(
             "The worst vantage point comes first: one that contradicts theory, then one without a "
             "limit, then the one with the largest limit. Intervals in brackets have "
-            f"{confidence_of(report).strip()} confidence. “Chance” is the range of a guesser.",
+            f"{confidence_of(report).strip()} confidence. In as many trials, guessing reaches an "
+            f"advantage within the stated range with probability {confidence_of(report).strip()}.",
             small=True,
         ),
         Prose(game(report), small=True),
@@ -159,7 +167,7 @@ def _vantage_line(report: Report, bounds: RunVantageBounds) -> Line:
     measured, predicted = row.empirical, row.prediction
     (verdict,) = (each for each in report.verdicts if each.vantage == bounds.vantage)
     return Line(
-        Cell(bounds.vantage, "audited here" * here),
+        Cell(NAMES[bounds.vantage], "audited here" * here),
         [
             Cell(number(bounds.noise_multiplier)),
             Cell(number(bounds.epsilon)),
@@ -183,9 +191,9 @@ def _numbers(report: Report) -> list[Block]:
 
 
 TO_WHOM = Section(
-    "To whom",
+    "Who could identify the person?",
     lambda report: [
-        Prose(f"The same noise protects differently depending on who looks. {trust(report)}")
+        Prose(f"How well the noise protects depends on what an observer sees. {trust(report)}")
     ],
 )
 NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)
@@ -199,15 +207,15 @@ COSTS = {
         "Fewer clients in a round: the same noise weighs more in their mean."
     ),
     "federation.trust": (
-        "No party sees a sum without noise, as long as secure aggregation holds. Participants "
-        "can subtract their own share of the noise."
+        "Secure aggregation has to hold. Participants can subtract their own share of the noise."
     ),
 }
 
 MEANING = (
-    "By theory, with one setting changed at a time. Each cell has the largest share of right "
-    "answers, and ε with its limit of the belief, which a tail of the trainings passes. A mark "
-    "shows where a change allows more than the present setting."
+    "The limits of theory, with one setting changed at a time. Each cell has the largest share of "
+    "right answers, ε, and the limit on the belief, which a small share of trainings may exceed. "
+    "“Raises it” marks a change that allows more than the present setting. For the released model, "
+    "theory has no smaller limit than for a participant."
 )
 
 
@@ -252,7 +260,7 @@ def _change_line(change: Change, now: Change) -> Line:
     if change.key:
         value = change.value if isinstance(change.value, str) else number(change.value)
         was = change.was if isinstance(change.was, str) else number(change.was)
-        name = Cell(f"{change.key} = {value}", f"is {was}")
+        name = Cell(f"{change.key} = {value}", f"(now {was})")
     return Line(
         name,
         [*map(_cell, change.towards, now.towards), Cell(COSTS.get(change.key, ""), style="")],

@@ -11,7 +11,13 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from fedsim.audits.results.verdicts import NOT_MEASURED, StateWords, standing, words_of
+from fedsim.audits.results.verdicts import (
+    NOT_CONTRADICTED,
+    NOT_MEASURED,
+    StateWords,
+    standing,
+    words_of,
+)
 from fedsim.config.campaign import AuditConfig, TrialsConfig
 from fedsim.config.objects import Experiment
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -159,6 +165,8 @@ def render(
 
 MOST = 5
 
+AT_THE_END = "Wait for the run's report. It says how much missing noise the audit detects."
+
 
 def _first(course: Course, planned: int, exact: bool) -> doc.FirstScreen:
     """Return the first screen of an attacked run, with a verdict after every batch."""
@@ -181,7 +189,7 @@ def _first(course: Course, planned: int, exact: bool) -> doc.FirstScreen:
         figure=doc.Bars(bars, "How often the adversary is right, after every batch of trials."),
         table=_table(looks, course.rho_alpha, exact),
         checks=_checks(course),
-        steps=[f"{words.advice.capitalize()}."],
+        steps=[AT_THE_END if words is NOT_CONTRADICTED else f"{words.advice.capitalize()}."],
     )
 
 
@@ -247,7 +255,7 @@ def _said(course: Course, planned: int) -> list[str]:
         f"{number(look.advantage)}{between}."
     ]
     if course.rho_alpha is not None:
-        sentences.append(f"The limit by theory is ρα = {number(course.rho_alpha)}.")
+        sentences.append(f"Theory's limit is ρα = {number(course.rho_alpha)}.")
     return sentences
 
 

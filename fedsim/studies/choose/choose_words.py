@@ -141,7 +141,7 @@ def _more(undecided: Candidate, least: float) -> str:
         return "Its mean is not above that accuracy, so more trainings may show that it is too low."
     even = trainings + trainings % 2
     return (
-        f"With {even} trainings of each setting, four in five searches would decide: give the same "
+        f"{even} trainings of each setting would decide with 80% probability: give the same "
         f"command with --trials {even}, which adds to the existing trainings."
     )
 
@@ -272,9 +272,9 @@ def cost_in_short(result: Result) -> str:
 def limits_of_the_page(result: Result) -> Iterator[str]:
     """Yield sentences about what the page does not show."""
     yield (
-        "“Meets the limit” is theory's word, for the worst record and the strongest adversary at "
-        "this vantage. The measured advantage is of one record and few trials: it can contradict "
-        "theory, and cannot prove that a setting is safe."
+        "“Meets the limit” is a statement of theory, for the worst record and the strongest "
+        "adversary at this vantage. The measured advantage is about one record, in few trials. It "
+        "can contradict theory, and cannot prove that a setting is safe."
     )
     yield (
         "An accuracy is a mean over trainings on one set of held-out records. Each training has "
@@ -352,7 +352,7 @@ def limit(result: Result) -> str:
 def limit_in_short(result: Result) -> str:
     """Return the limit, for a figure's legend."""
     tail = tail_limit(result)
-    beside = "" if tail is None else f", but in {percent(tail)}"
+    beside = "" if tail is None else f", exceeded in {percent(tail)}"
     bound = result.request.limit
     if bound.key == RISK:
         beside = f" from {in_cases(bound.baseline)}"
@@ -415,11 +415,13 @@ def _measured(result: Result, each: Candidate) -> str:
     low, high = each.advantage_interval
     decides = low > 0 or high < each.rho_alpha
     conclusion = (
-        "the trials do not contradict it" if decides else "so few trials cannot tell them apart"
+        "The trials do not contradict theory."
+        if decides
+        else f"{trials} trials are too few to tell which of the two holds."
     )
     return (
         f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
         f"advantage of {number(each.advantage)} "
         f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
-        f"{number(each.rho_alpha)}, a coin 0; {conclusion}."
+        f"{number(each.rho_alpha)}; a coin has 0. {conclusion}"
     )

@@ -214,7 +214,7 @@ def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
         doc.tabulated(headings(outcomes), cells(outcomes)),
         runs(outcomes),
         *drawn,
-        doc.Heading("To whom the person is identifiable"),
+        doc.Heading("Who could identify the person?"),
         doc.tabulated(PLACES, map(_place, places)),
     ]
     page = render(doc.Document(f"Sweep of {name}", "Sweep", name, first, blocks))
@@ -271,7 +271,7 @@ def _place(row: Mapping[str, Any]) -> list[str]:
     between = span(row["interval"], number)
     return [
         row["run"],
-        f"{row['trust']}, {row['vantage']}",
+        f"{row['trust']}, {row['vantage'].replace('-', ' ')}",
         number(row["noise_multiplier"]),
         number(row["epsilon"]),
         number(row["rho_alpha"]),

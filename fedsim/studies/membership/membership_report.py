@@ -249,7 +249,7 @@ def verdict(report: MembershipReport) -> list[str]:
         f"Of {len(report.attacks)} attacks on {len(report.inclusion)} models of "
         f"{report.experiment.data.records} records, {best.attack.title} has the largest advantage: "
         f"{_with(best.advantage, best.interval, number)}{chance}. It was selected on the same "
-        "models, which flatters it.",
+        "models, so its advantage is probably smaller on others.",
     ]
     if (limits := report.limits) is None:
         return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]

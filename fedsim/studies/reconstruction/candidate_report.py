@@ -203,7 +203,7 @@ def table(report: ReconstructionReport) -> shown.Table:
         ("measured", percent(report.success), between),
         ("predicted", percent(report.predicted), error),
         ("by the adversary's own belief", percent(report.believed), "mean of its certainty"),
-        ("at most, by theory", percent(report.bound), "any attack"),
+        ("theory allows at most", percent(report.bound), "any attack"),
     ]
     return shown.tabulated(("Right guesses", "share", "remark"), rows)
 

@@ -318,7 +318,8 @@ def _blocks(study: Study) -> list[doc.Block]:
         doc.Prose(
             f"Spearman's rank correlation with local sensitivity, of {_compared(study)}. "
             f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
-            "Best and second were selected on the same data, which flatters the lead somewhat.",
+            "Best and second were selected on the same data, so the lead is probably smaller on "
+            "others.",
             small=True,
         ),
         doc.Part("Local sensitivity during training", _courses(study)),

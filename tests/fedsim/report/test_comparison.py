@@ -154,7 +154,7 @@ def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
     for words in (
         "0.210",
         "0.10 to 0.30",
-        "released-model",
+        "released",
         "Below the",
         "Contradicts",
         "prediction",

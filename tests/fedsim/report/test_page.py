@@ -319,7 +319,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             [
                 "every client took 2 noisy steps on its own copy of the model: 6 noisy steps are",
                 "assume that every adversary sees all these steps",
-                "describes the score of a linearised attack, without a bound",
+                "With local steps, the belief is the score of an attack",
                 "of the linearised attack, whose score follows",
                 "Local learning rate",
             ],
@@ -328,7 +328,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             "client",
             [
                 "with all 8 records of client",
-                "on the neighbouring D′, where it has none",
+                "or on D′, where the client has none",
                 "for 1 epoch in one batch, and sent how far it came, clipped as a whole",
                 "Unit of privacy all data of one client",
                 "with all its 8 records, is the target",
@@ -348,16 +348,16 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "Gradients are not clipped, so theory sets no limit.",
             ],
         ),
-        ("oracle", ["computed by the auditor, from the noise that was drawn"]),
+        ("oracle", ["The auditor computed the beliefs from the noise that was drawn"]),
         ("local sensitivity", ["A tautology here"]),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("halves", ["Naming which of the"]),
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
             "few trials",
-            ["There is no result yet: 2 trials are too few. The true share of right answers"],
+            ["2 trials are too few to tell how often the adversary is right", "Too few trials"],
         ),
-        ("one run", ["The canaries of one trial prove", "(one-run f-DP bound); the claim is ε ="]),
+        ("one run", ["The canaries of one trial show", "one-run f-DP bound). The claim is ε ="]),
         (
             "budget",
             ["After 1 of 3 planned rounds", "privacy.stop-at = 1.500 left no room for another"],
@@ -373,11 +373,11 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("exceeded in", "the record; theory allows", "is slack", "ε ≤ ∞"):
+    for words in ("above ρβ", "the record, where theory allows", "is slack", "at most ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "exceeded in" in local
-    assert "the record; theory allows" not in local
+    assert "above ρβ" in local
+    assert "the record, where theory allows" not in local
     client = told(written("client").report)
     assert "the target record" not in client
     assert "person's record" not in client
@@ -395,7 +395,7 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     assert text.count("audited here") == 3  # first, in full, and among the numbers
     assert text.index("Whom this is about") < text.index("The bounds from theory")
     for vantage, row in report.vantages.items():
-        assert f"advantage, {vantage}" in terminal
+        assert f"advantage, {vantage_words.NAMES[vantage]}" in terminal
         assert row.note in text
     assert "advantage, " not in shown(written("central").report)
 
@@ -475,11 +475,11 @@ def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
 def test_sampled_steps_have_no_gaussian_curve(drawn, written):
     captions = {kind: drawn(kind).figures["log-odds"].caption for kind in ("sampled", "central")}
     assert "played again with the recorded gradient norms" in captions["sampled"]
-    assert "theory's, not a fit (μ" in captions["central"]
+    assert "Theory predicts the curves (μ" in captions["central"]
 
 
 def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
-    assert "has spent ε = ∞ towards the vantage server" in told(written("server").report)
+    assert "a person's record has spent ε = ∞ towards the server" in told(written("server").report)
     assert "budget" not in drawn("server").figures
 
 
@@ -506,7 +506,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
         return Page(render_html(report, Undrawn(report, {}), False, About(target=target))).words
 
     html = render_html(report, Undrawn(report, {}), False, About(target=PIXELS))
-    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+ of D, a ', html)
+    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+, a ', html)
     table = words(report, ROW)
     assert "age Unusual. 90 40 2.0%" in table
     assert "job cook nurse 50.0%" in table
@@ -558,7 +558,8 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
-    assert "Not measured here. For any one person, theory allows" in not_attacked
+    assert "was not played. For any one person, theory allows" in not_attacked
+    assert verdict.BY_LOSSES.strip() in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 
 
@@ -634,8 +635,49 @@ def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
         assert bool(alone) == (kind in ("distributed", "local"))
 
 
-def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_tail(written):
-    """The most extreme trial may pass what theory keeps in all but a tail of the trainings."""
+def test_a_lower_bound_has_its_condition(written):
+    """A bound that assumes Gaussian noise is no proof about other noise."""
+    for kind in ("central", "sampled", "one run"):
+        report = written(kind).report
+        for name, bound in report.empirical.lower_bounds.items():
+            # A rate can be counted without knowing the noise.
+            counted = not re.search("normal|Gaussian|mechanism|exact", bound.assumes)
+            assert bool(vantage_words.condition(name)) == (bool(bound.assumes) and not counted)
+        (found,) = (each for each in report.verdicts if each.vantage == report.vantage)
+        assert found.measured is not None
+        said = str(vantage_words.lines(report, found).epsilon)
+        assert (vantage_words.condition(found.measured.epsilon_by) in said) == (
+            found.measured.epsilon > 0
+        )
+
+
+def test_an_audit_that_measures_the_noise_says_so_and_one_that_counts_does_not(written):
+    report = written("central").report
+    (found,) = (each for each in report.verdicts if each.vantage == report.vantage)
+    found = replace(found, seen_below=0.9991)
+    assert report.residuals is not None
+    assert (
+        "measures the noise itself: it would detect, with 95% probability, if more than 0.1%"
+        in (vantage_words.noticed(report, found))
+    )
+    assert "itself" not in vantage_words.noticed(replace(report, residuals=None), found)
+
+
+def test_no_trials_are_asked_of_an_adversary_that_theory_predicts_at_the_limit(written):
+    report = written("central").report
+    place = [each.vantage for each in report.verdicts].index(report.vantage)
+    found, row = report.verdicts[place], report.vantages[report.vantage]
+    assert row.prediction is not None
+    for share, reaches in ((1.0, True), (0.9, False)):
+        near = replace(row.prediction, advantage=share * found.allowed.advantage)
+        seen = replace(
+            report, vantages=report.vantages | {report.vantage: replace(row, prediction=near)}
+        )
+        assert vantage_words.reaches_limit(seen, found) == reaches
+
+
+def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(written):
+    """The most extreme trial may exceed what theory keeps in all trainings except rare ones."""
     meets = OwnLimit("belief", 0.999, "meets", "theory", None)
     for kind in ("central", "local", "pac", "local sensitivity", "distributed"):
         report = written(kind).report
@@ -643,12 +685,12 @@ def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_tail(writte
             if math.isinf(found.allowed.epsilon):
                 continue
             assert vantage_words.own_limit(report, found, meets).kind == "open"
-            tail = f"except in up to {percent(found.allowed.passed)} of trainings with the record"
+            rarely = f"except in up to {percent(found.allowed.passed)} of trainings with the record"
             said = vantage_words.why(report, found, meets)
-            assert tail in said
+            assert rarely in said
             assert "smaller privacy.delta" in said
             if found.measured is None:
-                assert tail in str(vantage_words.lines(report, found).belief)
+                assert rarely in str(vantage_words.lines(report, found).belief)
 
 
 def test_only_what_lies_below_its_limit_is_good(written):

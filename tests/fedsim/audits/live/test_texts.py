@@ -131,7 +131,7 @@ def test_an_audit_tells_who_memorised_texts_from_who_never_saw_them(
     assert never.texts.epsilon_at_least == 0
     assert never.contradictions == []
     assert "cannot tell" in live_words.verdict(never)
-    assert "prove epsilon of at least" in live_words.verdict(knows)
+    assert "show that epsilon is at least" in live_words.verdict(knows)
 
 
 def trained(config: Config, folder: Path, *nodes: dict[str, Scalar]) -> Path:
@@ -195,7 +195,7 @@ def test_a_federation_with_a_thousandth_of_its_noise_is_convicted_by_the_planted
     assert proven[0] < 1 < proven[-1]
     assert report["texts"]["allowed"] < 0.5
     page = (tmp_path / "seen" / "audit" / "report.html").read_text()
-    assert "200 planted texts prove epsilon of at least" in page
+    assert "200 planted texts show that epsilon is at least" in page
     _, report = audited(transcript, capsys, SEED + 1, *claim)
     assert report["texts"]["epsilon_at_least"] == 0
     assert not any("Planted texts" in alarm for alarm in report["contradictions"])

@@ -224,7 +224,7 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> N
 def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_most() -> None:
     found = MembershipAttack(0.1, None)
     names = {name: attacks.names(name, client=False) for name in ("lira", "rmia-offline")}
-    assert names["lira"][1] == "LiRA, online, on the challenge"
-    assert names["rmia-offline"][1] == "RMIA, offline, on the challenge"
+    assert names["lira"][1] == "LiRA, online, on the target"
+    assert names["rmia-offline"][1] == "RMIA, offline, on the target"
     results = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
     assert attacks.drawn(results, client=False) == {"LiRA on all\nglobal models": found}

@@ -17,6 +17,7 @@ from rich.progress import Progress
 
 from fedsim import __version__
 from fedsim.config import Config
+from fedsim.report.sections.verdict import TO_WHOM
 from fedsim.report.tracking.course import Course, after
 from fedsim.report.tracking.progress import ProgressBar, planned_steps, preparing, worded
 
@@ -575,7 +576,7 @@ def test_any_vantage_can_have_the_headline(
     assert report["vantage"] == vantage
     assert report["empirical"]["advantage"] == report["vantages"][vantage]["empirical"]["advantage"]
     assert (report["bounds"]["epsilon"] == "Infinity") == (vantage == "server")
-    assert '<h2 id="to-whom">To whom' in (out / "report.html").read_text()
+    assert f">{TO_WHOM.title} <a" in (out / "report.html").read_text()
 
 
 def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(

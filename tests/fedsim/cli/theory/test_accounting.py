@@ -199,7 +199,7 @@ def test_the_printed_answer_explains_itself() -> None:
     assert "at most 90 % sure" in calibrated
     assert "largest change that one person's record can cause" in calibrated
     assert "largest change that one person's record can cause" in accounted
-    assert "paper (Theorem 2), not a bound: 0.1674" in accounted
+    assert "Theorem 2 of Bernau et al., which may be exceeded: 0.1674" in accounted
     for name in ACCOUNTANTS:
         assert f"{name}: " in calibrated
         assert f"{name}: " in accounted

@@ -87,7 +87,7 @@ def test_many_numbers_are_summed_up():
 
 
 def test_a_figure_of_which_nothing_varies_is_a_sentence():
-    sentence = "Nothing varies, so nothing is drawn: belief is 0.500 at every round."
+    sentence = "No figure, because the values are the same in every round: belief 0.500."
     markup = drawn([0.5, 0.5, 0.5])
     assert f'<p class="unvarying">{sentence}</p>' in markup
     assert "<svg" not in markup

@@ -192,7 +192,7 @@ class TestPredictedDensity:
 
 class TestAdvantages:
     MEASURED = (
-        MeasuredCurve("DI adversary", 0.25, (0.19, 0.31)),
+        MeasuredCurve("adversary of\nthis report", 0.25, (0.19, 0.31)),
         MeasuredCurve("Yeom", 0.02, (-0.01, 0.05)),
         MeasuredCurve("Yeom on the record", 0.1, None),
     )
@@ -202,7 +202,7 @@ class TestAdvantages:
             self.MEASURED, bound=None, prediction=None, theorem2=None
         ).axes
         assert [label.get_text() for label in axes.get_xticklabels()] == [
-            "DI adversary",
+            "adversary of\nthis report",
             "Yeom",
             "Yeom on the record",
         ]
@@ -218,7 +218,7 @@ class TestAdvantages:
         labels = {text.get_text().replace("\n", " "): text for text in axes.texts}
         assert "bound ρα 0.256" in labels
         assert "prediction 0.256" in labels
-        assert "paper (Theorem 2), not a bound: 0.276" in labels
+        assert "Bernau et al., Theorem 2 (may be exceeded): 0.276" in labels
         horizontals = {line.get_ydata()[0] for line in axes.get_lines() if len(line.get_xdata())}
         assert {0.2562, 0.2561, 0.2763} <= horizontals
 
@@ -232,7 +232,7 @@ class TestAdvantages:
             (
                 Text.get_window_extent(text)  # the words alone, without their line
                 for text in axes.texts
-                if text.get_text().startswith(("bound", "prediction", "paper"))
+                if text.get_text().startswith(("bound", "prediction", "Bernau"))
             ),
             key=lambda box: box.y0,
         )
