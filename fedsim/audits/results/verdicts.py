@@ -132,7 +132,7 @@ NO_GUARANTEE = StateWords(
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",
     "caution",
-    "the interval lies above the limit, but no check raises an alarm, at 99.99 %",
+    "the interval lies above the limit, but not far enough for an alarm, which needs 99.99 %",
     "repeat it with more trials and another seed",
 )
 ABOVE = StateWords(

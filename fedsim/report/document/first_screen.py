@@ -160,10 +160,10 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} can detect a loss of half of the claimed noise, as this check requires"
+    text = f"{what} would detect a loss of half of the claimed noise"
     if share := number_at(report, path):
-        text += f"; it detects a loss of {least_loss(share)}"
-    missed = f"{what} might not detect a loss of half of the claimed noise."
+        text += f", and even a loss of {least_loss(share)}"
+    missed = f"{what} might miss a loss of half of the claimed noise."
     return check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
 
 

@@ -66,7 +66,7 @@ def numbers(drawn: str | bytes) -> Numbers:
 
 MOST_ROWS = 60
 MOST_SAID = 6
-SUMMED_UP = ("series", "values", "first", "least", "greatest", "last")
+SUMMED_UP = ("curve", "number of points", "first", "least", "greatest", "last")
 
 
 def seen(numbers: Numbers) -> str:

@@ -207,7 +207,7 @@ def advantages(
             for value, label, colour, line in (
                 (bound, bound_name, INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
-                (theorem2, "Bernau et al., Theorem 2\n(may be exceeded):", MUTED, ":"),
+                (theorem2, "Theorem 2 of Bernau et al.,\nno limit:", MUTED, ":"),
             )
             if value is not None
         ]

@@ -185,15 +185,15 @@ ONE_RUN = Section("One-run audit", _one_run, _one_run_figures)
 
 ATTACKS = {
     empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
-    empirical.CHALLENGE: ("Yeom: loss at\nthe final model", "Yeom on the target record alone"),
+    empirical.CHALLENGE: ("Yeom (loss of the final model)", "Yeom on the target record alone"),
 }
 
 CLIENT_ATTACK = (
-    "Yeom: loss at\nthe final model",
+    "Yeom (loss of the final model)",
     "Yeom on the target client: by the mean loss of its records",
 )
 
-SHORT = {"trajectory": "LiRA: losses at\nall global models"}
+SHORT = {"trajectory": "LiRA (losses of all models)"}
 
 MEANING = (
     "Weaker attacks, for comparison. They see losses at the final model, and no sums; “all global "

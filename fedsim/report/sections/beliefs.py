@@ -42,7 +42,7 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
     limit = advantage_limit(report)
     own = report.empirical
     played = attacks.drawn(report.membership_inference, is_client(report))
-    advantages = {"adversary of\nthis report": (own.advantage, own.advantage_interval)} | {
+    advantages = {"this adversary": (own.advantage, own.advantage_interval)} | {
         name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
     }
     measured = [

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import NOT_CONTRADICTED, NOT_MEASURED, VantageVerdict
 from fedsim.report.document import blocks as doc
@@ -161,6 +162,9 @@ def checks(report: Report) -> list[doc.Check]:
     if advantage_limit(report) < 1:
         text = "The measured advantage lies below the limit of theory."
         unknown = "The trials do not show that the adversary stays below the limit of theory."
+        allowed = number(advantage_limit(report))
+        if (high := number_at(values, "advantage.high")) is not None:
+            unknown += f" The interval reaches up to {number(high)}, and the limit is {allowed}."
         if vantage_words.reaches_limit(report, report.verdicts[place]):
             unknown += (
                 " Theory predicts that this adversary reaches the limit, so no realistic number of "
@@ -178,8 +182,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "This run itself has no ε, because anyone who knows its seed can remove the noise. The "
-            "ε above is that of one training with secret noise."
+            "The ε of everything that was released. This run has none, because anyone who knows "
+            "its seed can remove the noise. The ε above is that of one training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -218,7 +222,7 @@ def _steps(report: Report) -> list[doc.Words]:
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = (
-                "nothing is needed to detect missing noise. "
+                "nothing to do. The audit is sensitive enough to missing noise. "
                 if verdict.seen_below >= ENOUGH
                 else "more trials detect smaller losses of noise. "
             ) + vantage_words.noticed(report, verdict)

@@ -130,8 +130,8 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
     ]
     said = (
         "The trials measure membership inference about the target. All intervals hold together "
-        f"at {confidence_of(report).strip()} confidence. Both tables use the same curve of theory: "
-        "here a false-positive rate takes the place of the success without the training above."
+        f"at {confidence_of(report).strip()} confidence. The limits are those of the table above: "
+        "a false-positive rate here stands for the success without the training there."
     )
     headings = ("False positives", "True positives, measured", "Theory allows at most")
     return [Prose(said), tabulated(headings, rows)]
@@ -143,7 +143,8 @@ def _curves(report: Report) -> list[Block]:
         return []
     crossed = [name for name, one in report.trade_offs.items() if one.surely_above > 0]
     said = (
-        "The figure shows the measured rates at every threshold of the adversary's belief. The "
+        "The adversary says that the record was used if its belief is above a threshold. The "
+        "figure shows its right and wrong answers for every threshold. The "
         f"band holds at all thresholds together at {confidence_of(report).strip()}. "
     )
     said += (

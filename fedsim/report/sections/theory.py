@@ -52,8 +52,8 @@ def _bounds(report: Report) -> Entries:
         ),
         (
             "How often the belief exceeds ρβ",
-            f"{number(bounds.tail_probability)} if every round moves by the whole sensitivity; at "
-            f"most {number(bounds.tail_limit)} in any case",
+            f"{percent(bounds.tail_probability)} if the record changes every round by as much as "
+            f"clipping allows; at most {percent(bounds.tail_limit)} in any case",
         ),
     ]
 

@@ -180,10 +180,10 @@ def _gradients(report: Report) -> str:
     sentence = f"Forward and backward passes ran in {report.precision}"
     fallbacks = report.model.gradient_fallbacks
     if not fallbacks:
-        whole = "; each record's whole gradient was clipped" * (
+        whole = ", and clipped over all layers together" * (
             is_clipped(report) and not is_client(report)
         )
-        return f"{sentence}. A rule for each kind of layer computed its gradients{whole}."
+        return f"{sentence}. Each record's gradient was computed layer by layer{whole}."
     layers = "; ".join(f"{name} ({reason})" for name, reason in fallbacks.items())
     return f"{sentence}; layers whose gradients went through torch.func: {layers}."
 

@@ -260,7 +260,7 @@ def _advantage(verdict: VantageVerdict) -> Said:
     if measured.advantage is None:
         return Said(DASH, f"of one training; {limit}")
     between = f"({span(measured.interval, number)}); " if measured.interval else ""
-    reached = f"guessing reaches ±{number(measured.chance)}"
+    reached = f"a coin: −{number(measured.chance)} to {number(measured.chance)}"
     return Said(number(measured.advantage), f"{between}{limit}; {reached}")
 
 
@@ -270,17 +270,17 @@ def _belief(verdict: VantageVerdict) -> Said:
     if measured is None:
         rarely = _rarely(allowed) if limited else ""
         return Said(_allowed(percent(allowed.rho_beta), limited), rarely)
-    highest, limit = "at the highest", f"ρβ = {percent(allowed.rho_beta)}"
+    highest, limit = "at the highest", f"limit ρβ {percent(allowed.rho_beta)}"
     bounded = measured.exact_posterior and allowed.passed < 1
     if not limited:
         return Said(percent(measured.belief), f"{highest}; {NO_LIMIT_OF_THEORY}")
     if measured.passed is None:
         rarely = f", {_rarely(allowed)}" if bounded else ""
-        return Said(percent(measured.belief), f"{highest}; limit {limit}{rarely}")
-    most = f", where theory allows up to {percent(allowed.passed)}" if bounded else ""
+        return Said(percent(measured.belief), f"{highest}; {limit}{rarely}")
+    most = f"; theory allows up to {percent(allowed.passed)}" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    share = f"{percent(measured.passed)}{between} of the trials with the record"
-    return Said(percent(measured.belief), f"{highest}; above {limit} in {share}{most}")
+    above = f"{percent(measured.passed)}{between} of the trials with the record were above it"
+    return Said(percent(measured.belief), f"{highest}; {limit}. {above}{most}")
 
 
 def _epsilon(verdict: VantageVerdict) -> Said:
@@ -293,7 +293,7 @@ def _epsilon(verdict: VantageVerdict) -> Said:
     theory = at_most if limited else NO_LIMIT_OF_THEORY
     if not measured.epsilon:
         return Said("no lower bound", f"from the trials; {theory}")
-    how = f"(measured{condition(measured.epsilon_by)})"
+    how = f"by measurement{condition(measured.epsilon_by)}"
     return Said(f"at least {number(measured.epsilon)}", f"{how}; {theory}")
 
 
@@ -332,7 +332,7 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
     return (
-        f"No noise hides {clients_of(report)} from {who}, who can identify it with certainty. "
+        f"No noise hides {clients_of(report)} from {who}, who can be certain whether it was used. "
         "Participants have to trust the operator."
     )
 

@@ -40,7 +40,7 @@ def by_the_model(report: Report) -> str:
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            "The attack on the final model that fedsim compares with theory was not played. For "
+            "This run did not play the attack on the final model that has a limit by theory. For "
             f"any one person, {bound}; a coin is right in 50%. "
             f"{vantage_words.how_to_measure(report, verdict.vantage)}"
             f"{BY_LOSSES * bool(report.membership_inference)}"
@@ -116,10 +116,11 @@ def _words(report: Report) -> list[Block]:
             ]
         ),
         Prose(
-            "The worst vantage point comes first: one that contradicts theory, then one without a "
-            "limit, then the one with the largest limit. Intervals in brackets have "
-            f"{confidence_of(report).strip()} confidence. In as many trials, guessing reaches an "
-            f"advantage within the stated range with probability {confidence_of(report).strip()}.",
+            "Order of the table: first vantage points that contradict theory, then those without a "
+            "limit, then by falling limit. Intervals in brackets have "
+            f"{confidence_of(report).strip()} confidence. “A coin” is the range of advantages that "
+            "an adversary reaches by tossing a coin in the same number of trials, with probability "
+            f"{confidence_of(report).strip()}.",
             small=True,
         ),
         Prose(game(report), small=True),
@@ -214,8 +215,8 @@ COSTS = {
 MEANING = (
     "The limits of theory, with one setting changed at a time. Each cell has the largest share of "
     "right answers, ε, and the limit on the belief, which a small share of trainings may exceed. "
-    "“Raises it” marks a change that allows more than the present setting. For the released model, "
-    "theory has no smaller limit than for a participant."
+    "“Raises it” marks a change that allows more than the present setting. The limit of a "
+    "participant also stands for the released model, which shows less."
 )
 
 

@@ -417,7 +417,7 @@ def _measured(result: Result, each: Candidate) -> str:
     conclusion = (
         "The trials do not contradict theory."
         if decides
-        else f"{trials} trials are too few to tell which of the two holds."
+        else f"{trials} trials are too few: the interval contains the limit and a coin's 0."
     )
     return (
         f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "

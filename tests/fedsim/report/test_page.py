@@ -373,11 +373,11 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("above ρβ", "the record, where theory allows", "is slack", "at most ∞"):
+    for words in ("limit ρβ", "were above it; theory allows", "is slack", "at most ∞"):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "above ρβ" in local
-    assert "the record, where theory allows" not in local
+    assert "were above it" in local
+    assert "above it; theory allows" not in local
     client = told(written("client").report)
     assert "the target record" not in client
     assert "person's record" not in client
@@ -558,7 +558,10 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
-    assert "was not played. For any one person, theory allows" in not_attacked
+    assert (
+        "This run did not play the attack on the final model that has a limit by theory."
+        in not_attacked
+    )
     assert verdict.BY_LOSSES.strip() in not_attacked
     assert 'audit.vantages = "all"' in not_attacked
 

@@ -218,7 +218,7 @@ class TestAdvantages:
         labels = {text.get_text().replace("\n", " "): text for text in axes.texts}
         assert "bound ρα 0.256" in labels
         assert "prediction 0.256" in labels
-        assert "Bernau et al., Theorem 2 (may be exceeded): 0.276" in labels
+        assert "Theorem 2 of Bernau et al., no limit: 0.276" in labels
         horizontals = {line.get_ydata()[0] for line in axes.get_lines() if len(line.get_xdata())}
         assert {0.2562, 0.2561, 0.2763} <= horizontals
 
@@ -232,7 +232,7 @@ class TestAdvantages:
             (
                 Text.get_window_extent(text)  # the words alone, without their line
                 for text in axes.texts
-                if text.get_text().startswith(("bound", "prediction", "Bernau"))
+                if text.get_text().startswith(("bound", "prediction", "Theorem"))
             ),
             key=lambda box: box.y0,
         )
