@@ -204,7 +204,7 @@ def _alarms(
     texts = audit.text_findings(ALARM_CONFIDENCE)
     if texts is not None and texts.epsilon_at_least > texts.allowed:
         alarms.append(
-            f"Planted texts prove epsilon of at least {texts.epsilon_at_least:.3f} {sure}, but "
+            f"Planted texts show that epsilon is at least {texts.epsilon_at_least:.3f} {sure}, but "
             f"the claimed noise allows {texts.allowed:.3f} for one text: there is less noise "
             "than claimed."
         )

@@ -16,10 +16,10 @@ CANARIES = (
 )
 
 TEXTS = (
-    "Right guesses of texts that clients planted prove a lower bound on epsilon, for any noise. "
+    "Right guesses of texts that clients planted give a lower bound on epsilon, for any noise. "
     "A coin decides for each text whether it is in the training. A text's score is the fall of "
-    "its loss from the first model that the auditor saw to the last. This audit cannot tell what "
-    "an attack would prove that uses more than the loss."
+    "its loss from the first model that the auditor saw to the last. An attack that uses more "
+    "than the loss may show more."
 )
 
 NOISE = (

@@ -299,7 +299,7 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
         return _loop_power(power, outcome.trials)
     if noise is None:
         detects = (
-            f"The audit did not see the noise itself. By counting, {outcome.trials} trials prove "
+            f"The audit did not see the noise itself. By counting, {outcome.trials} trials show "
             f"at most epsilon {outcome.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. If "
             "the claim is below that, this audit convicts a loop without any protection."
         )

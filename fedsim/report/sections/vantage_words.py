@@ -293,7 +293,8 @@ def _epsilon(verdict: VantageVerdict) -> Said:
     theory = at_most if limited else NO_LIMIT_OF_THEORY
     if not measured.epsilon:
         return Said("no lower bound", f"from the trials; {theory}")
-    how = f"by measurement{condition(measured.epsilon_by)}"
+    canaries = " with canaries of one training" * (measured.epsilon_by == "one_run")
+    how = f"by measurement{canaries}{condition(measured.epsilon_by)}"
     return Said(f"at least {number(measured.epsilon)}", f"{how}; {theory}")
 
 

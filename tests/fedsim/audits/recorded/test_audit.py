@@ -704,7 +704,7 @@ def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm()
     assert share is not None
     assert 0.5 < share < 1
     missing = 100 - math.floor(1000 * share) / 10
-    words = f"If more than {missing:.1f}% of the claimed noise were missing"
+    words = f"if more than {missing:.1f}% of the claimed noise were missing"
     assert words in transcript_report.verdict(honest)
     less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
     assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

@@ -552,7 +552,7 @@ def test_runs_are_compared_by_trust_and_vantage(
     assert rows[0]["measured"] == 1
     status, out, _ = fedsim("report", *runs)
     assert status == 0
-    assert "released model" in out
+    assert "released" in out
     status, out, error = fedsim("report", *runs, "--confidence", 0.9)
     assert (status, out) == (2, "")
     assert "--confidence" in error
