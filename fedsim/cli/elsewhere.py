@@ -59,16 +59,17 @@ def named(
     simulated: whether Flower's simulation carries the messages.
     Raises InputError for conflicting options.
     """
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
     if cluster is None and (certificates is not None or insecure):
         raise InputError("--cluster-tls and --insecure need --cluster; add it, or drop them")
     if simulated + (workers is not None) + (cluster is not None) > 1:
         raise InputError(
             "--workers, --cluster and --runtime simulation exclude each other; give only one"
         )
-    if cluster is None:
-        return workers
+    if cluster is None and workers is None:
+        return None
     from fedsim.federation.runtimes.dask_pool import Address  # noqa: PLC0415  (torch)
+    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
 
+    if cluster is None:
+        return processes(workers)
     return Address.of(cluster, certificates, insecure)

@@ -36,6 +36,7 @@ from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
+from fedsim.federation.runtimes import places
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -266,13 +267,11 @@ def audit_loop(
         raise InputError(
             f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
         )
-    if workers < 1:
-        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     with ExitStack() as processes:
         channels = [
             processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
-            for _ in range(workers)
+            for _ in range(places.processes(workers))
         ]
         loops = [LoopProcess(order, channel) for channel in channels]
         return audited(loops, order, trials, claim, neighbouring, confidence, progress)
