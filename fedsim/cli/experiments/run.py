@@ -8,7 +8,8 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli import elsewhere, gate
+from fedsim.cli import gate
+from fedsim.cli.elsewhere import Elsewhere
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 
 def run(
+    *,
     config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
     until_halfwidth: options.UntilHalfwidth = None,
@@ -51,10 +53,7 @@ def run(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Batches = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: Elsewhere,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
@@ -88,7 +87,7 @@ def run(
         )
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
+    placed = elsewhere.named(simulated)
     onlookers = Onlookers.asked(watch, track)
     values: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
