@@ -195,7 +195,7 @@ class LiveAudit:
         if effect is None:
             return None
         bound = watch.epsilon_at_least(config.privacy.delta, level)
-        low, high = effect.interval.low, effect.interval.high
+        low, high = effect.interval.ends
         return CanaryFindings(
             mu=None if effect.reason else effect.mu,
             interval=[low, high],

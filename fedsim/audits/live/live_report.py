@@ -159,9 +159,9 @@ def _empirical(
     return Guesses(
         trials=len(bits),
         advantage=advantage.point,
-        advantage_interval=[advantage.interval.low, advantage.interval.high],
+        advantage_interval=[*advantage.interval.ends],
         delta_prime=exceeded.point,
-        delta_prime_interval=[exceeded.interval.low, exceeded.interval.high],
+        delta_prime_interval=[*exceeded.interval.ends],
     )
 
 

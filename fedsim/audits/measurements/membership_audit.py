@@ -138,14 +138,14 @@ def _entry(
     won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
     area = roc.independent_area(scores, worlds, played.level(confidence))
     # The interval of the area assumes that the games of the two worlds are independent.
-    ends = None if played.common else area.interval
+    interval = None if played.common else area.interval
     return MembershipAttack(
         advantage=won.point,
-        advantage_interval=(won.interval.low, won.interval.high),
+        advantage_interval=won.interval.ends,
         tpr=float(called[worlds].mean()),
         fpr=float(called[~worlds].mean()),
         area=area.point,
-        area_interval=None if ends is None else (ends.low, ends.high),
+        area_interval=interval and interval.ends,
         shadow_trials=int(shadows.sum()),
         games=len(worlds),
     )

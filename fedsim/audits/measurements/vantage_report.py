@@ -180,7 +180,7 @@ def _empirical(
         near = sure.low - slack <= predicted.advantage <= sure.high + slack
     return VantageEmpirical(
         advantage=advantage.point,
-        advantage_interval=(advantage.interval.low, advantage.interval.high) if both else None,
+        advantage_interval=advantage.interval.ends if both else None,
         standard_error=advantage.standard_error,
         confidence=confidence,
         delta_prime=estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,

@@ -240,7 +240,7 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
     share = None
     if limit and view["worlds"].any():
         share = float(np.mean(loss[view["worlds"]] > logit(limit)))
-    return (interval.low, interval.high), share
+    return interval.ends, share
 
 
 def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:

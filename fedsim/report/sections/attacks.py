@@ -110,8 +110,7 @@ def summary(run: OneRunResult) -> doc.Entries:
 def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
     if estimate.reason:
         return f"none: {estimate.reason}"
-    ends = estimate.epsilon_interval
-    between = span((ends.low, ends.high), number)
+    between = span(estimate.epsilon_interval.ends, number)
     return (
         f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
         f"at {percent(confidence)}). Presumes {estimate.assumes}"

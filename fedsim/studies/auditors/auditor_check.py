@@ -305,4 +305,4 @@ def _bounds(
 
 
 def _span(interval: Interval) -> str:
-    return span((interval.low, interval.high), percent)
+    return span(interval.ends, percent)

@@ -242,4 +242,4 @@ def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -
     """Return the share of hits [n], with Clopper and Pearson's interval."""
     count, draws = int(hits.sum()), hits.size
     interval = clopper_pearson(count, draws, CONFIDENCE)
-    return Number(name, count / draws, (interval.low, interval.high), theory)
+    return Number(name, count / draws, interval.ends, theory)

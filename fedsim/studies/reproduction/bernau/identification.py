@@ -85,7 +85,7 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
         f"{name}: δ′",
         measured.delta_prime,
         measured.delta_prime_interval,
-        references=[Reference(count / PUBLISHED_TRIALS, (reference.low, reference.high))],
+        references=[Reference(count / PUBLISHED_TRIALS, reference.ends)],
     )
 
 
