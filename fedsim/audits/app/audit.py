@@ -186,7 +186,7 @@ def audit(
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        findings=tuple(findings(configuration, neighbouring, claim)),
+        findings=findings(configuration, neighbouring, claim),
         trials=trials,
         clients=audited.clients,
         seed=seed,

@@ -92,9 +92,9 @@ class LoopSteps:
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(Finding("alarm", "", checked.neighbour(self._steps, options.delta)))
+            findings.append(Finding(checked.neighbour(self._steps, options.delta)))
         if why:
-            findings.append(Finding("caution", "", why))
+            findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
@@ -103,7 +103,7 @@ class LoopSteps:
             stds = [spread.point for spread in level.stds(self._releases)]
             findings += noise_level.shape_findings(compared, stds, declared=False)
             if len(compared) < len(self._releases):
-                findings.append(Finding("note", "", COMPARED))
+                findings.append(Finding(COMPARED, severity="note"))
         return MeasuredRounds(
             self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )

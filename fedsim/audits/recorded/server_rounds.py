@@ -115,10 +115,12 @@ class ServerRounds:
         name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
-            findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
+            findings.append(
+                Finding("no round released an aggregate; nothing to audit", severity="note")
+            )
             return MeasuredRounds(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, options.mechanism):
-            findings.append(Finding("caution", "", why))
+            findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(unmeasured=why)
         declared = options.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
@@ -291,4 +293,4 @@ class Weighting:
             text = f"{WEIGHTED}; the aggregates prove it"
         else:
             text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to tell", "caution"
-        return [Finding(severity, "", text.format(heaviest=heaviest, presumed=presumed))]
+        return [Finding(text.format(heaviest=heaviest, presumed=presumed), severity=severity)]

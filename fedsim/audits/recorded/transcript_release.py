@@ -67,7 +67,7 @@ def measured(
         normal = _claimed(releases) and not alarms(shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
-            findings.append(Finding("note", "", NO_SCORES))
+            findings.append(Finding(NO_SCORES, severity="note"))
     return UpdateRelease(
         **vars(noise(releases, level, stated, confidence)),
         towards=towards,
