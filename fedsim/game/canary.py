@@ -3,7 +3,7 @@
 A fair coin includes or excludes each for a whole training. An included one adds a gradient of norm
 C, in a random direction drawn anew, to the clean sum of every round, no more than any record may. A
 party with the seed can look for the trace in the released sums, or, for a canary of `TEXT`, by its
-loss in the released models (`adversaries.statistics.canaries`).
+loss in the released models (`adversaries.bounds.canaries`).
 """
 
 from collections.abc import Iterator

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 import fedsim
+from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, gaussian, lower_bounds
+from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import rules

@@ -11,8 +11,9 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
+from adversaries.bounds import canaries, one_run
 from adversaries.errors import InputError
-from adversaries.statistics import canaries, gaussian, one_run
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.live.live_rounds import TextFindings
 from fedsim.common import device

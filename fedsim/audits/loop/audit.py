@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 import fedsim
+from adversaries.bounds import lower_bounds
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
+from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
-from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from fedsim.audits.app.audit import LONGEST_TIME, check
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest

@@ -9,13 +9,14 @@ from typing import TypedDict
 import numpy as np
 from scipy.special import logit, ndtr
 
-from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
-from adversaries.statistics.agreement import EstimateComparison
+from adversaries.bounds import agreement, lower_bounds, privacy_profile
+from adversaries.bounds.agreement import EstimateComparison
+from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
+from adversaries.bounds.lower_bounds import COMMON, LOWER_BOUNDS
+from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.statistics import forecast
 from adversaries.statistics.design import Design
-from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
-from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import PredictionResult

@@ -6,10 +6,10 @@ from dataclasses import asdict
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.bounds import one_run as estimators
+from adversaries.bounds.order_statistics import order_bound, order_bounds
 from adversaries.statistics import gaussian, intervals
-from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
 from fedsim.audits.results.measured import ProvenBound
 from fedsim.audits.results.verdicts import AlarmCheck

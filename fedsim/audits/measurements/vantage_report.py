@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
+from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, forecast, lower_bounds
+from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import Bools, Floats, two_sided
 from fedsim.audits.results.measured import AtVantage, ProvenBound, VantageEmpirical

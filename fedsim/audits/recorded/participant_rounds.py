@@ -23,8 +23,9 @@ from scipy.stats import chi2
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release, std_interval
-from adversaries.statistics import canaries, gaussian
-from adversaries.statistics.canaries import vector
+from adversaries.bounds import canaries
+from adversaries.bounds.canaries import vector
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
-from adversaries.statistics.canaries import vector
+from adversaries.bounds.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release

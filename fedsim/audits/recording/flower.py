@@ -25,8 +25,8 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.bounds import canaries
 from adversaries.errors import InputError
-from adversaries.statistics import canaries
 from fedsim.audits.app.introspection import (
     averages,
     chain,

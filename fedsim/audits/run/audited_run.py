@@ -10,8 +10,8 @@ import numpy as np
 import scipy
 from scipy.special import logit, ndtr
 
+from adversaries.bounds.agreement import EstimateComparison
 from adversaries.statistics import estimators, gaussian, stopping
-from adversaries.statistics.agreement import EstimateComparison
 from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.trials import Bools, Floats

@@ -10,12 +10,12 @@ from scipy.special import logit, ndtri
 
 from adversaries.attacks import membership
 from adversaries.attacks.poisoning import per_record
+from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
+from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.forecast import trial_mu
-from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
-from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
-from adversaries.statistics.one_run import CanaryEstimate
+from adversaries.bounds.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.measured import MembershipAttack, ProvenBound

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.bounds.lower_bounds import clopper_pearson_bonferroni
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval, check_delta, clopper_pearson, significance
-from adversaries.statistics.lower_bounds import clopper_pearson_bonferroni
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document.blocks import Block, Prose, tabulated

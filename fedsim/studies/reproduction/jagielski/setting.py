@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adversaries.attacks.poisoning import clipbkd_point, least_liked, per_record
-from adversaries.statistics.lower_bounds import clopper_pearson_split
+from adversaries.bounds.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
 from fedsim.common.device import resolve
 from fedsim.learning import data

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
+from adversaries.bounds.e_process import betting_bound
+from adversaries.bounds.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
+from adversaries.bounds.privacy_profile import privacy_profile_bound
+from adversaries.bounds.rate_bounds import jeffreys_bound, mu_gdp_bound
 from adversaries.statistics.design import INDEPENDENT, Design
-from adversaries.statistics.e_process import betting_bound
-from adversaries.statistics.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.statistics.intervals import (
     EpsilonBound,
     binomial_high,
@@ -20,8 +22,6 @@ from adversaries.statistics.intervals import (
     clopper_pearson,
     significance,
 )
-from adversaries.statistics.privacy_profile import privacy_profile_bound
-from adversaries.statistics.rate_bounds import jeffreys_bound, mu_gdp_bound
 from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
 
 CANDIDATES = 512

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from adversaries.statistics import canaries
-from adversaries.statistics.gaussian_bounds import NORMALITY_LEVEL, normality
+from adversaries.bounds import canaries
+from adversaries.bounds.gaussian_bounds import NORMALITY_LEVEL, normality
 from adversaries.statistics.intervals import Interval, significance
 from adversaries.statistics.trials import Bools, Floats, check_trials
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
-from adversaries.statistics.e_process import Accusations
+from adversaries.bounds.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
 from adversaries.statistics.trials import Bools, Floats

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
 from adversaries.errors import InputError
-from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT
 from adversaries.statistics.intervals import Interval, binomial_low, significance
 from adversaries.statistics.noncentral import lower_limit, upper_limit
 
