@@ -195,13 +195,17 @@ def audit(
     )
 
 
-def check(trials: int, confidence: float, seed: int) -> None:
+def check(trials: int, confidence: float, seed: int, time_limit: float | None = None) -> None:
     """Refuse numbers with which no audit can run, before any code of the app runs."""
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
     if not 0 <= seed < 2**64:
         raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
+    if time_limit is not None and not 0 < time_limit <= LONGEST_TIME:
+        raise InputError(
+            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
+        )
 
 
 def _bounds(
@@ -284,11 +288,7 @@ def audit_directory(
     """
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")
-    if not time_limit > 0:
-        raise InputError(f"--time-limit is {time_limit:g} s; it must be above 0")
-    if time_limit > LONGEST_TIME:
-        raise InputError(f"--time-limit is {time_limit:g} s; it must be at most {LONGEST_TIME:.0f}")
-    check(trials, confidence, seed)
+    check(trials, confidence, seed, time_limit)
     overrides = dict(run_config or {})
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds

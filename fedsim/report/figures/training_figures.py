@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from adversaries.attacks.roc import FEWEST_FALSE
+from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.report.figures.canvas import (
     BLUE,
     FAINT,
@@ -37,18 +38,14 @@ from fedsim.report.figures.canvas import (
 )
 
 
-def utility(
-    rounds: Sequence[int],
-    accuracy: Mapping[str, Sequence[float | None]],
-    loss: Mapping[str, Sequence[float | None]],
-) -> Figure:
+def utility(rounds: Sequence[int], accuracy: RoundSeries, loss: RoundSeries) -> Figure:
     with panels(1, 2, height=HEIGHT * 0.8) as (figure, (left, right)):
         for axes, series, title, colour in (
             (left, accuracy, "Accuracy", GREEN),
             (right, loss, "Loss", PURPLE),
         ):
-            low, mean, high = (np.array(series[name], float) for name in ("low", "mean", "high"))
-            quantile_band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
+            band = np.array([series.low, series.mean, series.high], float)
+            quantile_band(axes, np.array(rounds), band, colour, title)
             rounds_axis(axes, np.array(rounds))
             axes.set_title(title)
         percent_axis(left, 0)
@@ -57,22 +54,20 @@ def utility(
 
 
 def by_client(
-    rounds: Sequence[int],
-    accuracy: Mapping[str, Sequence[float | None]],
-    weighted: Sequence[float | None],
-    own_models: Mapping[str, Sequence[float | None]] | None,
+    clients: ByClient,
 ) -> Figure:
     """Return a figure of how accuracy is spread over clients, by round."""
     with panel() as (figure, axes):
-        at = np.array(rounds)
+        at = np.array(clients.rounds)
         for series, colour, label in (
-            (accuracy, GREEN, "on a client's records"),
-            (own_models, BLUE, "a client's own model"),
+            (clients.accuracy, GREEN, "on a client's records"),
+            (clients.own_models, BLUE, "a client's own model"),
         ):
             if series is not None:
-                band = [np.array(series[name], float) for name in ("low", "mean", "high")]
-                quantile_band(axes, at, np.stack(band), colour, label)
-        axes.plot(at, np.array(weighted, float), color=INK, linestyle="--", label="on all records")
+                band = np.array([series.low, series.mean, series.high], float)
+                quantile_band(axes, at, band, colour, label)
+        weighted = np.array(clients.weighted, float)
+        axes.plot(at, weighted, color=INK, linestyle="--", label="on all records")
         percent_axis(axes, 0)
         rounds_axis(axes, at)
     return figure
