@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound
-
-Floats = npt.NDArray[np.float64]
 
 NULL = 1e-10
 """Eigenvalues of X'X below this share of the largest are rounding."""

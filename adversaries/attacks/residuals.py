@@ -9,18 +9,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 import torch
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.attacks.posterior import Hypotheses
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, significance
-
-Floats = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-3
 """Steps with sigma below this share of the expected sum are left out: float32 rounds it away."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adversaries.arrays import Bools, Floats, Ints
 from adversaries.bounds.canaries import effect
 from adversaries.bounds.guessing import binomial_epsilon, gaussian_mus, right_guesses
 from adversaries.errors import InputError
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
-from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
 """By default, guesses are made about one canary in so many, which is best near m = 1000."""

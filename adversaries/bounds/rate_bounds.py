@@ -9,10 +9,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
+from adversaries.arrays import Bools, Floats
 from adversaries.bounds.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
-from adversaries.statistics.trials import Bools, Floats
 
 REACH = 8.0
 """Standard deviations of a posterior beyond which its probability is below 1e-15."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.statistics.trials import Floats
 
 ALARM_CONFIDENCE = 0.9999
 """Confidence at which a report, of some twenty checks, calls a contradiction an alarm."""

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.special import ndtr
 
-Floats = npt.NDArray[np.float64]
+from adversaries.arrays import Floats
 
 DEVIATES = np.linspace(-10, 10, 2001)
 """Nodes of the rule: beyond them is a probability of 1e-23, and their spacing resolves standardised

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta
 from fedsim.common import reading
@@ -18,9 +18,6 @@ from fedsim.config.objects import GameRules
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 if TYPE_CHECKING:  # torch takes a second
     from adversaries.bounds.one_run import CanaryEstimate

@@ -15,12 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.federation import Federation
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 DIRECTION, TEXT = "direction", "text"
 """Kinds of a client's canaries."""

@@ -7,10 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 import fedsim
+from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
@@ -209,11 +207,7 @@ def check(trials: int, confidence: float, seed: int, time_limit: float | None = 
 
 
 def _bounds(
-    worlds: npt.NDArray[np.bool_],
-    scores: npt.NDArray[np.float64],
-    delta: float,
-    reason: str | None,
-    level: float,
+    worlds: Bools, scores: Floats, delta: float, reason: str | None, level: float
 ) -> dict[str, EpsilonBound]:
     """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind

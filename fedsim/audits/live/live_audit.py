@@ -16,8 +16,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from adversaries.attacks.posterior import log_odds
@@ -51,7 +49,6 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
 
-Floats = npt.NDArray[np.float64]
 NOBODY = -1
 """Partition of an adversary that is not a client."""
 

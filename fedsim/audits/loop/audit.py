@@ -9,9 +9,9 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import fedsim
+from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
@@ -41,8 +41,6 @@ from fedsim.federation.runtimes import places
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 LEARNING_CONFIDENCE = 0.9
 OF_STEPS = ("sampled", "total")
 THRESHOLDS = 32

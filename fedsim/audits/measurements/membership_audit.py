@@ -7,12 +7,12 @@ Given the shadows, these are independent games like those of the identification 
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks import membership_attacks, roc
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtrc
 from scipy.stats import chi2
 
+from adversaries.arrays import Floats
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
@@ -17,7 +17,6 @@ from fedsim.audits.recorded.recorded_noise import RecordedStep
 from fedsim.audits.recorded.recorded_report import Sampling
 from fedsim.audits.recorded.transcript_release import EXCESS
 
-Floats = npt.NDArray[np.float64]
 TAIL = 1 - ALARM_CONFIDENCE
 LARGEST_SCALE = 600.0
 """Largest epsilon stated: a double has no smaller chances than exp(-700)."""

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from adversaries.arrays import Floats
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
@@ -38,7 +36,6 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.privacy.mechanism import Mechanism, Steps
 
-Floats = npt.NDArray[np.float64]
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
 

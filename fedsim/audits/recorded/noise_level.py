@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
@@ -18,7 +18,6 @@ from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
 from fedsim.federation.transcripts.records import Arrays
 
-Floats = npt.NDArray[np.float64]
 LARGEST = 1e30
 SIMULATION_SEED = 0x7EA1
 

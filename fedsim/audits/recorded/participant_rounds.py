@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import chi2
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release, std_interval
 from adversaries.bounds import canaries
@@ -61,7 +61,6 @@ TOTAL = (
     "least {:.4g} at delta {:g} between an update and its negative"
 )
 
-Floats = npt.NDArray[np.float64]
 FILTER = "GaussianPrivacy"
 NARROW = 0.1
 """Largest relative error of a round's noise that identifies it as this share of the update.
@@ -106,7 +105,7 @@ class SvtRounds:
                 sent = observed.own[name].ravel().astype(np.float64) / steps
                 clipped = np.clip(array.ravel().astype(np.float64) / steps, -gamma, gamma)
                 noise.append((sent - clipped)[sent != 0])
-        left: npt.NDArray[np.float64] = np.concatenate(noise)
+        left: Floats = np.concatenate(noise)
         if not left.size or not np.isfinite(left).all():
             return
         scale = 2 * gamma * uploads / release

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
@@ -19,8 +19,6 @@ from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, 
 from fedsim.audits.recorded.recorded_report import MeanRelease
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
-
-Floats = npt.NDArray[np.float64]
 
 TOWARDS = (
     "an observer that sees the aggregates and knows all other clients' updates (the server itself "

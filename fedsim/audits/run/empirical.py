@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logit, ndtri
 
+from adversaries.arrays import Floats
 from adversaries.attacks import membership
 from adversaries.attacks.poisoning import per_record
 from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
@@ -39,8 +39,6 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
-
-Floats = npt.NDArray[np.float64]
 
 
 def over_trials(
@@ -207,7 +205,7 @@ def _mean(transcript: Arrays, name: str) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def _series(curves: npt.NDArray[np.float64]) -> RoundSeries:
+def _series(curves: Floats) -> RoundSeries:
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return RoundSeries(curves.mean(1).tolist(), low.tolist(), high.tolist())
 

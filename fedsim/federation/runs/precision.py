@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, stopping
 from adversaries.statistics.design import Design
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.common.strict_json import strict_json
 from fedsim.config.campaign import TrialsConfig
 from fedsim.config.objects import Scheme

@@ -12,6 +12,7 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from adversaries.arrays import Bools, Floats
 from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
@@ -37,7 +38,7 @@ class Campaign:
     plan: Plan
     challenge: Challenge
     nodes: dict[int, int]
-    worlds: npt.NDArray[np.bool_]
+    worlds: Bools
     book: Ledger
     directory: RunDirectory
 
@@ -84,8 +85,8 @@ def train(
     held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
-    final: dict[str, npt.NDArray[np.float64]] = {}
-    by_client: list[dict[str, npt.NDArray[np.float64]]] = []
+    final: dict[str, Floats] = {}
+    by_client: list[dict[str, Floats]] = []
     looked_at = simulated_utility.rounds(rounds) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:

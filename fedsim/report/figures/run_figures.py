@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from adversaries.arrays import Bools, Floats, Ints
 from fedsim.audits.results.measured import PrivacyProfile, TradeOff
 from fedsim.audits.results.theory import Density
 from fedsim.privacy.identifiability import BeliefCurve
@@ -24,8 +24,6 @@ from fedsim.report.figures.canvas import (
     VERMILION,
     WIDTH,
     WORLDS,
-    Bools,
-    Floats,
     bin_count,
     filled_stairs,
     level_line,
@@ -144,7 +142,7 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
     return norm.pdf(log_odds, centre, positive).sum(axis=0) / len(drawn)
 
 
-def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
+def client_beliefs(rounds: Ints, beliefs: Mapping[str, Floats]) -> Figure:
     with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         one_among_others(axes, rounds, beliefs, worst, f"{worst}, the highest at the end")
@@ -231,7 +229,7 @@ ACCOUNTANTS = (
 
 
 def guarantee(
-    rounds: npt.NDArray[np.int64],
+    rounds: Ints,
     epsilons: Mapping[str, Floats],
     delta: float,
     curve: BeliefCurve | None,

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from adversaries.arrays import Floats, Ints
 from adversaries.attacks.roc import FEWEST_FALSE
 from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.report.figures.canvas import (
@@ -24,7 +24,6 @@ from fedsim.report.figures.canvas import (
     PURPLE,
     QUANTILES,
     VERMILION,
-    Floats,
     Pixels,
     from_zero,
     legend_above,
@@ -87,7 +86,7 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 
 
 def realised_noise(
-    rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
+    rounds: Ints, measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
@@ -100,7 +99,7 @@ def realised_noise(
     return figure
 
 
-def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
+def clipped_share(rounds: Ints, share: Floats) -> Figure:
     with panel("", "gradients that were cut") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
@@ -109,7 +108,7 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
     return figure
 
 
-def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
+def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Figure:
     """Return a figure of how many times the claimed noise there is at most, after every round."""
     with panel("", "noise over what is claimed, at most") as (figure, axes):
         least = min(limits, key=lambda name: limits[name][-1])
@@ -123,7 +122,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
     return figure
 
 
-def distribution(counts: npt.NDArray[np.int64]) -> Figure:
+def distribution(counts: Ints) -> Figure:
     """Return a figure of how many records of each label every client has, as stacked bars.
 
     Many labels share a colour bar instead of a legend.

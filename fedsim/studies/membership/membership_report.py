@@ -12,6 +12,7 @@ from rich.console import RenderableType
 from scipy.special import stdtrit
 
 import fedsim
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.roc import Estimate, Performance, performance
@@ -31,12 +32,7 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import (
-    Bools,
-    Floats,
-    MembershipGame,
-    most_true_positives,
-)
+from fedsim.studies.membership.membership_game import MembershipGame, most_true_positives
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
