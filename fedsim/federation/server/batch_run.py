@@ -123,9 +123,7 @@ def train(
     )
     findings = strategy.findings(grid)
     measured = result.train_metrics_clientapp, result.evaluate_metrics_clientapp
-    computing = sum(
-        messages.scalar(metrics, "seconds") for each in measured for metrics in each.values()
-    )
+    seconds = [messages.scalar(each, "seconds") for one in measured for each in one.values()]
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
@@ -135,7 +133,7 @@ def train(
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "batch_seconds": np.asarray([time.perf_counter() - start]),
-        "clients_seconds": np.asarray([computing]),
+        "clients_seconds": np.asarray([sum(seconds)]),
     }
 
 
