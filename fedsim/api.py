@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
@@ -33,7 +34,6 @@ if TYPE_CHECKING:  # slow to import
 
     from adversaries.attacks.membership_attacks import Attack, Score
 
-Floats = npt.NDArray[np.float64]
 Audit = AuditReport
 Builder = Callable[..., "Module"]
 
@@ -124,7 +124,7 @@ class Run:
         return self.report.verdicts
 
     @property
-    def worlds(self) -> npt.NDArray[np.bool_]:
+    def worlds(self) -> Bools:
         """Trials that trained with the target: bool [T]."""
         return self.transcript["worlds"]
 

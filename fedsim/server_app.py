@@ -14,6 +14,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks.posterior import log_odds
 from fedsim.common import device
 from fedsim.config import from_run_config
@@ -181,8 +182,8 @@ def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range
     """Train the unfinished batches in order; return what `_train` returns."""
     config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
     finished: list[range] = []
-    odds: list[npt.NDArray[np.float64]] = []
-    accuracies: list[npt.NDArray[np.float64]] = []
+    odds: list[Floats] = []
+    accuracies: list[Floats] = []
     interim_analyses = precision.interim_analyses(config.trials, config.audit.confidence)
     for trials in campaign.plan.batches:
         if not campaign.is_finished(trials):
@@ -207,7 +208,7 @@ def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range
     return finished, None
 
 
-def _findings(directory: RunDirectory, first: int, worlds: npt.NDArray[np.bool_]) -> Arrays:
+def _findings(directory: RunDirectory, first: int, worlds: Bools) -> Arrays:
     """Return the findings of a finished batch. Raises InputError if it is damaged."""
     file = directory.batch_file(first)
     findings = directory.read_arrays(file)

@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = (
     "adversaries",
     "adversaries.statistics",
+    "adversaries.bounds",
     "adversaries.attacks",
     "adversaries.neighbours",
     "fedsim",

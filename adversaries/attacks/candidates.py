@@ -5,15 +5,12 @@ candidate that was used, and b is 1 with probability q. All values are float64, 
 """
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import log_softmax, ndtri
 from torch import Tensor
 
+from adversaries.arrays import Floats, Ints
 from adversaries.attacks.posterior import mixture
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 def log_likelihood_ratios(

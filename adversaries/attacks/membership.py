@@ -14,11 +14,11 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.estimators import AdvantageEstimate, advantage
 from adversaries.statistics.intervals import Interval, significance, wilson
-from adversaries.statistics.trials import Bools, Floats
 
 Losses = Tensor | npt.ArrayLike
 

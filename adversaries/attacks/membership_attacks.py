@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adversaries.arrays import Floats
 from adversaries.attacks.shadow_models import (
     Moments,
     Observations,
@@ -19,7 +20,6 @@ from adversaries.attacks.shadow_models import (
 )
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from adversaries.statistics.trials import Floats
 
 GAMMA = 1.0
 """RMIA: factor by which a record must beat another one of the population to count."""

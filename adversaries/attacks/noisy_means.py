@@ -15,9 +15,8 @@ from scipy.special import ndtr
 from scipy.stats import chi2, kstest, norm
 from scipy.stats import t as student
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval, significance
-
-Floats = npt.NDArray[np.float64]
 
 FINGERPRINT = 4096
 """Coordinates of the noise that are kept from every round, to detect reused noise."""

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound
 from adversaries.statistics.roots import find_root
-
-Floats = npt.NDArray[np.float64]
 
 NULL = 1e-10
 """Eigenvalues of X'X below this share of the largest are rounding."""

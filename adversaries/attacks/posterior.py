@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from adversaries.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def ratio_without_noise(
     return torch.where(sensitivity == 0, 0.0, under_d.log() - under_d_prime.log())
 
 
-def log_odds(prior: float, ratios: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def log_odds(prior: float, ratios: Floats) -> Floats:
     """Return the log-odds for D after every step, [T, k].
 
     Args:

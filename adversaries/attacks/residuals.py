@@ -9,18 +9,16 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 import torch
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import bdtr, bdtrc, gammainc, gammaincc, gammainccinv, gammaincinv, ndtr
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.attacks.posterior import Hypotheses
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, significance
-
-Floats = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-3
 """Steps with sigma below this share of the expected sum are left out: float32 rounds it away."""
@@ -190,19 +188,16 @@ class NoiseTest:
 
 @dataclass(frozen=True)
 class DirectionTest:
-    """A test whether the residuals lean along a direction.
-
-    Attributes:
-        statistic: N(0, 1) if they do not.
-        p_value: two-sided.
-        cosine: between a residual and the direction, averaged with the lengths as weights.
-        steps: number of steps, over all trials, with such a direction.
-    """
+    """Whether residuals lean along a direction."""
 
     statistic: float
+    """Standard normal if residuals do not lean along the direction."""
     p_value: float
+    """How often noise alone leans as far."""
     cosine: float
+    """Mean cosine of residuals and direction, in [-1, 1], with the lengths as weights."""
     steps: int
+    """Steps of all trials that had a direction."""
 
 
 def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTest | None:
@@ -259,19 +254,17 @@ def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
 
 @dataclass(frozen=True)
 class ShapeTest:
-    """A test whether the coordinates of the residuals are normal.
-
-    Attributes:
-        ratio: of their mean size to their root mean square.
-        normal: the ratio for normal noise; 0.866 for uniform noise, 0.707 for Laplace noise.
-        p_value: two-sided.
-        coordinates: number of tested coordinates.
-    """
+    """Whether the residuals' coordinates are normal."""
 
     ratio: float
+    """Mean size of a coordinate over its root mean square; 0.866 for uniform noise, 0.707 for
+    Laplace noise."""
     normal: float
+    """The same ratio of normal noise."""
     p_value: float
+    """How often normal noise alone is as far off."""
     coordinates: int
+    """Coordinates over all trials and steps."""
 
 
 def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
@@ -297,19 +290,16 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
 
 @dataclass(frozen=True)
 class SamplingTest:
-    """A test whether batches have the sizes of Poisson samples.
-
-    Attributes:
-        rate: the share of records that took part.
-        dispersion: the variance of the sizes over the binomial one, 0 for batches of one size.
-        p_value: two-sided, of both together (Bonferroni).
-        batches: number of batches.
-    """
+    """Whether batch sizes are those of Poisson sampling."""
 
     rate: float
+    """Share of records that took part."""
     dispersion: float
+    """Variance of the sizes over that of the binomial; 0 for batches of one size."""
     p_value: float
+    """How often Poisson sampling alone is as far off, by rate or dispersion (Bonferroni)."""
     batches: int
+    """Batches over all trials and steps."""
 
 
 def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage, membership_advantage
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
-from adversaries.statistics.trials import Bools, Floats
 
 REPLICATES = 1000
 """Bootstrap samples of the models."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-from adversaries.statistics.trials import Bools, Floats
 
 LEAST_LOSS = 2.0**-24
 """The smallest cross-entropy of float32 logits that is not rounding error."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.neighbours import dissimilarity
 from adversaries.neighbours.dissimilarity import Columns, Features
@@ -55,7 +56,7 @@ def rank_records(
     *,
     columns: Columns | None = None,
     threads: int = 1,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return sum_{x2 in D without x} d(x, x2) for each record x of D, [n].
 
     Args:
@@ -79,7 +80,7 @@ def rank_clients(
     *,
     columns: Columns | None = None,
     threads: int = 1,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return the mean distance of each client's records from all other clients' records, [m].
 
     Args:
@@ -104,7 +105,7 @@ def _sums_to_others(
     progress: Progress | None,
     columns: Columns | None,
     threads: int,
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return the sum of each record's distances to the records of all other clients, [n]."""
     distance, sums = dissimilarity.measure(measure, columns), np.zeros(len(features))
     for tile in distance_tiles(distance, features, features, threads, progress):
@@ -113,7 +114,7 @@ def _sums_to_others(
     return sums
 
 
-def select_one(values: npt.NDArray[np.float64], choice: str) -> int:
+def select_one(values: Floats, choice: str) -> int:
     """Return the position of the chosen value, the lowest among equals.
 
     Args:

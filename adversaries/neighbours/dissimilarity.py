@@ -13,11 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 
 Features = npt.NDArray[np.floating[Any]]
-Distances = npt.NDArray[np.float64]
+Distances = Floats
 Columns = npt.NDArray[np.integer[Any]]
 """For each feature, the number of the column that it encodes; one-hot features share theirs."""
 
@@ -294,7 +295,7 @@ def _distances(x: Distances, y: Distances, metric: str) -> Distances:
     return distances
 
 
-def _is_binary(features: Features) -> npt.NDArray[np.bool_]:
+def _is_binary(features: Features) -> Bools:
     flat = features.reshape(len(features), -1)
     return ((flat == 0) | (flat == 1)).all(axis=0)
 

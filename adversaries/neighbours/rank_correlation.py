@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 
-Floats = npt.NDArray[np.float64]
-Groups = npt.NDArray[np.int64]
+Groups = Ints
 
 RESAMPLES = 1000
 """Bootstrap samples: the ends of a 95 % interval are then off by less than a tenth of its width."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats, Ints
 from adversaries.neighbours.dissimilarity import Distances, Features
 
 Progress = Callable[[float], None]
@@ -75,11 +75,8 @@ def distance_tiles(
 
 
 def distances_at(
-    distance: Callable[[Features, Features], Distances],
-    a: Features,
-    b: Features,
-    positions: npt.NDArray[np.int64],
-) -> npt.NDArray[np.float64]:
+    distance: Callable[[Features, Features], Distances], a: Features, b: Features, positions: Ints
+) -> Floats:
     """Return the distances of some pairs, float64 [k].
 
     Args:
@@ -96,7 +93,7 @@ def distances_at(
     return distances
 
 
-Cost = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+Cost = Callable[[Floats], Floats]
 """Maps distances to costs, which are small for the chosen ones."""
 
 
@@ -116,7 +113,7 @@ def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cos
     return lambda distances: np.abs(distances - median)
 
 
-def chosen(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
+def chosen(values: Floats, choice: str, top: int) -> list[int]:
     """Return the positions of the chosen among a few values, best first.
 
     Args:
@@ -130,14 +127,14 @@ def chosen(values: npt.NDArray[np.float64], choice: str, top: int) -> list[int]:
     return [int(position) for position in positions]
 
 
-def _rounded(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _rounded(distances: Floats) -> Floats:
     """Return the distances to DIGITS bits, and to as many behind the point if they are below 1."""
     _, exponent = np.frexp(distances)
     quantum = np.maximum(exponent, 1) - 1 - DIGITS
     return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
 
 
-Exactly = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
+Exactly = Callable[[Ints], Floats]
 """Positions of pairs -> their distances."""
 
 
@@ -147,7 +144,7 @@ def smallest(
     width: int,
     top: int,
     again: tuple[Exactly, float] | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+) -> tuple[Ints, Floats]:
     """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
 
     Args:

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools, Ints
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, clopper_pearson
-from adversaries.statistics.trials import Bools
 
-Scores = npt.NDArray[np.int64]
+Scores = Ints
 
 WON_SHARE = 0.8
 """Share of the significance for the pairs won twice. The rest is for the pairs lost twice, which

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.special import ndtri
 
+from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.statistics.forecast import trial_mu
@@ -23,7 +23,7 @@ from adversaries.statistics.intervals import (
     check_positive_delta,
     clopper_pearson,
 )
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _log_odds_under_d(worlds: Bools, log_odds: Floats) -> Floats:
     return log_odds[worlds]
 
 
-def _advantage_interval(by_world: list[npt.NDArray[np.int64]], confidence: float) -> Interval:
+def _advantage_interval(by_world: list[Ints], confidence: float) -> Interval:
     pooled = np.concatenate(by_world)
     imbalance = abs(len(by_world[0]) - len(by_world[1])) if len(by_world) == 2 else 0
     if imbalance <= 1:
@@ -223,7 +223,7 @@ def _advantage_interval(by_world: list[npt.NDArray[np.int64]], confidence: float
     return Interval(low, high, confidence)
 
 
-def _win_rate_limits(scores: npt.NDArray[np.int64], confidence: float) -> tuple[float, float]:
+def _win_rate_limits(scores: Ints, confidence: float) -> tuple[float, float]:
     wins, losses = int((scores > 0).sum()), int((scores < 0).sum())
     low = 2 * clopper_pearson(wins, len(scores), confidence).low - 1
     # A tie is neither a win nor a loss, so the upper end counts only the losses.

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import scipy
 from scipy.special import logit, ndtr, ndtri
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 STEPS_PLAYED, FEWEST_PLAYED, MOST_PLAYED = 20_000_000, 9, 199
 """Sampled steps that are simulated beside a transcript's, in all, and for each step at least and at

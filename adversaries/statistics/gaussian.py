@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import erf, erfcx, erfinv, ndtr
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
@@ -45,7 +46,7 @@ def delta(mu: float, epsilon: float) -> float:
     return math.exp(_log_delta(mu, epsilon))
 
 
-def deltas(mu: float, epsilons: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def deltas(mu: float, epsilons: Floats) -> Floats:
     """Return `delta` at every epsilon of an array, in its shape.
 
     Args:
@@ -155,11 +156,11 @@ def tail(mu: float, epsilon: float) -> float:
     return float(ndtr(mu / 2 - epsilon / mu))
 
 
-def _log_delta(mu: float, epsilon: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _log_delta(mu: float, epsilon: npt.ArrayLike) -> Floats:
     return _log_delta_at(mu, np.asarray(epsilon) / mu - mu / 2)
 
 
-def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> Floats:
     """Return log delta where epsilon lies `deviation` standard deviations above the mean loss.
 
     With x the deviation and y = x + mu, e^epsilon phi(y) = phi(x). Above the mean, both terms share
@@ -183,7 +184,7 @@ def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> npt.NDArray[np.float64
     # log 0 is a delta too small for float64. Far out, rounding may put drop below 0.
     left = np.maximum(np.where(x > 0, drop, rise), 0.0)
     with np.errstate(divide="ignore", over="ignore"):
-        logarithm: npt.NDArray[np.float64] = np.log(left / 2) - above**2
+        logarithm: Floats = np.log(left / 2) - above**2
     return logarithm
 
 

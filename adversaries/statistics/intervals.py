@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.statistics.trials import Floats
 
 ALARM_CONFIDENCE = 0.9999
 """Confidence at which a report, of some twenty checks, calls a contradiction an alarm."""
 
 
+@final
 @dataclass(frozen=True)
 class Interval:
     """A two-sided interval that covers the truth with probability at least `confidence`.
@@ -28,6 +29,10 @@ class Interval:
     low: float
     high: float
     confidence: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
 
 
 @dataclass(frozen=True)

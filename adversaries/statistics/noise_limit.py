@@ -23,9 +23,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import significance
-
-Floats = npt.NDArray[np.float64]
 
 RATIOS = 2.0 ** (np.arange(16, -17, -1) / 8)
 """Tested ratios of the noise to the claimed noise, from 4 down to 1/4."""

@@ -9,13 +9,11 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.special import ndtr
 
+from adversaries.arrays import Floats
 from adversaries.statistics.roots import find_root
-
-Floats = npt.NDArray[np.float64]
 
 DEVIATES = np.linspace(-10, 10, 2001)
 """Nodes of the rule: beyond them is a probability of 1e-23, and their spacing resolves standardised

@@ -11,8 +11,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betaincinv, gammaln, xlogy
 
+from adversaries.arrays import Bools, Floats
 from adversaries.statistics.intervals import significance
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 NEGLIGIBLE = 1e-25
 """Probability of a count below which it is left out."""

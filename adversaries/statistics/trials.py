@@ -3,11 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 ONE_WORLD = "trials of one world only"
 """Reason of an estimator that compares the worlds."""

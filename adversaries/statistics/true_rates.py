@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtr
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta
 from fedsim.common import reading
@@ -19,11 +19,8 @@ from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-
 if TYPE_CHECKING:  # torch takes a second
-    from adversaries.statistics.one_run import CanaryEstimate
+    from adversaries.bounds.one_run import CanaryEstimate
     from fedsim.game.federation import Federation
     from fedsim.game.one_run import Scored
 
@@ -90,8 +87,8 @@ def estimate(
     statistics.
     Raises InputError for values that allow no bound.
     """
-    from adversaries.statistics import one_run as estimators  # noqa: PLC0415
-    from adversaries.statistics.order_statistics import order_bound  # noqa: PLC0415
+    from adversaries.bounds import one_run as estimators  # noqa: PLC0415
+    from adversaries.bounds.order_statistics import order_bound  # noqa: PLC0415
 
     check_positive_delta(delta)
     bounds = {

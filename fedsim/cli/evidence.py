@@ -168,11 +168,7 @@ def registry(
     Example: fedsim registry fedsim-runs/model --fact curator=Example --fact region=EU
     """
     from fedsim.federation.runs.run_directory import RunDirectory  # noqa: PLC0415  (slow to import)
-    from fedsim.report import (  # noqa: PLC0415
-        model_card,
-        registry_entry,
-        training_report,
-    )
+    from fedsim.report import model_card, registry_entry, training_report  # noqa: PLC0415
 
     run = RunDirectory.open(directory)
     if run.config.run.job != "training":

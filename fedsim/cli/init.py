@@ -14,6 +14,7 @@ from fedsim.cli.options import CLIENTS, ROUNDS, SetOption
 from fedsim.cli.terminal import Terminal
 
 if TYPE_CHECKING:  # pydantic
+    from fedsim.config import Scalar
     from fedsim.studies.choose.first_configuration import InitAnswers
 
 WHICH_DATA = (
@@ -34,43 +35,48 @@ HOW_SURE = (
     "(certain)"
 )
 
+File = Annotated[Path, typer.Argument(metavar="[FILE]", help="Path of the new file.")]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME|PATH",
+        help="Data: digits, breast-cancer, or a CSV file, .npz file or folder of your own.",
+    ),
+]
+Label = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the labels in a CSV file.")
+]
+WhoAddsNoise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="central|local|distributed",
+        help="Party that adds the noise: the server (central), each client all of its "
+        "own (local), or each client a share (distributed).",
+    ),
+]
+MaxBelief = Annotated[
+    float | None,
+    typer.Option(metavar="BELIEF", help="Largest belief of the adversary, 0.5 to 1."),
+]
+Rehearse = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        metavar="RECORDS",
+        help="Number of records to use in trials. Epsilon and delta stay those of all records.",
+    ),
+]
+
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Path of the new file.")] = Path(
-        "experiment.toml"
-    ),
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|PATH",
-            help="Data: digits, breast-cancer, or a CSV file, .npz file or folder of your own.",
-        ),
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the labels in a CSV file.")
-    ] = None,
+    file: File = Path("experiment.toml"),
+    data: Data = None,
+    label: Label = None,
     clients: Annotated[int | None, typer.Option(min=2, help=f"{CLIENTS}.")] = None,
-    trust: Annotated[
-        str | None,
-        typer.Option(
-            metavar="central|local|distributed",
-            help="Party that adds the noise: the server (central), each client all of its "
-            "own (local), or each client a share (distributed).",
-        ),
-    ] = None,
-    max_belief: Annotated[
-        float | None,
-        typer.Option(metavar="BELIEF", help="Largest belief of the adversary, 0.5 to 1."),
-    ] = None,
+    trust: WhoAddsNoise = None,
+    max_belief: MaxBelief = None,
     rounds: Annotated[int | None, typer.Option(min=1, help=f"{ROUNDS}.")] = None,
-    rehearse: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="RECORDS",
-            help="Number of records to use in trials. Epsilon and delta stay those of all records.",
-        ),
-    ] = None,
+    rehearse: Rehearse = None,
     set_: SetOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing and use the defaults.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
@@ -87,7 +93,6 @@ def init(
     Then: fedsim choose hospital.toml --max-belief 0.9, and fedsim run hospital.toml
     """
     from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
-    from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     if file.exists() and not force:
@@ -108,9 +113,17 @@ def init(
     if missing and not yes:
         answers, label_key = _ask(answers, missing, str(overrides.get("data.label", "label")))
         overrides |= label_key
+    _write(file, answers, overrides)
+
+
+def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -> None:
+    """Write the configuration, and print its numbers and the next commands."""
+    from fedsim.common import private_files  # noqa: PLC0415
+    from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
+
     values = first_configuration.values(answers, overrides)
     note = ""
-    if rehearse is not None:
+    if answers.rehearse is not None:
         of_all = first_configuration.values(replace(answers, rehearse=None), overrides)
         note = first_configuration.rehearsal(values, int(of_all["data.records"]))
     try:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from adversaries.errors import InputError
 from fedsim.cli.commands import PANELS, Command, CommandGroup
+from fedsim.cli.option_groups import ungrouped
 from fedsim.common import installation
 
 MARKUP: Literal["markdown"] = "markdown"
@@ -123,5 +124,5 @@ def _load(command: Command | CommandGroup, panel: str) -> click.Command:
             raise InputError(complaint) from None
         raise
     one = typer.Typer(add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False)
-    one.command(command.name, hidden=command.hidden, rich_help_panel=panel)(function)
+    one.command(command.name, hidden=command.hidden, rich_help_panel=panel)(ungrouped(function))
     return typer.main.get_command(one)

@@ -8,7 +8,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from fedsim.cli import elsewhere
+from fedsim.cli.elsewhere import ItemsElsewhere
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.studies.reproduction.findings import Scale
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # torch and matplotlib, which take a second
 
 
 def reproduce(
+    *,
     source: Annotated[
         str | None,
         typer.Argument(metavar="[SOURCE]", help="Source whose items to make. Default: all."),
@@ -55,10 +56,7 @@ def reproduce(
         bool,
         typer.Option("--list", help="List the items with their cost and needs, and make none."),
     ] = False,
-    workers: elsewhere.Items = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: ItemsElsewhere,
     json_: AsJson = False,
 ) -> None:
     """Reproduce the tables and figures of the papers behind fedsim, and compare the values.
@@ -79,7 +77,7 @@ def reproduce(
     from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
 
     chosen = making.chosen(source, items or [])
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    placed = elsewhere.named()
     console = Terminal(stderr=True, quiet=json_)
     if markdown is not None:
         making.existing_folder(markdown.absolute().parent, "--markdown")

@@ -7,9 +7,8 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from adversaries.arrays import Floats
 
 AGREE = 1e-2
 """Largest difference of a sum from the expected one, in clipping norms, for float32 rounding."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
+
+from adversaries.arrays import Floats
 
 
 class StreamRole(IntEnum):
@@ -57,7 +58,7 @@ def generator(
 
 def gaussian_noise(
     seed: int | None, trials: Sequence[int], round: int, partition: int, size: int
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return independent normals [T, size]; equal trials have equal rows. seed None: system."""
     noise = np.empty((len(trials), size))
     for row, trial in zip(noise, trials, strict=True):

@@ -3,7 +3,7 @@
 A fair coin includes or excludes each for a whole training. An included one adds a gradient of norm
 C, in a random direction drawn anew, to the clean sum of every round, no more than any record may. A
 party with the seed can look for the trace in the released sums, or, for a canary of `TEXT`, by its
-loss in the released models (`adversaries.statistics.canaries`).
+loss in the released models (`adversaries.bounds.canaries`).
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.federation import Federation
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 DIRECTION, TEXT = "direction", "text"
 """Kinds of a client's canaries."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from adversaries.neighbours.dataset_sensitivity import rank_clients, select, select_one
 from adversaries.neighbours.dissimilarity import OF_RAW_FEATURES, Columns, Features
@@ -234,7 +235,7 @@ def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[i
     return frozenset(sorted(others)[: federation.colluding])
 
 
-def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> npt.NDArray[np.bool_]:
+def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> Bools:
     """Return the world of every trial: half of them D, in random order, or all of them D.
 
     mode: "d-only" for D in all trials.

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules, Scheme
@@ -14,7 +15,6 @@ from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.noise.mechanism import Bools
 from fedsim.privacy.participation.sampling import groups
 
 

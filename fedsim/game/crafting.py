@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats, Ints
 from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.errors import InputError
 from adversaries.registry import lookup
@@ -26,7 +27,7 @@ from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 
 Image = npt.NDArray[np.float32]
-Logits = Callable[[Image], npt.NDArray[np.float64]]
+Logits = Callable[[Image], Floats]
 """Maps the features of one record to logits [c] of the first model."""
 
 STAMP = 0.2
@@ -77,9 +78,7 @@ class Planted(Split):
         return Records(features, labels)
 
 
-def place(
-    challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: npt.NDArray[np.int64]
-) -> int:
+def place(challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: Ints) -> int:
     """Return the position in D of the record that a target replaces, never the adversary's."""
     if challenge.record >= 0:
         return challenge.record

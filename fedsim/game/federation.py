@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.memory import granted, spare
@@ -36,7 +37,7 @@ class Federation:
     """The records of D, the clients that hold them, and the model that they train from `start`."""
 
     split: data.Split
-    client_of: npt.NDArray[np.int64]
+    client_of: Ints
     model: nn.Module
     clipper: Clipper
     device: torch.device
@@ -285,7 +286,7 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
         )
         return replace(loaded, crafted=direction)
 
-    def outputs(features: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def outputs(features: npt.NDArray[Any]) -> Floats:
         with device.one_thread():
             return host.logits(theta[None], torch.tensor(features)[None])[0, 0].double().numpy()
 

@@ -6,10 +6,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Ints
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.objects import GameRules
@@ -30,7 +30,7 @@ def schedule(
     round: int,
     client: int,
     records: int,
-) -> npt.NDArray[np.int64]:
+) -> Ints:
     """Return the positions of a client's records in each step.
 
     Every epoch is a new order of the records, cut into batches, which the adversary knows.
@@ -61,7 +61,7 @@ def updates(
     parameters: Tensor,
     features: Tensor,
     labels: Tensor,
-    plans: Sequence[npt.NDArray[np.int64]],
+    plans: Sequence[Ints],
 ) -> Tensor:
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
@@ -112,7 +112,7 @@ def trained(knowledge: KnownRound, clients: Sequence[int]) -> Tensor:
     )
 
 
-def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> npt.NDArray[np.int64]:
+def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> Ints:
     streams = rules.trials.streams(game.trials)
     return schedule(rules.scheme.training, rules.seed, streams, game.round, client, records)
 

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator, key
 from fedsim.config.challenge import CanariesConfig
@@ -22,10 +22,6 @@ from fedsim.config.objects import GameRules
 from fedsim.game.canary import random_texts
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 BLOCK = 64
 """Canaries whose directions come from one random stream."""

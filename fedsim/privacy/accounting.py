@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.plugins import code_of
 from adversaries.registry import lookup
@@ -22,8 +22,6 @@ from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy import loss_distribution, renyi
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
-
-Array = npt.NDArray[np.float64]
 
 MOST_KINDS = 256
 """Kinds of step that the slower accountants compute with; a larger number is rounded to this."""
@@ -129,7 +127,7 @@ class RenyiAccountant(Accountant):
     covers = "full batches, add-remove and replace; Poisson samples, add-remove"
 
     @cached_property
-    def orders(self) -> Array:
+    def orders(self) -> Floats:
         """The orders at which divergences are computed."""
         return np.array(_rdp().DEFAULT_RDP_ORDERS)
 
@@ -150,7 +148,7 @@ class RenyiAccountant(Accountant):
     def note(self, mechanism: Mechanism, delta: float) -> str | None:
         return super().note(mechanism, delta) or _rounded_note(mechanism, MOST_KINDS, sampled=True)
 
-    def converted(self, divergences: Array, delta: float) -> float:
+    def converted(self, divergences: Floats, delta: float) -> float:
         """Return the epsilon at delta that follows from Rényi divergences.
 
         Args:
@@ -159,7 +157,7 @@ class RenyiAccountant(Accountant):
         """
         return float(_rdp().compute_epsilon(self.orders, divergences, delta)[0])
 
-    def curve(self, mechanism: Mechanism) -> Array:
+    def curve(self, mechanism: Mechanism) -> Floats:
         """Return the Rényi divergence in nats at every one of `orders`, float64 [orders]."""
         full = tuple(group for group in mechanism.groups if group.sampling_rate == 1)
         # Full batches compose to one Gaussian, of divergence order mu^2 / 2.
@@ -313,7 +311,7 @@ class AdvancedAccountant(BasicAccountant):
 
     name = "advanced"
     title = "advanced composition"
-    shares: ClassVar[Array] = 1 / (1 + np.exp(-np.linspace(-7, 7, 15)))
+    shares: ClassVar[Floats] = 1 / (1 + np.exp(-np.linspace(-7, 7, 15)))
 
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         best = math.inf
@@ -329,7 +327,7 @@ class AdvancedAccountant(BasicAccountant):
         return best
 
 
-def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Array, Array]:
+def _step_epsilons(mechanism: Mechanism, delta: float) -> tuple[Floats, Floats]:
     """Return the epsilon of one step of each kind at delta, and how many steps there are."""
     groups = mechanism.coarsened(MOST_KINDS).groups
     epsilons = [

@@ -11,11 +11,9 @@ import numpy.typing as npt
 from scipy.special import gammaln
 from scipy.stats import t as student
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.privacy.mechanism import Neighbouring
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 GAMMA = 1e-16
 """Probability that the estimate of one step is too small, from the paper's experiments."""

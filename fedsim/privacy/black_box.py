@@ -17,8 +17,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from fedsim.privacy.pac import Floats, anisotropic_variances
+from fedsim.privacy.pac import anisotropic_variances
 
 Data = TypeVar("Data")
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
@@ -32,8 +33,6 @@ def advantage_of_epsilon(epsilon: float, delta: float) -> float:
     """
     return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))
 
-
-Array = npt.NDArray[np.float64]
 
 TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
 """Two routes to the advantage: the exact bound, and the paper's value, which is not a bound."""
@@ -99,9 +98,9 @@ class VantageBounds:
 class BeliefCurve:
     """Probability, under D and D', that the worst-case adversary's belief exceeds values [n]."""
 
-    beliefs: Array
-    under_d: Array
-    under_d_prime: Array
+    beliefs: Floats
+    under_d: Floats
+    under_d_prime: Floats
 
 
 LOCAL_STEPS_NOTE = (
@@ -285,7 +284,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
 
 def epsilon_by_round(
     releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
-) -> tuple[npt.NDArray[np.int64], dict[str, Array]]:
+) -> tuple[Ints, dict[str, Floats]]:
     """Return rounds, int64 [n], denser at first, and epsilon after each by accountant."""
     last = releases.count
     # Epsilon grows about like the root of the rounds, so even steps of the root resolve the curve

@@ -15,12 +15,12 @@ import scipy
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import log_ndtr, ndtr
 
+from adversaries.arrays import Floats
 from adversaries.statistics import gaussian
 from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
-Array = npt.NDArray[np.float64]
-Deltas = Callable[[float, float, Array], Array]
+Deltas = Callable[[float, float, Floats], Floats]
 """Returns delta of one step for a noise multiplier, a sampling rate and epsilons >= 0."""
 
 Kinds = tuple[tuple[tuple[float, float], int], ...]
@@ -42,11 +42,11 @@ class LossDistribution:
 
     width: float
     lowest: int
-    masses: Array
+    masses: Floats
     infinite: float
 
     @property
-    def losses(self) -> Array:
+    def losses(self) -> Floats:
         """The finite losses [n], ascending."""
         return self.width * np.arange(self.lowest, self.lowest + len(self.masses), dtype=np.float64)
 
@@ -69,13 +69,13 @@ class LossDistribution:
         loss = self.losses[max(0, -self.lowest) + i]
         return max(0.0, float(loss + math.log((upper[i] - delta) / weighted[i])))
 
-    def profile(self) -> Array:
+    def profile(self) -> Floats:
         """Return delta(epsilon) at 0, width, 2 width, ... up to the largest loss, float64 [n]."""
         upper, weighted = self._sums()
         deltas = np.append(upper[1:] - math.exp(-self.width) * weighted[1:], self.infinite)
         return np.maximum(deltas, self.infinite)  # which rounding may undercut
 
-    def _sums(self) -> tuple[Array, Array]:
+    def _sums(self) -> tuple[Floats, Floats]:
         """Return u and w at every loss l_i >= 0, float64 [n] each.
 
         Between l_(i-1) and l_i, delta(epsilon) = u_i - e^(epsilon - l_i) w_i, where u_i sums the
@@ -226,7 +226,7 @@ def _step_losses(
 
 def _masses(
     deltas: Deltas, z: float, q: float, largest: float, width: float
-) -> tuple[Array, float]:
+) -> tuple[Floats, float]:
     """Return the mass of one step's loss at 1, 2, ... widths, and its mass at infinity.
 
     The masses whose delta touches the true one at every grid point and exceeds it between: "connect
@@ -240,13 +240,13 @@ def _masses(
     return _trim(masses), float(delta[-1])
 
 
-def _trim(masses: Array) -> Array:
+def _trim(masses: Floats) -> Floats:
     """Drop masses that are rounding error or negligible: they would only lengthen the FFT."""
     return np.trim_zeros(np.where(masses < 1e-30, 0.0, masses), "b")
 
 
 def _losses(
-    forward: tuple[Array, float], reverse: tuple[Array, float], width: float
+    forward: tuple[Floats, float], reverse: tuple[Floats, float], width: float
 ) -> LossDistribution:
     """Return a step's losses; the mass at -l is e^-l times the other direction's at l."""
     (above, infinite), (other, _) = forward, reverse
@@ -281,7 +281,7 @@ def _compose(
     return LossDistribution(width, low, losses, TRUNCATED + rounded - math.expm1(finite))
 
 
-def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
+def _support(pieces: list[tuple[Floats, int, int]]) -> tuple[int, int]:
     """Return an interval that the sum leaves with probability `TRUNCATED`, by Chernoff."""
     # The sum can never leave this interval.
     lower = sum(low * count for _, low, count in pieces)
@@ -311,18 +311,18 @@ def _support(pieces: list[tuple[Array, int, int]]) -> tuple[int, int]:
     return lower, upper
 
 
-def _log_mean(masses: Array, exponents: Array) -> float:
+def _log_mean(masses: Floats, exponents: Floats) -> float:
     """Return log(sum masses e^exponents), of exponents that rise or fall along the array."""
     top = float(max(exponents[0], exponents[-1]))
     return top + math.log(float(np.sum(masses * np.exp(exponents - top))))
 
 
-def _full_deltas(z: float, q: float, epsilons: Array) -> Array:
+def _full_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     """Return delta of one step on a full batch, either way round, at epsilons >= 0."""
     return gaussian.deltas(1 / z, epsilons)
 
 
-def _remove_deltas(z: float, q: float, epsilons: Array) -> Array:
+def _remove_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     """Return delta of one step with the record against one without, at epsilons >= 0.
 
     (1-q) N(0, z^2) + q N(1, z^2) against N(0, z^2), where delta_q(log(1 - q + q e^t)) = q delta(t):
@@ -334,7 +334,7 @@ def _remove_deltas(z: float, q: float, epsilons: Array) -> Array:
     return q * gaussian.deltas(1 / z, np.where(epsilons < 1, near, far))
 
 
-def _add_deltas(z: float, q: float, epsilons: Array) -> Array:
+def _add_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     """Return delta of one step without the record against one with it, at epsilons >= 0."""
     growth = np.expm1(-epsilons) / q
     possible = growth > -1
@@ -343,7 +343,7 @@ def _add_deltas(z: float, q: float, epsilons: Array) -> Array:
     return np.where(possible, sampled, 0.0)
 
 
-def _replace_deltas(z: float, q: float, epsilons: Array) -> Array:
+def _replace_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     """Return delta of one step with the record against one with its replacement, epsilons >= 0.
 
     In the worst case the two clipped gradients are opposite, 2C = 2 apart: (1-q) N(0, s^2) +

@@ -15,14 +15,12 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism
-
-Floats = npt.NDArray[np.float64]
 
 RESOLUTION = 1e-12
 """Eigenvalues below this share of the largest are rounding; their directions are not released."""

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.roots import find_root
 from fedsim.privacy.accounting import PLD, RENYI
 from fedsim.privacy.mechanism import Mechanism
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def search_cost(mechanisms: Sequence[Mechanism], delta: float) -> SearchCost:
     return SearchCost(count, delta, composed, poisson, logarithmic, "")
 
 
-def mixture(orders: Array, divergences: Array) -> Array:
+def mixture(orders: Floats, divergences: Floats) -> Floats:
     """Return the Rényi divergence [n] of a training with an evenly drawn, shown setting."""
     # The divergence of a mixture with a shown index: the mean of e^((order - 1) divergence), back
     # in logs.
@@ -77,7 +75,7 @@ def mixture(orders: Array, divergences: Array) -> Array:
     return np.asarray(mean / (orders - 1), dtype=np.float64)
 
 
-def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: float) -> Array:
+def repeated_truncated(orders: Floats, divergences: Floats, mean: float, shape: float) -> Floats:
     """Bound the Rényi divergence of the best of K results, K of the truncated negative binomial.
 
     For every order λ and any order λ̂ the bound, with the distribution's parameters η (shape) and
@@ -97,7 +95,7 @@ def repeated_truncated(orders: Array, divergences: Array, mean: float, shape: fl
     return _rising(divergences + others + math.log(mean) / (orders - 1))
 
 
-def repeated_poisson(orders: Array, divergences: Array, deltas: Array, mean: float) -> Array:
+def repeated_poisson(orders: Floats, divergences: Floats, deltas: Floats, mean: float) -> Floats:
     """Bound the Rényi divergence of the best of K results, K of Poisson's distribution.
 
     There may be no result at all. For every order λ the bound is
@@ -134,6 +132,6 @@ def gamma_of_mean(mean: float, shape: float) -> float:
     return math.exp(find_root(excess, -600.0, -1e-9, xtol=1e-13))
 
 
-def _rising(divergences: Array) -> Array:
+def _rising(divergences: Floats) -> Floats:
     """Return the least valid bound at each order: a divergence never exceeds a higher order's."""
     return np.minimum.accumulate(divergences[::-1])[::-1]

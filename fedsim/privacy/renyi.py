@@ -9,12 +9,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from adversaries.arrays import Floats
 from fedsim.privacy.mechanism import Steps
-
-Array = npt.NDArray[np.float64]
 
 WIDTH = 14.0
 """Standard deviations of noise beyond which the integrand is negligible: e^-98."""
@@ -31,7 +29,7 @@ LARGEST_ORDER = 32.0
 logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in str(record.msg))
 
 
-def sampled_divergence(steps: Steps, orders: Array) -> Array:
+def sampled_divergence(steps: Steps, orders: Floats) -> Floats:
     """Return the Rényi divergence of one sampled step for add-remove neighbours.
 
     steps: a sampling rate below 1; the number of steps is ignored.
@@ -44,7 +42,7 @@ def sampled_divergence(steps: Steps, orders: Array) -> Array:
 @lru_cache(maxsize=256)
 def _sampled_divergence(
     noise_multiplier: float, sampling_rate: float, all_orders: tuple[float, ...]
-) -> Array:
+) -> Floats:
     steps, orders = Steps(noise_multiplier, 1, sampling_rate), np.array(all_orders)
     # At whole orders the series of the library is a finite binomial sum, which is exact.
     fractional = (orders != np.round(orders)) & (orders <= LARGEST_ORDER)
@@ -65,7 +63,7 @@ def _sampled_divergence(
     return divergences
 
 
-def _integral(steps: Steps, orders: Array) -> Array:
+def _integral(steps: Steps, orders: Floats) -> Floats:
     """Return log E_{z ~ N(0, s²)} [((1 - q) + q e^((2z - 1) / 2s²))^α] / (α - 1).
 
     This is the larger of the two directions (Mironov, Talwar and Zhang, "Rényi differential privacy

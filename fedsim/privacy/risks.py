@@ -19,11 +19,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from adversaries.arrays import Floats
 from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-
-Floats = npt.NDArray[np.float64]
 
 BASELINES = (0.1, 0.01, 0.001, 0.0001)
 """Success without the release: naming one of 10, 100, 1,000 or 10,000 people."""

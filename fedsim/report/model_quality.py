@@ -78,7 +78,7 @@ def quality_in(utility: ModelUtility) -> Quality | None:
     def proportion(share: Share | None) -> Proportion | None:
         if share is None:
             return None
-        return Proportion(share.value, (share.interval.low, share.interval.high))
+        return Proportion(share.value, share.interval.ends)
 
     classes = [
         OfClass(

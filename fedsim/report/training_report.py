@@ -13,6 +13,7 @@ import numpy as np
 
 from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
+from fedsim.audits.results.measured import RoundSeries
 from fedsim.audits.results.model_card import ModelCard, ReleasedTowards
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
@@ -359,10 +360,8 @@ def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
     rounds = report.rounds
     numbers = np.array([each.round for each in rounds], dtype=np.int64)
     if rounds and rounds[-1].accuracy is not None:
-        curves = [
-            dict.fromkeys(("mean", "low", "high"), values)
-            for values in ([one.accuracy for one in rounds], [one.loss for one in rounds])
-        ]
+        values = [one.accuracy for one in rounds], [one.loss for one in rounds]
+        curves = (RoundSeries(each, each, each) for each in values)
         caption = "Accuracy and loss (nats) on held-out records, after every round."
         figure = training_figures.utility(numbers.tolist(), *curves)
         yield doc.Figure("utility", figure, "", caption)

@@ -88,7 +88,7 @@ def _claim(unit: str | None = None) -> Claim:
 
 
 def _findings(broken: bool) -> tuple[Finding, ...]:
-    return (Finding("alarm", "a-rule", "why", "mend"),) if broken else ()
+    return (Finding("why", "mend", rule="a-rule"),) if broken else ()
 
 
 def _verdict_on(claim: JudgedClaim | None) -> str:

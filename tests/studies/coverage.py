@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import ndtr
 from tables import Table
 
+from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
+from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics import forecast, gaussian
-from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
 from adversaries.statistics.intervals import EpsilonBound, clopper_pearson
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
-from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.measurements.bounds_audit import headline, noise_family
 from fedsim.privacy.accounting import PLD

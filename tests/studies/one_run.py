@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from tables import Table, Value
 
-from adversaries.statistics import one_run
+from adversaries.bounds import one_run
+from adversaries.bounds.order_statistics import order_bounds
 from adversaries.statistics.gaussian import mu_of_epsilon
-from adversaries.statistics.order_statistics import order_bounds
 from fedsim import client_app, config, server_app
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from scipy.special import ndtr
 from tables import Table
 
-from adversaries.statistics import estimators, gaussian, sample_size, stopping
+from adversaries.bounds import sample_size
+from adversaries.statistics import estimators, gaussian, stopping
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
 from fedsim.audits.run.audited_run import variance_ratio

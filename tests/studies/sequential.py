@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy.special import expit
 from tables import Table, Value
 
-from adversaries.statistics.e_process import betting_bound
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
+from adversaries.bounds.e_process import betting_bound
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from fedsim.game.observers.noise_watch import NoiseWatch
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.optimize import brentq
 from tables import Table
 
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.statistics.intervals import binomial_high, binomial_low
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 

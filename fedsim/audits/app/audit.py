@@ -7,12 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 import fedsim
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, gaussian, lower_bounds
+from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app import rules
@@ -186,7 +185,7 @@ def audit(
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        findings=tuple(findings(configuration, neighbouring, claim)),
+        findings=findings(configuration, neighbouring, claim),
         trials=trials,
         clients=audited.clients,
         seed=seed,
@@ -194,21 +193,21 @@ def audit(
     )
 
 
-def check(trials: int, confidence: float, seed: int) -> None:
+def check(trials: int, confidence: float, seed: int, time_limit: float | None = None) -> None:
     """Refuse numbers with which no audit can run, before any code of the app runs."""
     significance(confidence)
     if trials < LEAST_TRIALS:
         raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
     if not 0 <= seed < 2**64:
         raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
+    if time_limit is not None and not 0 < time_limit <= LONGEST_TIME:
+        raise InputError(
+            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
+        )
 
 
 def _bounds(
-    worlds: npt.NDArray[np.bool_],
-    scores: npt.NDArray[np.float64],
-    delta: float,
-    reason: str | None,
-    level: float,
+    worlds: Bools, scores: Floats, delta: float, reason: str | None, level: float
 ) -> dict[str, EpsilonBound]:
     """Return the lower bounds that judge a claim; together they hold with confidence `level`."""
     kinds = lower_bounds.MechanismKind
@@ -283,11 +282,7 @@ def audit_directory(
     """
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")
-    if not time_limit > 0:
-        raise InputError(f"--time-limit is {time_limit:g} s; it must be above 0")
-    if time_limit > LONGEST_TIME:
-        raise InputError(f"--time-limit is {time_limit:g} s; it must be at most {LONGEST_TIME:.0f}")
-    check(trials, confidence, seed)
+    check(trials, confidence, seed, time_limit)
     overrides = dict(run_config or {})
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds

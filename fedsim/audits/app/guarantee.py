@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from heapq import nlargest
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import chi2
 
+from adversaries.arrays import Bools, Floats
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval, significance
 from fedsim.audits.app.process import (
@@ -210,8 +210,6 @@ def _of(
     return AppGuarantee(vantage, neighbouring, both, on_models, influences, stds)
 
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""
 

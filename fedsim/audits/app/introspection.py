@@ -94,7 +94,7 @@ def configuration_findings(
     rounds: int = 1,
     claim: Claim | None = None,
     neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> list[Finding]:
+) -> tuple[Finding, ...]:
     return findings(configuration_of(strategy, mods, rounds), neighbouring, claim)
 
 

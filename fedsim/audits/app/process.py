@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import TypeAdapter
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.sandbox.channel import Channel, ProcessReply
@@ -176,7 +176,7 @@ def local_claim(configuration: Configuration) -> Claim | None:
     return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, unit="client")
 
 
-Vector = npt.NDArray[np.float64]
+Vector = Floats
 
 
 @dataclass(frozen=True)

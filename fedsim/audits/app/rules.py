@@ -9,14 +9,13 @@ import ast
 import math
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.process import Configuration, claim_of, local_claim
-from fedsim.audits.judgement.claim import Claim, Finding, Scope
+from fedsim.audits.judgement.claim import Claim, Finding, Rule, Scope, objections
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
 
@@ -129,8 +128,6 @@ def _local_sensitivity(subject: RuleSubject) -> Finding | None:
     if local.sensitivity >= needed * (1 - 1e-9):
         return None
     return Finding(
-        "alarm",
-        "local-sensitivity",
         f"LocalDpMod clips to {local.clipping_norm:g}, so that one client's update can differ by "
         f"{needed:g} ({subject.neighbouring.value}). But it scales its noise to a sensitivity of "
         f"{local.sensitivity:g}: the noise is {needed / local.sensitivity:.3g} times too small"
@@ -147,14 +144,13 @@ def _local_formula(subject: RuleSubject) -> Finding | None:
     z = local.std / local.sensitivity
     tight = theory.enough_noise(Claim(local.epsilon, local.delta, Scope.ROUND, ""), 1)
     return Finding(
-        "alarm" if z < tight else "note",
-        "local-formula",
         "LocalDpMod computes its noise by the classic formula, which is proved for epsilon <= 1. "
         f"Here epsilon is {local.epsilon:g}: the formula gives {z:.4g} times the sensitivity, and "
         f"{tight:.4g} times is needed",
         f"lower epsilon to 1 or less, or raise the sensitivity to {tight / z:.4g} times its value"
         if z < tight
         else "nothing: here the formula gives more noise than needed",
+        severity="alarm" if z < tight else "note",
     )
 
 
@@ -170,13 +166,13 @@ def _weighted_average(subject: RuleSubject) -> Finding | None:
         total = sum(run.weights.values())
         effect += f" (with the weights of this run, up to {max(run.weights.values()) / total:.3f})"
     return Finding(
-        "alarm" if run is not None else "note",  # before the run, weights may yet be constant
-        "weighted-average",
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}. But '{central.weighted_by}' weights the "
         f"average, which each client states itself and nothing bounds: {effect}",
         "weight all clients alike: send a constant 1 under the key of weighted_by_key, or pass "
         "accountant=RdpAccountant(...), which refuses unequal weights",
+        # Before the run, weights may yet be constant.
+        severity="alarm" if run is not None else "note",
     )
 
 
@@ -188,11 +184,10 @@ def _sampled_clients(subject: RuleSubject) -> Finding | None:
     if fewest == central.sampled_clients and max(run.participants) == fewest:
         return None
     return Finding(
-        "alarm" if fewest < central.sampled_clients else "note",
-        "sampled-clients",
         f"{central.strategy} divides its noise by num_sampled_clients={central.sampled_clients}, "
         f"but the smallest round averaged {fewest} replies",
         f"set num_sampled_clients={fewest}, and refuse rounds with fewer replies",
+        severity="alarm" if fewest < central.sampled_clients else "note",
     )
 
 
@@ -204,8 +199,6 @@ def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
     if last.releases >= releases:
         return None
     return Finding(
-        "alarm",
-        "rebuilt-accountant",
         f"the accountant's last answer (epsilon {last.epsilon:.4g} at delta {last.delta:g}) counts "
         f"{last.releases} of {releases} releases: it was built anew on the way, and lost the rest",
         "build one accountant before the first round and keep it, or restore it with "
@@ -219,12 +212,11 @@ def _inner_strategy(subject: RuleSubject) -> Finding | None:
         return None
     inner = subject.configuration.strategies[-1]
     return Finding(
-        # The app's own code may still compute an average.
-        "alarm" if subject.configuration.known else "note",
-        "inner-strategy",
         f"{central.strategy} adds noise for the average of clipped updates, but adds it to the "
         f"output of {inner}, whose sensitivity is different and unknown",
         "wrap a plain FedAvg, and apply the server optimiser to its noisy result",
+        # The app's own code may still compute an average.
+        severity="alarm" if subject.configuration.known else "note",
     )
 
 
@@ -234,8 +226,6 @@ def _client_clipping(subject: RuleSubject) -> Finding | None:
         return None
     mod = "adaptiveclipping_mod" if central.adaptive else "fixedclipping_mod"
     return Finding(
-        "alarm",
-        "client-clipping",
         f"{central.strategy} leaves clipping to the clients, but a client's update far above the "
         "clipping norm arrived unclipped: one client can change the average without limit",
         f"register {mod} on the train function: @app.train(mods=[{mod}])",
@@ -251,8 +241,6 @@ def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
     observed = subject.configuration.observation is not None and len(ratios) > 0
     span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times it)" if observed else ""
     return Finding(
-        "alarm",
-        "adaptive-clipping",
         "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1"
         f"{span}. One client changes the count of clipped updates by 1, but the noise on the count "
         "is for a change of 1/2",
@@ -272,12 +260,11 @@ def _realised_noise(subject: RuleSubject) -> Finding | None:
     least = min(different, key=lambda number: shares[number])
     ratio = run.noise_ratios[least]
     return Finding(
-        "alarm" if ratio.high < 1 else "note",
-        "realised-noise",
         f"the noise added in round {least + 1} is {ratio.low:.3g} to {ratio.high:.3g} times the "
         f"configured noise, and {len(different)} of {len(shares)} rounds differ from it "
         f"({ratio.confidence:.1%} confidence for all rounds at once)",
         "look for code that scales, rounds or replaces the noise",
+        severity="alarm" if ratio.high < 1 else "note",
     )
 
 
@@ -286,8 +273,6 @@ def _seeded_noise(subject: RuleSubject) -> Finding | None:
     if run is None or not run.seeded or subject.configuration.central is None:
         return None
     return Finding(
-        "alarm",
-        "seeded-noise",
         "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
         "set_state), and Flower draws its noise from it. Anyone who knows the code, or the noise "
         "of another round, may know the noise",
@@ -295,25 +280,31 @@ def _seeded_noise(subject: RuleSubject) -> Finding | None:
     )
 
 
+def _adds_noise(configuration: Configuration) -> bool:
+    central = configuration.central
+    noisy = central is not None and central.noise_multiplier > 0
+    return noisy or configuration.local is not None
+
+
+def _unknown_strategy(subject: RuleSubject) -> Finding | None:
+    if subject.configuration.known or _adds_noise(subject.configuration):
+        return None
+    return Finding(
+        f"{subject.configuration.strategies[0]} is not one of Flower's strategies: theory does not "
+        "know what it adds, so that only the attack can judge it",
+        "state the claimed epsilon and delta",
+        severity="note",
+    )
+
+
 def _no_noise(subject: RuleSubject) -> Finding | None:
     configuration = subject.configuration
-    silent = configuration.central is not None and not configuration.central.noise_multiplier
-    if configuration.local is not None or (configuration.central is not None and not silent):
+    if not configuration.known or _adds_noise(configuration):
         return None
-    if not configuration.known:
-        return Finding(
-            "note",
-            "unknown-strategy",
-            f"{configuration.strategies[0]} is not one of Flower's strategies: theory does not "
-            "know what it adds, so that only the attack can judge it",
-            "state the claimed epsilon and delta",
-        )
     run = configuration.observation
     # Before the run it is unknown what training does.
     trained = run is not None and run.training is not None and not unseen(configuration)
     return Finding(
-        "alarm" if trained else "note",
-        "no-noise",
         "nothing adds noise: every participant receives every update unchanged, in the average"
         if trained
         else "nothing adds noise to an update after training: every participant receives it in the "
@@ -322,6 +313,7 @@ def _no_noise(subject: RuleSubject) -> Finding | None:
         if trained
         else "nothing if training is private by itself (for example with Opacus) and the claim is "
         "about records; else wrap the strategy in DifferentialPrivacyServerSideFixedClipping",
+        severity="alarm" if trained else "note",
     )
 
 
@@ -335,8 +327,6 @@ def _noise_below_claim(subject: RuleSubject) -> Finding | None:
     steps = len(guarantee.multipliers) if claim.scope is Scope.RUN else 1
     least = min(guarantee.multipliers)
     return Finding(
-        "alarm",
-        "noise-below-claim",
         f"{steps} {'rounds' if steps > 1 else 'round'} of true noise multiplier {least:.4g} "
         f"{'is' if steps == 1 else 'are'} private at epsilon "
         f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; "
@@ -358,8 +348,6 @@ def _local_below_claim(subject: RuleSubject) -> Finding | None:
     if own.allows(epsilon):
         return None
     return Finding(
-        "alarm",
-        "local-below-claim",
         f"LocalDpMod claims epsilon {own.epsilon:.4g} for every message, towards the server; its "
         f"noise keeps {'no' if math.isinf(epsilon) else f'{epsilon:.4g}, not that'} epsilon "
         "(the verdict is on another claim)",
@@ -369,7 +357,7 @@ def _local_below_claim(subject: RuleSubject) -> Finding | None:
     )
 
 
-RULES: dict[str, Callable[[RuleSubject], Finding | None]] = {
+RULES: dict[str, Rule[RuleSubject]] = {
     "local-sensitivity": _local_sensitivity,
     "local-formula": _local_formula,
     "weighted-average": _weighted_average,
@@ -380,6 +368,7 @@ RULES: dict[str, Callable[[RuleSubject], Finding | None]] = {
     "adaptive-clipping": _adaptive_clipping,
     "realised-noise": _realised_noise,
     "seeded-noise": _seeded_noise,
+    "unknown-strategy": _unknown_strategy,
     "no-noise": _no_noise,
     "noise-below-claim": _noise_below_claim,
     "local-below-claim": _local_below_claim,
@@ -388,10 +377,8 @@ RULES: dict[str, Callable[[RuleSubject], Finding | None]] = {
 
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
-) -> list[Finding]:
+) -> tuple[Finding, ...]:
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    subject = RuleSubject(configuration, neighbouring, claim, guarantee)
-    objections = (rule(subject) for rule in RULES.values())
-    return [finding for finding in objections if finding is not None]
+    return objections(RULES, RuleSubject(configuration, neighbouring, claim, guarantee))

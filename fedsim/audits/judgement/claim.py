@@ -1,10 +1,10 @@
 """Claims of differential privacy and their judge: findings, evidence and verdicts of all audits."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.privacy.trust.model import Vantage
@@ -108,18 +108,18 @@ class Finding:
     """One objection of an audit.
 
     Attributes:
+        why: the fault, with the numbers of this audit; without a full stop.
+        mend: the change that mends it; "" where the audit cannot say.
         severity: "alarm": the guarantee is weaker than the configuration says. "caution": a doubt.
             "note": advice.
         rule: name of the rule that objects; "" for a measurement without a named rule.
-        why: the fault, with the numbers of this audit; without a full stop.
-        mend: the change that mends it; "" where the audit cannot say.
         rounds: rounds of the fault; () for all.
     """
 
-    severity: Severity
-    rule: str
     why: str
     mend: str = ""
+    severity: Severity = "alarm"
+    rule: str = ""
     rounds: tuple[int, ...] = ()
 
     @property
@@ -127,7 +127,19 @@ class Finding:
         return self.severity == "alarm"
 
     def as_json(self) -> dict[str, Any]:
-        return vars(self) | {"rounds": list(self.rounds)}
+        written = {name: getattr(self, name) for name in ("severity", "rule", "why", "mend")}
+        return written | {"rounds": list(self.rounds)}
+
+
+Subject = TypeVar("Subject")
+Rule = Callable[[Subject], Finding | None]
+"""What a rule finds in the subject of an audit; its name is that of its place in a table."""
+
+
+def objections(rules: Mapping[str, Rule[Subject]], subject: Subject) -> tuple[Finding, ...]:
+    """Return what the rules find in a subject, each under its name."""
+    found = {name: rule(subject) for name, rule in rules.items()}
+    return tuple(replace(one, rule=name) for name, one in found.items() if one is not None)
 
 
 def alarms(findings: Iterable[Finding]) -> int:

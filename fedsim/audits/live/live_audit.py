@@ -14,16 +14,14 @@ challenge, and where the auditor may not know D.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
+from fedsim.audits.live.live_accounting import LiveAccounting, LiveRequest
 from fedsim.audits.live.live_rounds import (
     Belief,
     CanaryFindings,
@@ -36,7 +34,7 @@ from fedsim.audits.live.watches import CanaryWatch, TextWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.config.objects import Experiment
-from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
+from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game import federation
 from fedsim.game.canary import TEXT, Canaries
 from fedsim.game.known_round import KnownRound
@@ -48,10 +46,9 @@ from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
+from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
 
-Floats = npt.NDArray[np.float64]
 NOBODY = -1
 """Partition of an adversary that is not a client."""
 
@@ -85,6 +82,7 @@ class LiveAudit:
         self._trainings: dict[int, LiveBatch] = {}
         self._configured: Mapping[str, Any] = {}
         self.config: Config | None = None
+        self.accounting: LiveAccounting
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[LiveLook] = []
         self._shares = Looks()
@@ -94,49 +92,16 @@ class LiveAudit:
 
     def observe(self, observed: ObservedRound) -> Belief | LiveLook | None:
         """Return the results for the round whose sum a message brings; None without a sum."""
-        request = _request(observed)
+        request = LiveRequest.of(observed)
         keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
         if self.config is None or keys != self._configured:
-            config = from_run_config(keys | {"run.device": self._device_name, "run.threads": 0})
-            # The author of the transcript must not choose what is read or downloaded here.
-            config = config.reading_data_from(self._data_root, offline=True)
-            config = config.starting_from(self._weights)
-            if self._challenge and config.run.job != "training":
-                check(config.experiment)
-                # Missing data are reported before the first belief.
-                federation.load(config.experiment)
-            self.config, self._configured = config, keys
-        first, parameters = request["first-trial"], observed.model["parameters"]
-        trials = range(first, first + len(parameters))
-        training = self._trainings.get(first)
+            self._configure(keys)
+        training = self._trainings.get(request.first_trial)
         before = None if training is None else training.previous
         if training is None or (before is not None and observed.round <= before.round):
             # A batch of trials that begins, or begins anew. A message out of order starts a new one
             # too: it is never combined with earlier messages.
-            attempt = (
-                training.rounds
-                if training is not None and adds_up(self.run.privacy.noise_source)
-                else 0
-            )
-            training = LiveBatch(
-                trials,
-                Memory.empty(len(trials)),
-                request["noise-multiplier"],
-                max(request["earlier"], attempt),
-                request["released"],
-                [],
-            )
-            if training.earlier:
-                steps = self._unseen(training.nominal, training.earlier)
-                training.add(steps, training.earlier)
-            self._miss(training, observed.round - request["begun"])
-            self._trainings[first] = training
-            self.beliefs[first] = []
-            self._begin_watching(trials, observed)
-            if not self.challenged:
-                planned = self.run.training.rounds * self._batches(trials, 0)
-                made = math.ceil(training.before / len(trials))
-                self._shares.begin(planned, max(made, training.earlier))
+            training = self._begun(request, observed, 0 if training is None else training.rounds)
         previous, result = training.previous, None
         if previous is not None and previous.round != observed.round - 1:
             # A missing message had the sum of one round and the model of the next.
@@ -148,6 +113,46 @@ class LiveAudit:
         training.previous = observed
         return result
 
+    def _configure(self, keys: Mapping[str, Any]) -> None:
+        config = from_run_config({**keys, "run.device": self._device_name, "run.threads": 0})
+        # The author of the transcript must not choose what is read or downloaded here.
+        config = config.reading_data_from(self._data_root, offline=True)
+        config = config.starting_from(self._weights)
+        if self._challenge and config.run.job != "training":
+            check(config.experiment)
+            # Missing data are reported before the first belief.
+            federation.load(config.experiment)
+        self.config, self._configured = config, keys
+        self.accounting = LiveAccounting(
+            config.federation, config.training, config.privacy, config.challenge.copies
+        )
+
+    def _begun(self, request: LiveRequest, observed: ObservedRound, attempted: int) -> LiveBatch:
+        """Return a batch of trials from its first message, after attempts of so many rounds."""
+        parameters = observed.model["parameters"]
+        trials = range(request.first_trial, request.first_trial + len(parameters))
+        attempt = attempted if adds_up(self.run.privacy.noise_source) else 0
+        training = LiveBatch(
+            trials,
+            Memory.empty(len(trials)),
+            request.noise_multiplier,
+            max(request.earlier, attempt),
+            request.released,
+            [],
+        )
+        if training.earlier:
+            steps = self.accounting.unseen(training.nominal, training.earlier)
+            training.add(steps, training.earlier)
+        self._miss(training, observed.round - request.begun)
+        self._trainings[trials.start] = training
+        self.beliefs[trials.start] = []
+        self._begin_watching(trials, observed)
+        if not self.challenged:
+            planned = self.run.training.rounds * self._batches(trials, 0)
+            made = math.ceil(training.before / len(trials))
+            self._shares.begin(planned, max(made, training.earlier))
+        return training
+
     @property
     def rounds(self) -> int:
         return max((training.concluded for training in self._trainings.values()), default=0)
@@ -158,42 +163,17 @@ class LiveAudit:
 
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """Return the different noises of the rounds so far, over all batches of trials."""
-        if self.config is None:
-            return ()
-        neighbouring = self.config.privacy.neighbouring
-        mechanisms = (
-            Mechanism(tuple(training.groups), neighbouring)
-            for training in self._trainings.values()
-            if training.groups
-        )
-        return tuple(dict.fromkeys(mechanisms))
+        batches = [each for each in self._trainings.values() if each.groups]
+        return tuple(dict.fromkeys(self.accounting.mechanism(each.groups) for each in batches))
 
     @property
     def trials(self) -> int:
         return sum(len(training.trials) for training in self._trainings.values())
 
     def everything(self) -> Mechanism | None:
-        """Return the noise of all rounds of all trials so far together; None without rounds.
-
-        Rounds that this transcript lacks, such as those before an interruption, count as the server
-        states them, with the least tolerated noise.
-        """
-        trainings = self._trainings.values()
-        groups = [
-            replace(group, count=group.count * len(training.trials))
-            for training in trainings
-            for group in training.groups
-        ]
-        if self.config is None or not groups:
-            return None
-        last = max(trainings, key=lambda training: training.before)
-        count = sum(
-            len(training.trials) * (training.earlier if training is last else training.rounds)
-            for training in trainings
-        )
-        if last.before > count:
-            groups.append(self._unseen(last.nominal, last.before - count))
-        return Mechanism(tuple(groups), self.config.privacy.neighbouring)
+        """Return the noise of all rounds of all trials so far together; None without rounds."""
+        batches = list(self._trainings.values())
+        return self.accounting.everything(batches) if self.mechanisms() else None
 
     @property
     def challenged(self) -> bool:
@@ -212,7 +192,7 @@ class LiveAudit:
         if effect is None:
             return None
         bound = watch.epsilon_at_least(config.privacy.delta, level)
-        low, high = effect.interval.low, effect.interval.high
+        low, high = effect.interval.ends
         return CanaryFindings(
             mu=None if effect.reason else effect.mu,
             interval=[low, high],
@@ -246,15 +226,15 @@ class LiveAudit:
         """Count missed rounds, with the least tolerated noise."""
         if rounds:
             training.missed += rounds
-            training.add(self._unseen(training.nominal, rounds), rounds)
+            training.add(self.accounting.unseen(training.nominal, rounds), rounds)
 
     def _conclude(
         self, training: LiveBatch, before: ObservedRound, now: ObservedRound
     ) -> Belief | LiveLook:
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
-        nominal = _request(before)["noise-multiplier"]
-        training.add(self._steps(nominal, len(present), 1), 1)
+        nominal = LiveRequest.of(before).noise_multiplier
+        training.add(self.accounting.steps(nominal, len(present), 1), 1)
         training.concluded = before.round
         released = now.model["sum"]
         std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
@@ -271,8 +251,8 @@ class LiveAudit:
             self._shares.look(rounds - before.round + 1 + later)
             self.looks.append(self._look(training, before.round))
             return self.looks[-1]
-        training.memory = self._remembered(training, before, now, present)
-        epsilon = self._epsilon(training)
+        training.memory = self._remembered(training.memory, before, now, present)
+        epsilon = self.accounting.epsilon(training.groups)
         belief = Belief(
             training.trials.start,
             before.round,
@@ -306,7 +286,7 @@ class LiveAudit:
         )
 
     def _look(self, training: LiveBatch, round: int) -> LiveLook:
-        epsilon = self._epsilon(training)
+        epsilon = self.accounting.epsilon(training.groups)
         return LiveLook(
             training.trials,
             round,
@@ -320,7 +300,7 @@ class LiveAudit:
 
     def _remembered(
         self,
-        training: LiveBatch,
+        memory: Memory,
         before: ObservedRound,
         now: ObservedRound,
         present: Collection[int],
@@ -329,11 +309,12 @@ class LiveAudit:
 
         It is a participant's memory, without a message or noise of its own.
         """
-        config, request, trials = self.run, _request(before), training.trials
+        config, request = self.run, LiveRequest.of(before)
         loaded = federation.load(config.experiment)
         if loaded.device.type == "cpu":
             device.single_threaded_kernels()
         parameters = torch.tensor(before.model["parameters"]).to(loaded.device)
+        trials = range(request.first_trial, request.first_trial + len(parameters))
         coins = participation(
             config.noise_seed,
             config.trials.streams(trials),
@@ -344,14 +325,14 @@ class LiveAudit:
         game = RoundGame.of_message(
             before.round,
             trials,
-            request["noise-multiplier"],
-            request["target-client"],
-            request["record"],
-            request["replacement"],
+            request.noise_multiplier,
+            request.target_client,
+            request.record,
+            request.replacement,
         )
         taking_part = None if coins is None else torch.from_numpy(coins).to(loaded.device)
         memory = participant.expect(
-            training.memory,
+            memory,
             KnownRound(config.game, loaded, game, parameters, taking_part),
             NOBODY,
             torch.zeros(parameters.shape, dtype=torch.float64, device=loaded.device),
@@ -359,35 +340,6 @@ class LiveAudit:
             len(present),
         )
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
-
-    def _epsilon(self, training: LiveBatch) -> float:
-        mechanism = Mechanism(tuple(training.groups), self.run.privacy.neighbouring)
-        return PLD.epsilon(mechanism, self.run.privacy.delta)
-
-    def _steps(self, nominal: float, sources: int, rounds: int) -> Steps:
-        """Return rounds with this many clients, for an observer without noise of its own.
-
-        An auditor that receives single messages faces as little noise as the server.
-        """
-        federation, training = self.run.federation, self.run.training
-        # The k records of a group change the sum k times as much.
-        nominal /= self.run.challenge.copies
-        if federation.auditor_sees == "messages":
-            sources = 1  # a single message has only its own client's noise
-        multiplier = nominal
-        if training.local_steps == 1:
-            # In a round of local steps, others' noise does not hide the models in between.
-            multiplier = aggregate_noise_multiplier(
-                nominal, federation.trust, federation.clients, sources
-            )
-        return Steps(
-            multiplier if training.clipping else 0.0,
-            rounds * training.local_steps,
-            training.sampling_rate,
-        )
-
-    def _unseen(self, nominal: float, rounds: int) -> Steps:
-        return self._steps(nominal, self.run.federation.fewest_participants, rounds)
 
 
 def check(experiment: Experiment) -> None:
@@ -416,16 +368,3 @@ def check(experiment: Experiment) -> None:
             "transcript names; give this machine's folder with --data-root, or audit the canaries "
             "alone (--no-challenge)"
         )
-
-
-def _request(observed: ObservedRound) -> dict[str, Any]:
-    request = {
-        name: observed.mechanism.get(f"request.{name}")
-        for name in (
-            *("first-trial", "record", "replacement", "target-client", "noise-multiplier"),
-            *("earlier", "released", "begun"),
-        )
-    }
-    if None in request.values() or "parameters" not in observed.model:
-        raise not_of_an_auditor(observed)
-    return request

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
@@ -22,7 +22,6 @@ from fedsim.federation.runs import precision
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
 
-Bools = npt.NDArray[np.bool_]
 MOST = 1 << 20
 HALF = 0.5
 """Share of the claimed noise that must be detectable, with `detectable.POWER`."""

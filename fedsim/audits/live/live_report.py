@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
@@ -39,8 +39,6 @@ from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import PLD
-
-Bools = npt.NDArray[np.bool_]
 
 
 def assemble(
@@ -159,15 +157,13 @@ def _empirical(
     return Guesses(
         trials=len(bits),
         advantage=advantage.point,
-        advantage_interval=[advantage.interval.low, advantage.interval.high],
+        advantage_interval=[*advantage.interval.ends],
         delta_prime=exceeded.point,
-        delta_prime_interval=[exceeded.interval.low, exceeded.interval.high],
+        delta_prime_interval=[*exceeded.interval.ends],
     )
 
 
-def _scored(
-    last: Sequence[Belief], worlds: Bools | None
-) -> tuple[Bools, npt.NDArray[np.float64]] | None:
+def _scored(last: Sequence[Belief], worlds: Bools | None) -> tuple[Bools, Floats] | None:
     """Return worlds and final log-odds of the observed trials; None unless both worlds occur."""
     if worlds is None or not last:
         return None
@@ -294,7 +290,7 @@ class AuditorsTranscript:
             )
 
     def report(self) -> LiveReport:
-        worlds: npt.NDArray[np.bool_] | None = None
+        worlds: Bools | None = None
         if self.run is not None:
             worlds = run_transcript.read(self.run)["worlds"]
         with Reader(self.path) as reader:

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
+from adversaries.arrays import Floats
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.observers.memory import Memory
 from fedsim.privacy.mechanism import Steps
@@ -50,9 +49,6 @@ class Looks:
         """
         least = math.nextafter(1.0, 0.0)
         return min(least, 1 - (1 - confidence) / float(1 / self._share)) if self._share else least
-
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ import torch
 from scipy.special import expit
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import canaries, one_run
 from adversaries.errors import InputError
-from adversaries.statistics import canaries, gaussian, one_run
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.live.live_rounds import TextFindings
 from fedsim.common import device
@@ -25,8 +27,6 @@ from fedsim.learning.data import schema
 from fedsim.learning.training import evaluation, models
 from fedsim.privacy.mechanism import Mechanism, sensitivity
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 FEWEST_GUESSED = 16
 """Fewest canaries for guesses: 16 right guesses of 16 prove an epsilon of about 1.5."""
 

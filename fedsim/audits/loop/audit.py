@@ -9,15 +9,16 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import fedsim
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import lower_bounds
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
+from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, lower_bounds
+from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
-from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
-from fedsim.audits.app.audit import LONGEST_TIME, check
+from fedsim.audits.app.audit import check
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee
@@ -36,11 +37,10 @@ from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
+from fedsim.federation.runtimes import places
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 LEARNING_CONFIDENCE = 0.9
 OF_STEPS = ("sampled", "total")
 THRESHOLDS = 32
@@ -259,20 +259,14 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    check(trials, confidence, seed)
+    check(trials, confidence, seed, time_limit)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
-    if not 0 < time_limit <= LONGEST_TIME:
-        raise InputError(
-            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
-        )
-    if workers < 1:
-        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     with ExitStack() as processes:
         channels = [
             processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
-            for _ in range(workers)
+            for _ in range(places.processes(workers))
         ]
         loops = [LoopProcess(order, channel) for channel in channels]
         return audited(loops, order, trials, claim, neighbouring, confidence, progress)
@@ -310,6 +304,7 @@ def audited(
         curve = learnt_of_steps(*pilots).of(features), noise_family(composed)
     judging = worlds, scores, curve, delta
     stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
+    won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
     noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
     detectable = None
     if claim is not None and noise is None:
@@ -327,9 +322,7 @@ def audited(
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=stated,
         proven=largest(sure),
-        provable=largest(
-            _bounds(worlds, np.where(worlds, 1.0, -1.0), None, delta, ALARM_CONFIDENCE)
-        ).epsilon,
+        provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
         power=detectable,
         confidence=confidence,
         findings=findings(observation),

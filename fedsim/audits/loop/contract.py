@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
 from fedsim.audits.loop.measurement import UNREAD
@@ -41,7 +42,6 @@ from fedsim.learning.data import BUNDLED, load
 from fedsim.learning.data.loaders import npz
 from fedsim.privacy.mechanism import Neighbouring
 
-Floats = npt.NDArray[np.float64]
 OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
 """Attributes that Opacus adds to every parameter, outside any state dict."""
 

@@ -5,9 +5,8 @@ is one function and one entry in `RULES`.
 """
 
 import math
-from collections.abc import Callable
 
-from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.judgement.claim import Finding, Rule, objections
 from fedsim.audits.loop.guarantee import LoopObservation
 
 
@@ -15,8 +14,6 @@ def _data_dependent(runs: LoopObservation) -> Finding | None:
     if not runs.unlike:
         return None
     return Finding(
-        "alarm",
-        "data-dependent-divisor",
         f"{'; '.join(runs.unlike)}: the release reveals how many records there are, and the noise "
         f"has another scale{_where(runs)}",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
@@ -63,8 +60,6 @@ def _data_dependent_records(runs: LoopObservation) -> Finding | None:
     if runs.displaced <= 1:
         return None
     return Finding(
-        "alarm",
-        "data-dependent-records",
         f"{runs.displaced} of the loader's records differ where one record of the data does: the "
         "loop reads the data before the first noisy step, to scale or to choose records",
         "take means, scales and choices from public data, or account for them",
@@ -77,8 +72,6 @@ def _sampler(runs: LoopObservation) -> Finding | None:
         return None
     kind = runs.present[0].samplers
     return Finding(
-        "alarm",
-        "sampler",
         f"the accountant assumes Poisson sampling, but the loader's batches are {kind}: "
         + "; ".join(wrong.values()),
         "leave poisson_sampling=True, or account for every step without amplification",
@@ -90,8 +83,6 @@ def _rebuilt(runs: LoopObservation) -> Finding | None:
     if statement is None or statement.steps >= recorded:
         return None
     return Finding(
-        "alarm",
-        "rebuilt-accountant",
         f"the accountant's last answer counts {statement.steps} steps of the {recorded} that "
         "accountants recorded",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
@@ -110,8 +101,6 @@ def _multiplier(runs: LoopObservation) -> Finding | None:
         return None
     first = wrong[0]
     return Finding(
-        "alarm",
-        "noise-norm",
         f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
         f"most {first.sensitivity:g}, but the accountant recorded a multiplier of "
         f"{first.told_multiplier:g}",
@@ -125,8 +114,6 @@ def _realised(runs: LoopObservation) -> Finding | None:
         return None
     where, measured = off
     return Finding(
-        "alarm",
-        "realised-noise",
         f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured noise "
         "(chi-square, 99.99 % for all steps and tensors together)",
         "let Opacus's optimizer alone add noise, once for each step",
@@ -138,8 +125,6 @@ def _clipping(runs: LoopObservation) -> Finding | None:
     if not wrong:
         return None
     return Finding(
-        "alarm",
-        "clipping",
         f"in {len(wrong)} steps the noised sum is not the sum of each record's clipped gradient",
         "clip every record's gradient before summation, as Opacus's optimizer does",
     )
@@ -150,16 +135,12 @@ def _adaptive(runs: LoopObservation) -> Finding | None:
         if "clipping norm" not in runs.varied:
             return None
         return Finding(
-            "alarm",
-            "adaptive-clipping",
             "the clipping norm of one and the same step differs between runs: it follows the data, "
             "and no accountant recorded this",
             "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
             "account for that",
         )
     return Finding(
-        "alarm",
-        "adaptive-clipping",
         "the clipping norm follows the share of unclipped gradients. Its denominator, the true "
         "size of the batch, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
@@ -169,16 +150,12 @@ def _adaptive(runs: LoopObservation) -> Finding | None:
 def _no_noise(runs: LoopObservation) -> Finding | None:
     if not runs.steps or all(step.noise_multiplier > 0 for step in runs.steps):
         return None
-    return Finding(
-        "alarm", "no-noise", "a step has a noise multiplier of 0", "set a noise multiplier above 0"
-    )
+    return Finding("a step has a noise multiplier of 0", "set a noise multiplier above 0")
 
 
 def _untold(runs: LoopObservation) -> Finding | None:
     if unnoised := runs.present[0].unnoised:
         return Finding(
-            "alarm",
-            "untold-steps",
             f"an ordinary optimizer took {unnoised} steps on the model, without noise",
             "step with Opacus's optimizer alone, on data that are private",
         )
@@ -187,8 +164,6 @@ def _untold(runs: LoopObservation) -> Finding | None:
     if not untold or not (queried or any(step.told for step in runs.steps)):
         return None
     return Finding(
-        "alarm",
-        "untold-steps",
         f"no accountant recorded {untold} of {len(runs.steps)} steps",
         "attach the accountant's hook to every optimizer, as PrivacyEngine.make_private does, and "
         "call it in any hook that replaces it",
@@ -200,8 +175,6 @@ def _unreleased(runs: LoopObservation) -> Finding | None:
         return None
     names = ", ".join(runs.changed[:3]) + (" and others" if len(runs.changed) > 3 else "")
     return Finding(
-        "alarm",
-        "unreleased-change",
         "with other data and every released step the same, the model still ends differently "
         f"(tensor {names}): something without noise changes it",
         "give every parameter that learns to Opacus's optimizer, freeze the others, and take "
@@ -213,8 +186,6 @@ def _seeded(runs: LoopObservation) -> Finding | None:
     if not runs.seeded:
         return None
     return Finding(
-        "alarm",
-        "seeded-noise",
         "runs with different seeds, or two steps, have the same noise: the loop sets a seed of its "
         "own",
         "draw noise from a generator without a constant seed",
@@ -225,29 +196,28 @@ def _secure(runs: LoopObservation) -> Finding | None:
     if not runs.steps or all(step.secure for step in runs.steps):
         return None
     return Finding(
-        "note",
-        "secure-noise",
         "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
         "for real records, use PrivacyEngine(secure_mode=True), which needs torchcsprng",
+        severity="note",
     )
 
 
-RULES: tuple[Callable[[LoopObservation], Finding | None], ...] = (
-    _data_dependent,
-    _data_dependent_records,
-    _sampler,
-    _rebuilt,
-    _untold,
-    _multiplier,
-    _realised,
-    _clipping,
-    _adaptive,
-    _no_noise,
-    _unreleased,
-    _seeded,
-    _secure,
-)
+RULES: dict[str, Rule[LoopObservation]] = {
+    "data-dependent-divisor": _data_dependent,
+    "data-dependent-records": _data_dependent_records,
+    "sampler": _sampler,
+    "rebuilt-accountant": _rebuilt,
+    "untold-steps": _untold,
+    "noise-norm": _multiplier,
+    "realised-noise": _realised,
+    "clipping": _clipping,
+    "adaptive-clipping": _adaptive,
+    "no-noise": _no_noise,
+    "unreleased-change": _unreleased,
+    "seeded-noise": _seeded,
+    "secure-noise": _secure,
+}
 
 
 def findings(runs: LoopObservation) -> tuple[Finding, ...]:
-    return tuple(finding for rule in RULES if (finding := rule(runs)) is not None)
+    return objections(RULES, runs)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.contract import (
     Data,
@@ -49,7 +49,6 @@ from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
-Floats = npt.NDArray[np.float64]
 LARGEST = 50.0
 """Largest log-likelihood ratio of a step that counts."""
 

@@ -14,12 +14,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from fedsim.audits.loop.measurement import SHOWN, LoopStatement, ObservedRun, StepSeen
 from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
 
-Floats = npt.NDArray[np.float64]
 ORIGINAL = "_fedsim_original"
 """Attribute of a wrapper that holds the wrapped method."""
 

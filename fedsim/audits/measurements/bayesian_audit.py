@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim.audits.results.theory import Bayesian, BayesianByRound, OverTrials
 from fedsim.config.training import TrainingConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.bayesian import Floats
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage

@@ -9,14 +9,15 @@ from typing import TypedDict
 import numpy as np
 from scipy.special import logit, ndtr
 
-from adversaries.statistics import agreement, forecast, lower_bounds, privacy_profile
-from adversaries.statistics.agreement import EstimateComparison
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import agreement, lower_bounds, privacy_profile
+from adversaries.bounds.agreement import EstimateComparison
+from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
+from adversaries.bounds.lower_bounds import COMMON, LOWER_BOUNDS
+from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.statistics import forecast
 from adversaries.statistics.design import Design
-from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.lower_bounds import COMMON, LOWER_BOUNDS
-from adversaries.statistics.rate_bounds import NoiseFamily, trade_off_bound
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -27,7 +28,6 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers import at_server
 from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.loss_distribution import Array
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
 
@@ -80,7 +80,7 @@ def miss_rate(mechanism: Mechanism, false_positive_rate: float) -> float:
 
 
 @lru_cache(maxsize=len(SCALES))
-def _lines(mechanism: Mechanism) -> tuple[Array, Array]:
+def _lines(mechanism: Mechanism) -> tuple[Floats, Floats]:
     """Return slopes e^epsilon [n] and offsets 1 - delta(epsilon) [n] of the supporting lines."""
     if not loss_distribution.resolves(mechanism, 1e-3):
         return np.empty(0), np.empty(0)

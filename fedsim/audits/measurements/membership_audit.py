@@ -7,12 +7,12 @@ Given the shadows, these are independent games like those of the identification 
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks import membership_attacks, roc
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.statistics import estimators
 from adversaries.statistics.design import Design
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
@@ -138,14 +138,14 @@ def _entry(
     won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
     area = roc.independent_area(scores, worlds, played.level(confidence))
     # The interval of the area assumes that the games of the two worlds are independent.
-    ends = None if played.common else area.interval
+    interval = None if played.common else area.interval
     return MembershipAttack(
         advantage=won.point,
-        advantage_interval=(won.interval.low, won.interval.high),
+        advantage_interval=won.interval.ends,
         tpr=float(called[worlds].mean()),
         fpr=float(called[~worlds].mean()),
         area=area.point,
-        area_interval=None if ends is None else (ends.low, ends.high),
+        area_interval=interval and interval.ends,
         shadow_trials=int(shadows.sum()),
         games=len(worlds),
     )

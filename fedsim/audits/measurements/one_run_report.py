@@ -4,12 +4,12 @@ import math
 from dataclasses import asdict
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import one_run as estimators
+from adversaries.bounds.order_statistics import order_bound, order_bounds
 from adversaries.statistics import gaussian, intervals
-from adversaries.statistics import one_run as estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.order_statistics import order_bound, order_bounds
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
 from fedsim.audits.results.measured import ProvenBound
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -21,7 +21,7 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
-Mine = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]
+Mine = tuple[Bools, Floats]
 HEADLINE = 0
 """Trial of the headline: always the first, so that no result decides it."""
 
@@ -129,14 +129,14 @@ def cautions(audited: OneRunResult | None) -> list[str]:
     ]
 
 
-def _spread(epsilons: npt.NDArray[np.float64], limit: float) -> Spread:
+def _spread(epsilons: Floats, limit: float) -> Spread:
     # Interpolated quantiles are undefined between infinite values.
     low, high = np.quantile(epsilons, (0.05, 0.95), method="inverted_cdf").tolist()
     above, median = float((epsilons > limit).mean()), float(np.median(epsilons))
     return Spread(low, median, high, above)
 
 
-def _histogram(included: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> CanaryScores:
+def _histogram(included: Bools, scores: Floats) -> CanaryScores:
     edges = np.histogram_bin_edges(scores, 40)
     inside, outside = (np.histogram(scores[which], edges)[0] for which in (included, ~included))
     return CanaryScores(edges.tolist(), inside.tolist(), outside.tolist())

@@ -11,16 +11,10 @@ from dataclasses import asdict
 import numpy as np
 
 from adversaries.attacks import residuals
+from adversaries.attacks.residuals import SamplingTest, ShapeTest
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.results.theory import (
-    DirectionTestResult,
-    NoiseTestResult,
-    Residuals,
-    SamplingTestResult,
-    ScaleTest,
-    ShapeTestResult,
-)
+from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
@@ -88,20 +82,20 @@ def report(
     return Residuals(
         noise=NoiseTestResult(
             ratio=noise.ratio,
-            interval=(noise.interval.low, noise.interval.high),
+            interval=noise.interval.ends,
             by_step=[None if math.isnan(step) else step for step in noise.by_step],
             p_value=noise.p_value,
             uneven=noise.uneven,
             degrees_of_freedom=noise.degrees_of_freedom,
         ),
-        repeats=None if repeats is None else DirectionTestResult(**asdict(repeats)),
+        repeats=repeats,
         scale=None
         if scale is None
         else ScaleTest(
             **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
         ),
-        shape=None if shape is None else ShapeTestResult(**asdict(shape)),
-        sampling=None if sampled is None else SamplingTestResult(**asdict(sampled)),
+        shape=shape,
+        sampling=sampled,
         confidence=confidence,
         note=MEANING,
     )
@@ -190,7 +184,7 @@ def _of_scale(tested: Residuals, scale: ScaleTest, sure: str) -> str:
     return f"The sum is {factor:.3g} times the sum of clipped gradients ({sure}): {cause}."
 
 
-def _of_shape(shape: ShapeTestResult, sure: str) -> str:
+def _of_shape(shape: ShapeTest, sure: str) -> str:
     cause = "Truncated or uniform noise would explain this"
     if shape.ratio < shape.normal:
         cause = "Laplace noise, or coordinates without noise, would explain this"
@@ -200,7 +194,7 @@ def _of_shape(shape: ShapeTestResult, sure: str) -> str:
     )
 
 
-def _of_sampling(sampling: SamplingTestResult, sure: str) -> str:
+def _of_sampling(sampling: SamplingTest, sure: str) -> str:
     cause = "The sampling rate is not the one that was accounted for"
     if sampling.dispersion < 0.5:
         cause = "Shuffled batches of one size would explain this, which no accountant here covers"

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, logit
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, forecast, lower_bounds
+from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.trials import Bools, Floats, two_sided
+from adversaries.statistics.trials import two_sided
 from fedsim.audits.results.measured import AtVantage, ProvenBound, VantageEmpirical
 from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -165,7 +166,7 @@ def _empirical(
     delta: float,
     confidence: float,
 ) -> VantageEmpirical:
-    worlds: npt.NDArray[np.bool_] = view["worlds"]
+    worlds: Bools = view["worlds"]
     final = view["log_odds"][:, -1]
     # Decisions use the prior, epsilon does not: subtract it to get the privacy loss.
     loss = final - logit(audit.prior)
@@ -183,7 +184,7 @@ def _empirical(
         near = sure.low - slack <= predicted.advantage <= sure.high + slack
     return VantageEmpirical(
         advantage=advantage.point,
-        advantage_interval=(advantage.interval.low, advantage.interval.high) if both else None,
+        advantage_interval=advantage.interval.ends if both else None,
         standard_error=advantage.standard_error,
         confidence=confidence,
         delta_prime=estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,

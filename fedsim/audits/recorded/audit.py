@@ -131,9 +131,7 @@ def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> Judged
     elif unit in (None, recorded.measured.unit):
         refuted, evidence = _of_updates(claim, unit, recorded)
     findings += [
-        Finding(
-            "alarm", "", f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}"
-        )
+        Finding(f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
         for text in refuted
     ]
     return judged_claim(claim, unit, evidence)
@@ -252,7 +250,7 @@ class Auditor:
         reported = recorded_noise.composed(self._reported.values())
         if reported is not None:
             short = claim is not None and reported.total > claim.epsilon
-            findings.append(Finding("caution" if short else "note", "", str(reported)))
+            findings.append(Finding(str(reported), severity="caution" if short else "note"))
         judged = None
         if claim is not None:
             evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
@@ -282,10 +280,10 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
     findings = list(report.findings)
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
-        findings.insert(0, Finding("caution", "", text))
+        findings.insert(0, Finding(text, severity="caution"))
     if transcript.torn:
         text = "the recorder stopped during the last round, which was dropped"
-        findings.append(Finding("note", "", text))
+        findings.append(Finding(text, severity="note"))
     ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
     return replace(report, findings=findings, transcript=ending)
 

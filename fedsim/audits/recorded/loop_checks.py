@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtrc
 from scipy.stats import chi2
 
+from adversaries.arrays import Floats
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
@@ -17,7 +17,6 @@ from fedsim.audits.recorded.recorded_noise import RecordedStep
 from fedsim.audits.recorded.recorded_report import Sampling
 from fedsim.audits.recorded.transcript_release import EXCESS
 
-Floats = npt.NDArray[np.float64]
 TAIL = 1 - ALARM_CONFIDENCE
 LARGEST_SCALE = 600.0
 """Largest epsilon stated: a double has no smaller chances than exp(-700)."""
@@ -192,7 +191,7 @@ def checked(steps: Sequence[RecordedStep]) -> Checked:
     # Without a rate nothing amplifies; with one, every fault of batches speaks against it.
     amplified = all(step.sample_rate for step in steps) and not wrong
     unsure = UNTESTED if amplified and not _tested(steps) else ""
-    cautions = [Finding("caution", "", unsure)] if unsure else []
+    cautions = [Finding(unsure, severity="caution")] if unsure else []
     findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
     return Checked(findings, amplified, unsure, sampling, members, favoured, divisors)
 
@@ -202,10 +201,10 @@ def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Find
     charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
     if charged is not None and charged.charged and charged.charged.sample_rate < 1:
         text = NOT_POISSON.format(charged.charged.sample_rate, charged.sampling)
-        findings.append(Finding("caution", "", text))
+        findings.append(Finding(text, severity="caution"))
     most = max(step.accumulated for step in steps)
     if most > 1:
-        findings.append(Finding("caution", "", ACCUMULATED.format(most)))
+        findings.append(Finding(ACCUMULATED.format(most), severity="caution"))
     kinds = _sizes(steps)
     worst: Sampling | None = None
     for (rate, records), listed in kinds.items():
@@ -218,7 +217,7 @@ def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Find
             worst = Sampling(test.rate, rate, test.dispersion, p_value)
     if worst is not None and worst.p_value < TAIL:
         text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)
-        findings.append(Finding("alarm", "", text))
+        findings.append(Finding(text))
     return worst, findings
 
 
@@ -280,7 +279,7 @@ def _members(
         return 0.0, []
     findings = []
     if any(len(set(members)) < len(members) for members in taken):
-        findings.append(Finding("alarm", "", TWICE))
+        findings.append(Finding(TWICE))
     rates = {
         step.sample_rate or (step.charged.sample_rate if step.charged else 1.0) for step in steps
     }
@@ -292,13 +291,13 @@ def _members(
     if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
         return 0.0, findings
     low = float(binomial_low(most, len(steps), TAIL / records))
-    findings.append(Finding("alarm", "", FAVOURED.format(most, len(steps), rate, low)))
+    findings.append(Finding(FAVOURED.format(most, len(steps), rate, low)))
     return low, findings
 
 
 def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
     unclipped = sum(step.clipped is False for step in steps)
-    findings = [Finding("alarm", "", UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
+    findings = [Finding(UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
         (
             (step.sum_length / (step.batch * step.clipping_norm), step.batch)
@@ -309,26 +308,28 @@ def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
     )
     if longest[0] <= 1 + EXCESS:
         return findings
-    return [*findings, Finding("alarm", "", LONG_SUM.format(*longest))]
+    return [*findings, Finding(LONG_SUM.format(*longest))]
 
 
 def _divisors(steps: Sequence[RecordedStep]) -> list[Finding]:
     findings = []
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
-        findings.append(Finding("alarm", "", OWN_SIZE))
+        findings.append(Finding(OWN_SIZE))
     # One weight for all, of any size, does not depend on the data. Weights that differ do, even if
     # they happen to sum to the number of users.
     weighed = [step for step in steps if step.weight and step.batch]
     unlike = [step for step in weighed if step.weights_differ]
     if unlike:
-        findings.append(Finding("alarm", "", OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
+        findings.append(Finding(OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
     for step in [] if unlike else weighed:
         if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
-            findings.append(Finding("caution", "", UNSEEN_WEIGHT.format(step.weight, step.batch)))
+            findings.append(
+                Finding(UNSEEN_WEIGHT.format(step.weight, step.batch), severity="caution")
+            )
             break
     if any(step.count_std is not None for step in steps):
-        findings.append(Finding("caution", "", OWN_COUNT))
+        findings.append(Finding(OWN_COUNT, severity="caution"))
     return findings
 
 
@@ -344,10 +345,12 @@ def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
         if step.charged.noise_multiplier > real * (1 + EXCESS):
             why = ", the noisy count of clipped gradients included" if step.count_std else ""
             text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
-            findings.append(Finding("alarm", "", text))
+            findings.append(Finding(text))
             break
     last = steps[-1].charged
     if last is not None and last.steps < len(steps):
         engines = len({step.engine for step in steps})
-        findings.append(Finding("caution", "", UNCOUNTED.format(last.steps, len(steps), engines)))
+        findings.append(
+            Finding(UNCOUNTED.format(last.steps, len(steps), engines), severity="caution")
+        )
     return findings

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
+from adversaries.arrays import Floats
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
@@ -38,7 +36,6 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.privacy.mechanism import Mechanism, Steps
 
-Floats = npt.NDArray[np.float64]
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
 
@@ -92,9 +89,9 @@ class LoopSteps:
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
         if checked.divisors:
-            findings.append(Finding("alarm", "", checked.neighbour(self._steps, options.delta)))
+            findings.append(Finding(checked.neighbour(self._steps, options.delta)))
         if why:
-            findings.append(Finding("caution", "", why))
+            findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
@@ -103,7 +100,7 @@ class LoopSteps:
             stds = [spread.point for spread in level.stds(self._releases)]
             findings += noise_level.shape_findings(compared, stds, declared=False)
             if len(compared) < len(self._releases):
-                findings.append(Finding("note", "", COMPARED))
+                findings.append(Finding(COMPARED, severity="note"))
         return MeasuredRounds(
             self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )

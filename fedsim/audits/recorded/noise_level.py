@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
@@ -18,7 +18,6 @@ from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
 from fedsim.federation.transcripts.records import Arrays
 
-Floats = npt.NDArray[np.float64]
 LARGEST = 1e30
 SIMULATION_SEED = 0x7EA1
 
@@ -299,13 +298,13 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
     sure = level.sure
     if level.verdict == "hidden":
-        return [Finding("caution", "", HIDDEN)]
+        return [Finding(HIDDEN, severity="caution")]
     if level.verdict == "none":
         bare = [release for release in releases if release.noiseless]
         where = "" if len(bare) == len(releases) else f" in {len(bare)} rounds"
         claimed = all(release.claimed_std for release in releases)
         text = NO_NOISE.replace("no noise", f"no noise{where}", 1)
-        return [Finding("alarm" if claimed else "note", "", text)]
+        return [Finding(text, severity="alarm" if claimed else "note")]
     if level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
@@ -314,13 +313,13 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
             "confidence, of all rounds); more noise in other rounds does not make up for it"
         )
         rounds = tuple(releases[at].round for at in level.too_low)
-        return [Finding("alarm", "", text, rounds=rounds)]
+        return [Finding(text, rounds=rounds)]
     if level.verdict in ("less", "more"):
         text = (
             f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
             f"times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
         )
-        return [Finding("alarm" if level.verdict == "less" else "caution", "", text)]
+        return [Finding(text, severity="alarm" if level.verdict == "less" else "caution")]
     return []
 
 
@@ -385,23 +384,19 @@ def shape_findings(
         first, second = repeated[0]
         findings.append(
             Finding(
-                "alarm",
-                "",
                 f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
-                "pairs): is the random seed set anew in every round? Their difference has no noise",
+                "pairs): is the random seed set anew in every round? Their difference has no noise"
             )
         )
     elif declared and not independent(releases):
-        findings.append(Finding("caution", "", ALIKE))
+        findings.append(Finding(ALIKE, severity="caution"))
     unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
     if unseen:
         where = "" if unseen == len(releases) else f" in {unseen} of {len(releases)} rounds"
-        findings.append(Finding("note", "", SHAPE_UNSEEN.format(where)))
+        findings.append(Finding(SHAPE_UNSEEN.format(where), severity="note"))
     normal = noisy_means.normality(releases)
     if normal is not None and normal < 1 - ALARM_CONFIDENCE:
-        findings.append(
-            Finding("alarm", "", f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})")
-        )
+        findings.append(Finding(f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})"))
     names = list(releases[0].by_array)
     if any(list(release.by_array) != names for release in releases):
         return findings
@@ -420,10 +415,8 @@ def shape_findings(
         if len(names) > 1 and (high < 0.5 or low > 2):
             findings.append(
                 Finding(
-                    "alarm",
-                    "",
                     f"array '{name}' has {low:.3g} to {high:.3g} times the noise of the whole "
-                    "model: it is noised or clipped differently",
+                    "model: it is noised or clipped differently"
                 )
             )
     return findings

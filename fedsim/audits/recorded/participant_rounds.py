@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 from scipy.stats import chi2
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release, std_interval
-from adversaries.statistics import canaries, gaussian
-from adversaries.statistics.canaries import vector
+from adversaries.bounds import canaries
+from adversaries.bounds.canaries import vector
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
@@ -60,7 +61,6 @@ TOTAL = (
     "least {:.4g} at delta {:g} between an update and its negative"
 )
 
-Floats = npt.NDArray[np.float64]
 FILTER = "GaussianPrivacy"
 NARROW = 0.1
 """Largest relative error of a round's noise that identifies it as this share of the update.
@@ -105,7 +105,7 @@ class SvtRounds:
                 sent = observed.own[name].ravel().astype(np.float64) / steps
                 clipped = np.clip(array.ravel().astype(np.float64) / steps, -gamma, gamma)
                 noise.append((sent - clipped)[sent != 0])
-        left: npt.NDArray[np.float64] = np.concatenate(noise)
+        left: Floats = np.concatenate(noise)
         if not left.size or not np.isfinite(left).all():
             return
         scale = 2 * gamma * uploads / release
@@ -122,7 +122,7 @@ class SvtRounds:
             _interval(length, total, at) for at in (options.confidence, ALARM_CONFIDENCE)
         )
         if sure[1] < 1:
-            options.findings.append(Finding("alarm", "", LESS.format(*sure)))
+            options.findings.append(Finding(LESS.format(*sure)))
         # Rounds may differ: the bound uses the one that reveals least.
         reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
         proven = laplace_epsilon(reach, total, options.delta)
@@ -133,7 +133,7 @@ class SvtRounds:
             proven,
             options.delta,
         )
-        options.findings.append(Finding("caution", "", text))
+        options.findings.append(Finding(text, severity="caution"))
         return FilterReport(
             filter="SVTPrivacy",
             rounds=len(self._rounds),
@@ -288,7 +288,7 @@ class ParticipantRounds:
             findings += _understated(release, options.mechanism)
             unlikely = noisy_means.fit(self._local)
             if unlikely < 1 - ALARM_CONFIDENCE:
-                findings.append(Finding("alarm", "", UNCLIPPED.format(unlikely)))
+                findings.append(Finding(UNCLIPPED.format(unlikely)))
         if self._scored:
             canary = canary_measured(self._scored, options.delta, options.confidence)
         if self._unread:
@@ -301,13 +301,13 @@ class ParticipantRounds:
                 filtered = FilterReport(filter="PercentilePrivacy", identified=identified)
             else:
                 why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
-            findings.append(Finding("caution", "", why))
+            findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(None, canary, why, "client", filtered)
         filtered = self._svt.measured(options)
         if filtered is not None:
             return MeasuredRounds(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
-            findings.append(Finding("note", "", NOTHING_MEASURED))
+            findings.append(Finding(NOTHING_MEASURED, severity="note"))
         return MeasuredRounds(release, canary, "" if release else NOTHING_MEASURED)
 
     def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
@@ -362,7 +362,7 @@ def _understated(release: ReleaseReport, mechanism: Mapping[str, Any]) -> list[F
         f"LocalDpMod claims epsilon {claimed:g} a round at delta {delta:g}; noise and clipping "
         f"give at least {real:.3g}"
     )
-    return [Finding("alarm", "", text)]
+    return [Finding(text)]
 
 
 @dataclass(frozen=True)

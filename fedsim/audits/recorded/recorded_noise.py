@@ -226,7 +226,7 @@ class Notes:
 
     def findings(self) -> list[Finding]:
         return [
-            Finding(severity, "", text, rounds=tuple(rounds))
+            Finding(text, severity=severity, rounds=tuple(rounds))
             for (severity, text), rounds in self._rounds.items()
         ]
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
-from adversaries.statistics.canaries import vector
+from adversaries.bounds.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release
@@ -19,8 +19,6 @@ from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, 
 from fedsim.audits.recorded.recorded_report import MeanRelease
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.federation.transcripts.records import ObservedRound
-
-Floats = npt.NDArray[np.float64]
 
 TOWARDS = (
     "an observer that sees the aggregates and knows all other clients' updates (the server itself "
@@ -115,10 +113,12 @@ class ServerRounds:
         name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
-            findings.append(Finding("note", "", "no round released an aggregate; nothing to audit"))
+            findings.append(
+                Finding("no round released an aggregate; nothing to audit", severity="note")
+            )
             return MeasuredRounds(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, options.mechanism):
-            findings.append(Finding("caution", "", why))
+            findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(unmeasured=why)
         declared = options.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
@@ -291,4 +291,4 @@ class Weighting:
             text = f"{WEIGHTED}; the aggregates prove it"
         else:
             text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to tell", "caution"
-        return [Finding(severity, "", text.format(heaviest=heaviest, presumed=presumed))]
+        return [Finding(text.format(heaviest=heaviest, presumed=presumed), severity=severity)]

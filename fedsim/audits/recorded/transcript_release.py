@@ -8,7 +8,8 @@ from scipy.special import expit
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
-from adversaries.statistics import gaussian, lower_bounds
+from adversaries.bounds import lower_bounds
+from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding, alarms
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import SIMULATION_SEED, NoiseLevel
@@ -67,7 +68,7 @@ def measured(
         normal = _claimed(releases) and not alarms(shape)
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
-            findings.append(Finding("note", "", NO_SCORES))
+            findings.append(Finding(NO_SCORES, severity="note"))
     return UpdateRelease(
         **vars(noise(releases, level, stated, confidence)),
         towards=towards,

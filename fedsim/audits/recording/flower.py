@@ -25,8 +25,8 @@ from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.bounds import canaries
 from adversaries.errors import InputError
-from adversaries.statistics import canaries
 from fedsim.audits.app.introspection import (
     averages,
     chain,
@@ -295,7 +295,8 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
                 mechanism=client_mechanism(message, reply, local_dp),
             )
 
-        _append(path, context, app, "fedsim.recording.recording_mod", observed)
+        node, run = partial(node_of, context), str(context.run_id)
+        append(path, node, run, app, "fedsim.recording.recording_mod", observed)
         return reply
 
     return mod
@@ -338,9 +339,10 @@ def canary_mod(
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
-        recorder = "fedsim.recording.canary_mod"
+        node, run = partial(node_of, context), str(context.run_id)
+        keep = partial(append, path, node, run, app, "fedsim.recording.canary_mod")
         if not is_training(message):
-            _append(path, context, app, recorder, lambda: evaluated(message))
+            keep(lambda: evaluated(message))
             return reply
         if reply.has_error():
             return reply
@@ -355,7 +357,7 @@ def canary_mod(
             mechanism = client_mechanism(message, reply, None)
             return ObservedRound(round, model=received, mechanism=mechanism, canary=canary)
 
-        _append(path, context, app, recorder, observed)
+        keep(observed)
         return reply
 
     return mod
@@ -433,16 +435,6 @@ class _ServerRecorder:
             raise
         self._sink.end("")
         return result
-
-
-def _append(
-    path: str | Path,
-    context: Context,
-    app: str,
-    recorder: str,
-    observed: Callable[[], ObservedRound],
-) -> None:
-    append(path, lambda: node_of(context), str(context.run_id), app, recorder, observed)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:

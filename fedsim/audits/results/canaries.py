@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from adversaries.statistics.one_run import CanaryEstimate
+from adversaries.bounds.one_run import CanaryEstimate
 from fedsim.audits.results.measured import Bound
 from fedsim.audits.results.numbers import REALS, Real
 

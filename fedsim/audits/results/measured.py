@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from adversaries.statistics import agreement, intervals
+from adversaries.bounds import agreement
+from adversaries.statistics import intervals
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.audits.results.theory import Predicted
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -318,6 +318,9 @@ class Report:
     trials of one world, and in reports of earlier versions."""
 
 
+Decoded = TypeVar("Decoded")
+
+
 @cache
 def _adapter() -> TypeAdapter[Report]:
     return TypeAdapter(Report)
@@ -331,8 +334,13 @@ def encode(report: Report) -> dict[str, Any]:
 
 def decode(values: Mapping[str, Any]) -> Report:
     """Return the report that the values of report.json describe."""
+    return decoded(values, _adapter())
+
+
+def decoded(values: Mapping[str, Any], types: TypeAdapter[Decoded]) -> Decoded:
+    """Return values of JSON as typed ones. Raises ValueError where they have other types."""
     try:
-        return _adapter().validate_json(json.dumps(values))
+        return types.validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
 from adversaries.statistics.estimators import Distance
 from fedsim.audits.results.numbers import REALS, Ends, Real
 
@@ -290,21 +291,7 @@ class NoiseTestResult:
 
 
 @dataclass(frozen=True)
-class DirectionTestResult:
-    """Whether residuals lean along a direction."""
-
-    statistic: Real
-    """Standard normal if residuals do not lean along the direction."""
-    p_value: Real
-    """How often noise alone leans as far."""
-    cosine: Real
-    """Mean cosine of residuals and direction, in [-1, 1]."""
-    steps: int
-    """Steps of all trials that had a direction."""
-
-
-@dataclass(frozen=True)
-class ScaleTest(DirectionTestResult):
+class ScaleTest(DirectionTest):
     """Whether the sum is larger or smaller than expected."""
 
     factor: Real | None
@@ -314,46 +301,18 @@ class ScaleTest(DirectionTestResult):
 
 
 @dataclass(frozen=True)
-class ShapeTestResult:
-    """Whether the residuals' coordinates are normal."""
-
-    ratio: Real
-    """Mean size of a coordinate over its root mean square."""
-    normal: Real
-    """The same ratio of normal noise."""
-    p_value: Real
-    """How often normal noise alone is as far off."""
-    coordinates: int
-    """Coordinates over all trials and steps."""
-
-
-@dataclass(frozen=True)
-class SamplingTestResult:
-    """Whether batch sizes are those of Poisson sampling."""
-
-    rate: Real
-    """Share of records that took part."""
-    dispersion: Real
-    """Variance of the sizes over that of the binomial."""
-    p_value: Real
-    """How often Poisson sampling alone is as far off."""
-    batches: int
-    """Batches over all trials and steps."""
-
-
-@dataclass(frozen=True)
 class Residuals:
     """Tests of the residuals; None for a test that could not be made."""
 
     noise: NoiseTestResult
     """Whether residuals are as long as the claimed noise."""
-    repeats: DirectionTestResult | None
+    repeats: Annotated[DirectionTest, REALS] | None
     """Whether the noise of a round resembles that of earlier rounds."""
-    scale: ScaleTest | None
+    scale: Annotated[ScaleTest, REALS] | None
     """Whether the sum under the noise is the expected one."""
-    shape: ShapeTestResult | None
+    shape: Annotated[ShapeTest, REALS] | None
     """Whether the noise is normal."""
-    sampling: SamplingTestResult | None
+    sampling: Annotated[SamplingTest, REALS] | None
     """None where every record takes part in every round."""
     confidence: Real
     """Confidence of the noise's interval, in (0, 1)."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from scipy.special import logit, ndtr
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds.agreement import EstimateComparison
 from adversaries.statistics import estimators, gaussian, stopping
-from adversaries.statistics.agreement import EstimateComparison
 from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.roots import find_root
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.measured import CampaignResult, Variance

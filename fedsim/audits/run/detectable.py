@@ -10,7 +10,7 @@ import math
 
 from scipy.special import bdtr, gammaincinv, ndtri
 
-from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT, NORMALITY_LEVEL
+from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT, NORMALITY_LEVEL
 from adversaries.statistics.intervals import binomial_low
 from adversaries.statistics.noise_limit import RATIOS
 from adversaries.statistics.noncentral import lower_limit, upper_limit

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logit, ndtri
 
+from adversaries.arrays import Floats
 from adversaries.attacks import membership
 from adversaries.attacks.poisoning import per_record
+from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
+from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.forecast import trial_mu
-from adversaries.statistics.gaussian_bounds import gaussian_bound, lessened
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval, mean_interval
-from adversaries.statistics.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
@@ -39,8 +39,6 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.accounting import PLD, Accountant, accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
-
-Floats = npt.NDArray[np.float64]
 
 
 def over_trials(
@@ -119,7 +117,7 @@ def measure(run: AuditedRun) -> Empirical:
         losses=advantage.losses,
         ties=advantage.ties,
         delta_prime=exceeded.point,
-        delta_prime_interval=(exceeded.interval.low, exceeded.interval.high),
+        delta_prime_interval=exceeded.interval.ends,
         epsilon=EstimatedEpsilons(
             sensitivity=_epsilon_from_sensitivities(run, accountant("rdp-classic")),
             sensitivity_exact=_epsilon_from_sensitivities(run, PLD),
@@ -143,11 +141,10 @@ def measure(run: AuditedRun) -> Empirical:
 def _true_positives(run: AuditedRun) -> list[TruePositives]:
     if run.played.common or not two_sided(run.worlds):
         return []
-    rates = []
-    for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence):
-        ends = None if one.interval is None else (one.interval.low, one.interval.high)
-        rates.append(TruePositives(one.rate, ends, one.needed))
-    return rates
+    return [
+        TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
+        for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence)
+    ]
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:
@@ -155,8 +152,7 @@ def advantage_interval(run: AuditedRun) -> Ends | None:
 
     Those measure 2 TPR - 1, which is not an advantage and has no bound.
     """
-    interval = run.advantage.interval
-    return (interval.low, interval.high) if two_sided(run.worlds) else None
+    return run.advantage.interval.ends if two_sided(run.worlds) else None
 
 
 def distance(run: AuditedRun) -> estimators.Distance | None:
@@ -209,7 +205,7 @@ def _mean(transcript: Arrays, name: str) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def _series(curves: npt.NDArray[np.float64]) -> RoundSeries:
+def _series(curves: Floats) -> RoundSeries:
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return RoundSeries(curves.mean(1).tolist(), low.tolist(), high.tolist())
 
@@ -274,9 +270,8 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
         challenge = membership.challenge_advantage(
             run.worlds, transcript["challenge_is_member"], run.confidence, run.played
         )
-        both = two_sided(run.worlds)
-        ends = _ends(challenge.interval) if both else None
-        attacks[CHALLENGE] = MembershipAttack(challenge.point, ends)
+        interval = challenge.interval if two_sided(run.worlds) else None
+        attacks[CHALLENGE] = MembershipAttack(challenge.point, interval and interval.ends)
     return attacks
 
 
@@ -294,15 +289,11 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
     fresh = membership.over_records(*rates, members, run.facts["held_out"], level)
     return MembershipAttack(
         advantage=population.point,
-        advantage_interval=_ends(fresh),
-        advantage_interval_of_these=_ends(population.interval),
+        advantage_interval=fresh and fresh.ends,
+        advantage_interval_of_these=population.interval and population.interval.ends,
         tpr=float(rates[0].mean()),
         fpr=false_positives,
     )
-
-
-def _ends(interval: Interval | None) -> Ends | None:
-    return None if interval is None else (interval.low, interval.high)
 
 
 WHAT = {

@@ -16,12 +16,13 @@ import numpy as np
 from scipy.special import logit
 from scipy.stats import binom
 
+from adversaries.arrays import Floats
+from adversaries.bounds import sample_size
+from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, forecast, gaussian, sample_size
-from adversaries.statistics.gaussian_bounds import LARGEST_SHARE, mixed_share
+from adversaries.statistics import estimators, forecast, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from adversaries.statistics.trials import Floats
 from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.numbers import Ends
@@ -240,7 +241,7 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
     share = None
     if limit and view["worlds"].any():
         share = float(np.mean(loss[view["worlds"]] > logit(limit)))
-    return (interval.low, interval.high), share
+    return interval.ends, share
 
 
 def _limits(run: AuditedRun, report: Report, verdict: VantageVerdict) -> Iterator[OwnLimit]:

@@ -7,12 +7,11 @@ from pathlib import Path
 import typer
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import Verdict, claim_given, exit_status
+from fedsim.audits.judgement.claim import Verdict, exit_status
 from fedsim.audits.judgement.report import AuditOptions
-from fedsim.cli import gate
 from fedsim.cli.auditing import following, options
-from fedsim.cli.auditing.options import OfEvery
-from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Seed
+from fedsim.cli.auditing.options import Claimed, OfEvery, OfTranscript
+from fedsim.cli.options import AsJson, Confidence, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.config import parse_overrides
 from fedsim.federation.transcripts.reader import Reader, wait_for_header
@@ -23,11 +22,7 @@ RECORDED = "transcript audit", "live audit"
 
 def app(
     path: options.App,
-    claimed_epsilon: options.ClaimedEpsilon = None,
-    claimed_delta: options.ClaimedDelta = None,
-    claimed_unit: options.ClaimedUnit = None,
-    strict: options.Strict = False,
-    fail_if: FailIf = None,
+    claimed: Claimed,
     trials: options.Trials = None,
     rounds: options.Rounds = None,
     clients: options.Clients = None,
@@ -49,7 +44,6 @@ def app(
     from fedsim.cli.auditing.code_audit import audit_app  # noqa: PLC0415
 
     of_app = AuditOptions(
-        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
         confidence=confidence,
         trials=trials,
         rounds=rounds,
@@ -59,24 +53,13 @@ def app(
         seed=seed,
         time_limit=time_limit,
     )
-    every = OfEvery(of_app, out, json_, strict, gate.parsed(fail_if, "app audit"))
-    raise typer.Exit(audit_app(path, every))
+    raise typer.Exit(audit_app(path, claimed.judging(of_app, out, json_, "app audit")))
 
 
 def transcript(
     recorded: options.Recorded,
-    claimed_epsilon: options.ClaimedEpsilon = None,
-    claimed_delta: options.ClaimedDelta = None,
-    claimed_unit: options.ClaimedUnit = None,
-    strict: options.Strict = False,
-    fail_if: FailIf = None,
-    data_root: options.DataRoot = None,
-    weights: options.Weights = None,
-    canary_seed_file: options.CanarySeedFile = None,
-    no_challenge: options.NoChallenge = False,
-    worlds: options.Worlds = None,
-    delta: Delta = None,
-    confidence: Confidence = None,
+    claimed: Claimed,
+    of_transcript: OfTranscript,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:
@@ -89,37 +72,18 @@ def transcript(
     Example: fedsim audit transcript server.fedt --claimed-epsilon 8 --claimed-delta 1e-5
     """
     _check(recorded)
-    of_transcript = AuditOptions(
-        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
-        delta=delta,
-        confidence=confidence,
-        data_root=data_root,
-        weights=weights,
-        canary_seed_file=canary_seed_file,
-        no_challenge=no_challenge,
-        worlds=worlds,
-    )
-    every = OfEvery(of_transcript, out, json_, strict, gate.parsed(fail_if, *RECORDED))
+    every = claimed.judging(AuditOptions(**vars(of_transcript)), out, json_, *RECORDED)
     path = following.newest(recorded) if recorded.is_dir() else recorded
     raise typer.Exit(_audit_one(path, None, every))
 
 
 def live(
+    *,
     recorded: options.Recorded,
-    claimed_epsilon: options.ClaimedEpsilon = None,
-    claimed_delta: options.ClaimedDelta = None,
-    claimed_unit: options.ClaimedUnit = None,
-    strict: options.Strict = False,
-    fail_if: FailIf = None,
+    claimed: Claimed,
     once: options.Once = False,
     patience: options.Patience = following.PATIENCE,
-    data_root: options.DataRoot = None,
-    weights: options.Weights = None,
-    canary_seed_file: options.CanarySeedFile = None,
-    no_challenge: options.NoChallenge = False,
-    worlds: options.Worlds = None,
-    delta: Delta = None,
-    confidence: Confidence = None,
+    of_transcript: OfTranscript,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:
@@ -131,17 +95,7 @@ def live(
     Example: fedsim audit live auditor/transcripts --data-root /data/mnist
     """
     _check(recorded)
-    of_transcript = AuditOptions(
-        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
-        delta=delta,
-        confidence=confidence,
-        data_root=data_root,
-        weights=weights,
-        canary_seed_file=canary_seed_file,
-        no_challenge=no_challenge,
-        worlds=worlds,
-    )
-    every = OfEvery(of_transcript, out, json_, strict, gate.parsed(fail_if, *RECORDED))
+    every = claimed.judging(AuditOptions(**vars(of_transcript)), out, json_, *RECORDED)
     raise typer.Exit(_follow(recorded, every, once, patience))
 
 

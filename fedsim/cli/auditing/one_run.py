@@ -141,15 +141,14 @@ def estimate(
     scores = one_run.read_scores(scores_file, trial)
     estimated = one_run.estimate(*scores, delta, confidence, guesses, orthogonal)
     if json_:
-        print_json(
-            {
-                "trial": estimated.trial,
-                "canaries": estimated.scores.size,
-                "included": int(estimated.included.sum()),
-                "bounds": {name: asdict(bound) for name, bound in estimated.bounds.items()},
-                "estimate": asdict(estimated.estimate),
-            }
-        )
+        document = {
+            "trial": estimated.trial,
+            "canaries": estimated.scores.size,
+            "included": int(estimated.included.sum()),
+            "bounds": {name: asdict(bound) for name, bound in estimated.bounds.items()},
+            "estimate": asdict(estimated.estimate),
+        }
+        print_json(document)
         return
     table = Table(*one_run.HEADINGS, title=estimated.title, caption=estimated.caption)
     for row in estimated.rows():

@@ -1,15 +1,23 @@
 """The options of `fedsim audit`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from fedsim.audits.judgement.claim import exit_status
+from fedsim.audits.judgement.claim import claim_given, exit_status
 from fedsim.audits.judgement.report import AuditOptions, AuditReport
-from fedsim.cli.gate import Gate
-from fedsim.cli.options import CLIENTS, DATA_ROOT, ROUNDS, TRIALS
+from fedsim.cli import gate
+from fedsim.cli.options import (
+    CLIENTS,
+    DATA_ROOT,
+    ROUNDS,
+    TRIALS,
+    Confidence,
+    Delta,
+    FailIf,
+)
 from fedsim.common.strict_json import report_json
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -28,13 +36,33 @@ OutOfApp = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 3 if nothing is claimed.")]
 ClaimedEpsilon = Annotated[float | None, typer.Option(help="Epsilon claimed for the whole run.")]
 ClaimedDelta = Annotated[float | None, typer.Option(help="Delta of --claimed-epsilon.")]
-ClaimedUnit = Annotated[
-    Literal["client", "record"] | None,
-    typer.Option(
-        help="Unit that the claim protects: a client (its whole update) or a record of its data.",
-        show_default="inferred",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """The claim to judge, and what ends an audit with exit status 3."""
+
+    claimed_epsilon: ClaimedEpsilon = None
+    claimed_delta: ClaimedDelta = None
+    claimed_unit: Annotated[
+        Literal["client", "record"] | None,
+        typer.Option(
+            help="Unit that the claim protects: a client (its whole update) or a record of its "
+            "data.",
+            show_default="inferred",
+        ),
+    ] = None
+    strict: Strict = False
+    fail_if: FailIf = None
+
+    def judging(
+        self, options: AuditOptions, out: Path | None, as_json: bool, *kinds: str
+    ) -> "OfEvery":
+        """Return all options of an audit. Raises InputError if a condition of the gate is wrong."""
+        claim = claim_given(self.claimed_epsilon, self.claimed_delta, self.claimed_unit)
+        claimed = replace(options, claim=claim)
+        return OfEvery(claimed, out, as_json, self.strict, gate.parsed(self.fail_if, *kinds))
+
 
 App = Annotated[
     Path, typer.Argument(metavar="APP", help="Directory of a Flower app. Its code is run.")
@@ -121,36 +149,44 @@ Patience = Annotated[
     ),
 ]
 
-DataRoot = Annotated[
-    Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript.")
-]
-CanarySeedFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="File with a line for each client that plants canaries: its canary-seed and"
-        ' canary-count, then "text" for texts. For an auditor\'s transcript.'
-    ),
-]
-Weights = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="PATH", help="Local copy of the run's model.weights. For an auditor's transcript."
-    ),
-]
-NoChallenge = Annotated[
-    bool,
-    typer.Option(
-        "--no-challenge", help="Skip everything that needs data. For an auditor's transcript."
-    ),
-]
-Worlds = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="RUN",
-        help="Run directory with the true worlds, which score the guesses. For an "
-        "auditor's transcript.",
-    ),
-]
+
+@dataclass(frozen=True)
+class OfTranscript:
+    """The options of the audit of a transcript; most are for an auditor's node."""
+
+    data_root: Annotated[
+        Path | None, typer.Option(metavar="PATH", help=f"{DATA_ROOT}. For an auditor's transcript.")
+    ] = None
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Local copy of the run's model.weights. For an auditor's transcript.",
+        ),
+    ] = None
+    canary_seed_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with a line for each client that plants canaries: its canary-seed and"
+            ' canary-count, then "text" for texts. For an auditor\'s transcript.'
+        ),
+    ] = None
+    no_challenge: Annotated[
+        bool,
+        typer.Option(
+            "--no-challenge", help="Skip everything that needs data. For an auditor's transcript."
+        ),
+    ] = False
+    worlds: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Run directory with the true worlds, which score the guesses. For an "
+            "auditor's transcript.",
+        ),
+    ] = None
+    delta: Delta = None
+    confidence: Confidence = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +202,7 @@ class OfEvery:
     out: Path | None
     as_json: bool
     strict: bool
-    gate: Gate
+    gate: gate.Gate
 
     def exit_status(self, audit: AuditReport) -> int:
         """Return the exit status of an audit: the larger of its verdict's and the gate's."""

@@ -2,6 +2,7 @@
 
 import json
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
+from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.progress import replay
 from fedsim.report.tracking.trackers import Tracking, opened
@@ -101,33 +103,53 @@ def track(
         console.print(f"{run.path.name} is in {tracking.name}", soft_wrap=True, highlight=False)
 
 
-def report(
-    directories: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RUN_DIR...", help="One or more finished runs."),
-    ] = None,
-    confidence: Confidence = None,
-    delta: Delta = None,
+FinishedRuns = Annotated[
+    list[Path] | None, typer.Argument(metavar="RUN_DIR...", help="One or more finished runs.")
+]
+Reader = Annotated[
+    Literal["officer"] | None,
+    typer.Option(
+        "--for", help="Reader of the report. officer: two pages for a data-protection officer."
+    ),
+]
+Schema = Annotated[
+    bool, typer.Option("--schema", help="Print the JSON Schema of report.json and exit.")
+]
+
+
+@dataclass(frozen=True)
+class Restated:
+    """What a report states anew; None as configured."""
+
+    confidence: Confidence = None
+    delta: Delta = None
     limit_advantage: Annotated[
         float | None,
         typer.Option(help="Largest acceptable advantage [report.limit-advantage]. 0: no limit."),
-    ] = None,
+    ] = None
     limit_belief: Annotated[
         float | None,
         typer.Option(help="Largest acceptable belief [report.limit-belief]. 0: no limit."),
-    ] = None,
-    reader: Annotated[
-        Literal["officer"] | None,
-        typer.Option(
-            "--for", help="Reader of the report. officer: two pages for a data-protection officer."
-        ),
-    ] = None,
+    ] = None
+
+    @property
+    def limits(self) -> dict[str, Scalar]:
+        options = {
+            "report.limit-advantage": self.limit_advantage,
+            "report.limit-belief": self.limit_belief,
+        }
+        return {key: value for key, value in options.items() if value is not None}
+
+
+def report(
+    *,
+    directories: FinishedRuns = None,
+    restated: Restated,
+    reader: Reader = None,
     fail_if: FailIf = None,
     verbose: Verbose = False,
     json_: AsJson = False,
-    as_schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of report.json and exit.")
-    ] = False,
+    as_schema: Schema = False,
 ) -> None:
     """Write report.json, report.html and the figures of RUN_DIR again from its transcript.
 
@@ -146,13 +168,10 @@ def report(
     if not directories:
         raise InputError("fedsim report needs a run directory; give RUN_DIR, or --schema")
     runs = [RunDirectory.open(directory) for directory in directories]
-    options = {"report.limit-advantage": limit_advantage, "report.limit-belief": limit_belief}
-    limits = {key: value for key, value in options.items() if value is not None}
-    stated = bool(limits) or confidence is not None or delta is not None
     if len(runs) > 1:
         if fail_if:
             raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
-        if stated:
+        if restated != Restated():
             raise InputError(
                 "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
                 "give one RUN_DIR, then compare the runs"
@@ -161,44 +180,56 @@ def report(
         return
     (run,) = runs
     if reader is not None:
-        from fedsim.report import page  # noqa: PLC0415  (torch)
-
-        others = confidence is not None or delta is not None or bool(fail_if)
-        if others or (limits and run.config.run.job == "training"):
-            raise InputError(
-                "--for officer only allows --limit-advantage and --limit-belief beside it, and "
-                "these only for a run of fedsim run"
-            )
-        written = page.write_for_officer(run, limits)
-        Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
+        _report_to_officer(run, restated, bool(fail_if))
         return
-    from fedsim.report import page  # noqa: PLC0415
-    from fedsim.report.summary import summary  # noqa: PLC0415
-
     training = run.config.run.job == "training"
     checked = gate.parsed(fail_if, "training" if training else "run")
     if training:
-        checked.exit_by(_report_training(run, stated, json_))
-        return
-    made = page.write_report(run, confidence, delta, limits)
-    document = encode(made)
-    if json_:
-        print_json(document)
+        checked.exit_by(_report_training(run, restated, json_))
     else:
-        console = Terminal(stderr=True)
-        console.print(summary(made, verbose))
-        console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
-    checked.exit_by(document)
+        checked.exit_by(_report_run(run, restated, verbose, json_))
 
 
-def _report_training(run: RunDirectory, stated: bool, as_json: bool) -> dict[str, Any]:
+def _report_to_officer(run: RunDirectory, restated: Restated, gated: bool) -> None:
+    from fedsim.report import page  # noqa: PLC0415  (torch)
+
+    limits = restated.limits
+    others = restated.confidence is not None or restated.delta is not None or gated
+    if others or (limits and run.config.run.job == "training"):
+        raise InputError(
+            "--for officer only allows --limit-advantage and --limit-belief beside it, and "
+            "these only for a run of fedsim run"
+        )
+    written = page.write_for_officer(run, limits)
+    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
+
+
+def _report_run(
+    run: RunDirectory, restated: Restated, verbose: bool, as_json: bool
+) -> dict[str, Any]:
+    """Write the report of a run again, and return the content of report.json."""
+    from fedsim.report import page  # noqa: PLC0415  (torch)
+    from fedsim.report.summary import summary  # noqa: PLC0415
+
+    made = page.write_report(run, restated.confidence, restated.delta, restated.limits)
+    document = encode(made)
+    if as_json:
+        print_json(document)
+        return document
+    console = Terminal(stderr=True)
+    console.print(summary(made, verbose))
+    console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
+    return document
+
+
+def _report_training(run: RunDirectory, restated: Restated, as_json: bool) -> dict[str, Any]:
     """Write the report of a training again, and return the content of report.json.
 
     Raises InputError if the user set an option of an experiment's report.
     """
     from fedsim.report import model_card, training_report  # noqa: PLC0415
 
-    if stated:
+    if restated != Restated():
         raise InputError(
             "--confidence, --delta, --limit-advantage and --limit-belief apply to a run of fedsim "
             "run; a training states epsilon at its configured delta (fedsim account computes it "

@@ -1,6 +1,7 @@
 """`fedsim run`: one experiment, from a configuration to a report."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ from rich.console import Console
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim.cli import elsewhere, gate
+from fedsim.cli import gate
+from fedsim.cli.elsewhere import Elsewhere
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
@@ -22,7 +24,7 @@ from fedsim.cli.options import (
     SetOption,
 )
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.config import Scalar
+from fedsim.config import Config, Scalar
 from fedsim.config.campaign import TrialsConfig
 from fedsim.experiment import (
     batch_trainer,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
 
 def run(
+    *,
     config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
     until_halfwidth: options.UntilHalfwidth = None,
@@ -51,10 +54,7 @@ def run(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Batches = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: Elsewhere,
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
@@ -88,7 +88,7 @@ def run(
         )
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
+    placed = elsewhere.named(simulated)
     onlookers = Onlookers.asked(watch, track)
     values: dict[str, Scalar | None] = {
         "trials.until-halfwidth": until_halfwidth,
@@ -110,12 +110,7 @@ def run(
         directory = _resumed(resume, trials, accept_epsilon)
     else:
         values["trials.count"] = max_trials if trials is None else trials
-        if config_file is None:
-            raise InputError("fedsim run needs a configuration, for example configs/digits.toml")
-        overrides = configuration.parse_overrides(set_)
-        overrides |= {key: value for key, value in values.items() if value is not None}
-        config = configuration.load(config_file, overrides)
-        configuration.check_is_no_training(config.run.job, str(config_file))
+        config = _configured(config_file, set_, values)
         _check_maximum(config.trials.until_halfwidth, trials, max_trials)
         plan = prepare(config, workers=placed, simulated=simulated)
         directory = begin(plan, console, placed)
@@ -131,6 +126,19 @@ def run(
         carry_out(plan, directory, runtime, accept_epsilon, console, onlookers, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
+
+
+def _configured(
+    path: Path | None, set_: list[str] | None, values: Mapping[str, Scalar | None]
+) -> Config:
+    """Return the configuration of a new run. Raises InputError for a training's, or for none."""
+    if path is None:
+        raise InputError("fedsim run needs a configuration, for example configs/digits.toml")
+    overrides = configuration.parse_overrides(set_)
+    overrides |= {key: value for key, value in values.items() if value is not None}
+    config = configuration.load(path, overrides)
+    configuration.check_is_no_training(config.run.job, str(path))
+    return config
 
 
 def begin(plan: "Plan", console: Console, placed: "Workers | None" = None) -> RunDirectory:

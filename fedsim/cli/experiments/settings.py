@@ -8,7 +8,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli import elsewhere
+from fedsim.cli.elsewhere import SettingsElsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory.options import BaselineRisk, MaxRisk
@@ -27,6 +27,7 @@ NOT_CHOSEN = 1
 
 
 def choose(
+    *,
     config_file: ConfigFile,
     max_belief: Annotated[
         float | None, typer.Option(help="Limit on the adversary's belief, 0.5 (a guess) to 1.")
@@ -54,10 +55,7 @@ def choose(
         int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
     ] = None,
     set_: SetOption = None,
-    workers: elsewhere.Settings = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: SettingsElsewhere,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +86,7 @@ def choose(
     from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    placed = elsewhere.named()
     request = ChoiceRequest(
         limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
         min_accuracy=min_accuracy,
@@ -124,6 +122,7 @@ def _print(result: "Result", directory: Path, console: Terminal) -> None:
 
 
 def sweep(
+    *,
     config_file: ConfigFile,
     out: Annotated[
         Path,
@@ -145,10 +144,7 @@ def sweep(
         ),
     ] = None,
     set_: SetOption = None,
-    workers: elsewhere.Settings = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: SettingsElsewhere,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -170,7 +166,7 @@ def sweep(
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
 
     console = Terminal(stderr=True, quiet=quiet)
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    placed = elsewhere.named()
     axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
     if not axes:
         raise InputError(

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bars
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli import elsewhere
+from fedsim.cli.elsewhere import ModelsElsewhere
 from fedsim.cli.options import TRIALS, AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
@@ -28,6 +28,7 @@ def _directory_of(study: str) -> Any:
 
 
 def membership(
+    *,
     config_file: ConfigFile,
     models: Annotated[
         int,
@@ -41,10 +42,7 @@ def membership(
     ] = None,
     seed: Seed = None,
     set_: SetOption = None,
-    workers: elsewhere.Models = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: ModelsElsewhere,
     json_: AsJson = False,
     out: Annotated[Path | None, _directory_of("membership")] = None,
 ) -> None:
@@ -63,7 +61,7 @@ def membership(
 
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure)
+    placed = elsewhere.named()
     overrides = configuration.parse_overrides(set_)
     options = {"run.seed": seed, "audit.attacks": attacks}
     overrides |= {key: value for key, value in options.items() if value is not None}

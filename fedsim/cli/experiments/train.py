@@ -12,7 +12,8 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli import elsewhere, gate
+from fedsim.cli import gate
+from fedsim.cli.elsewhere import Elsewhere
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
@@ -96,6 +97,7 @@ def train(
 
 
 def rehearse(
+    *,
     config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
     seed: Seed = None,
@@ -103,10 +105,7 @@ def rehearse(
     device: options.Device = None,
     max_memory: options.MaxMemory = None,
     runtime: options.RuntimeOption = Runtime.AUTO,
-    workers: elsewhere.Batches = None,
-    cluster: elsewhere.Cluster = None,
-    cluster_tls: elsewhere.ClusterTls = None,
-    insecure: elsewhere.Insecure = False,
+    elsewhere: Elsewhere,
     set_: SetOption = None,
     watch: options.Watch = False,
     track: options.Track = None,
@@ -129,7 +128,7 @@ def rehearse(
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
-    placed = elsewhere.named(workers, cluster, cluster_tls, insecure, simulated)
+    placed = elsewhere.named(simulated)
     checked = gate.parsed(fail_if, "run")
     onlookers = Onlookers.asked(watch, track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}

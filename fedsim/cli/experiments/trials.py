@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from adversaries.statistics import sample_size
+from adversaries.bounds import sample_size
 from fedsim.cli.options import AsJson, Confidence, Delta, bundled
 from fedsim.cli.terminal import Terminal
 from fedsim.report.document import terminal

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adversaries.errors import InputError
-from fedsim.cli.options import AsJson, Delta
+from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
 from fedsim.privacy import identifiability
@@ -18,19 +18,9 @@ from fedsim.studies.guarantees.statements import Row
 
 
 def account(
+    *,
     source: options.Source = None,
-    noise_multiplier: options.NoiseMultiplierGiven = None,
-    rounds: options.RoundsGiven = None,
-    delta: Delta = None,
-    local_steps: options.LocalSteps = None,
-    sampling_rate: options.SamplingRateGiven = None,
-    neighbouring: options.NeighbouringChoice = None,
-    trust: options.TrustChoice = None,
-    clients: options.Clients = None,
-    participants: options.Participants = None,
-    colluding: options.Colluding = None,
-    vantage: options.VantageChoice = None,
-    prior: options.Prior = None,
+    mechanism: options.GivenMechanism,
     plot: options.Plot = None,
     json_: AsJson = False,
 ) -> None:
@@ -48,21 +38,7 @@ def account(
     """
     if plot is not None:
         _check_plot(plot)
-    guarantee = accounting.account(
-        source,
-        noise_multiplier=noise_multiplier,
-        rounds=rounds,
-        delta=delta,
-        local_steps=local_steps,
-        sampling_rate=sampling_rate,
-        neighbouring=neighbouring,
-        trust=trust,
-        clients=clients,
-        participants=participants,
-        colluding=colluding,
-        vantage=vantage,
-        prior=prior,
-    )
+    guarantee = accounting.account(source, **vars(mechanism))
     document = dict(guarantee.document)
     if plot is not None:
         with Terminal(stderr=True).status("accounting round by round"):
@@ -71,7 +47,7 @@ def account(
         print_json(document)
     else:
         console = Terminal(highlight=False)
-        _print(guarantee, console, delta is None and guarantee.config is None)
+        _print(guarantee, console, mechanism.delta is None and guarantee.config is None)
         if plot is not None:
             console.print(f"Figure: {plot}", soft_wrap=True)
 

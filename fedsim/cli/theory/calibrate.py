@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -110,6 +109,7 @@ def _print_table(title: str, rows: list[dict[str, str]], console: Console) -> No
 
 
 def calibrate(
+    *,
     rho_beta: options.RhoBeta = None,
     rho_alpha: options.RhoAlpha = None,
     epsilon: options.Epsilon = None,
@@ -117,15 +117,7 @@ def calibrate(
     max_risk: options.MaxRisk = None,
     baseline_risk: options.BaselineRisk = None,
     delta: options.Deltas = None,
-    rounds: options.RoundsSought = None,
-    noise_multiplier: options.NoiseMultiplierSought = None,
-    local_steps: options.LocalSteps = None,
-    sampling_rate: options.SamplingRateSought = None,
-    neighbouring: options.NeighbouringChoice = None,
-    trust: options.TrustChoice = None,
-    clients: options.Clients = None,
-    colluding: options.Colluding = None,
-    vantage: options.VantageChoice = None,
+    mechanism: options.SoughtMechanism,
     accountant: options.Accountant = DEFAULT_ACCOUNTANT,
     json_: AsJson = False,
 ) -> None:
@@ -145,17 +137,6 @@ def calibrate(
     fedsim calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4
     """
     beliefs, deltas = _numbers("rho-beta", rho_beta), _numbers("delta", delta)
-    mechanism: dict[str, Any] = {
-        "noise_multiplier": noise_multiplier,
-        "rounds": rounds,
-        "local_steps": local_steps,
-        "sampling_rate": sampling_rate,
-        "neighbouring": neighbouring,
-        "trust": trust,
-        "clients": clients,
-        "colluding": colluding,
-        "vantage": vantage,
-    }
     if len(beliefs) > 1 or len(deltas) > 1:
         check_targets(
             {
@@ -168,7 +149,7 @@ def calibrate(
             accountant,
         )
         refuse_accountant(accountant, "several targets always compare rdp-classic with pld")
-        _compare(Sought.of(**mechanism), beliefs, deltas or [ASSUMED], as_json=json_)
+        _compare(Sought.of(**vars(mechanism)), beliefs, deltas or [ASSUMED], as_json=json_)
         return
     calibrated = calibration.calibrate(
         rho_beta=beliefs[0] if beliefs else None,
@@ -179,7 +160,7 @@ def calibrate(
         baseline_risk=baseline_risk,
         delta=deltas[0] if deltas else None,
         accountant=accountant,
-        **mechanism,
+        **vars(mechanism),
     )
     assumed = guarantees.assumed(calibrated.bounds.delta, delta is None)
     if json_:

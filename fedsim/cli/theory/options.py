@@ -1,11 +1,12 @@
 """The options of `fedsim account` and `fedsim calibrate`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedsim.cli.options import CLIENTS, DELTA, DELTA_DEFAULT, ROUNDS, bundled
+from fedsim.cli.options import CLIENTS, DELTA, DELTA_DEFAULT, ROUNDS, Delta, bundled
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Trust
@@ -142,3 +143,36 @@ SamplingRateSought = Annotated[
     ),
 ]
 Accountant = Annotated[str, typer.Option(help=f"Accountant: {', '.join(ACCOUNTANTS)}.")]
+
+
+@dataclass(frozen=True)
+class GivenMechanism:
+    """The mechanism to account for, by hand or beside a source."""
+
+    noise_multiplier: NoiseMultiplierGiven = None
+    rounds: RoundsGiven = None
+    delta: Delta = None
+    local_steps: LocalSteps = None
+    sampling_rate: SamplingRateGiven = None
+    neighbouring: NeighbouringChoice = None
+    trust: TrustChoice = None
+    clients: Clients = None
+    participants: Participants = None
+    colluding: Colluding = None
+    vantage: VantageChoice = None
+    prior: Prior = None
+
+
+@dataclass(frozen=True)
+class SoughtMechanism:
+    """A mechanism without the number to compute."""
+
+    rounds: RoundsSought = None
+    noise_multiplier: NoiseMultiplierSought = None
+    local_steps: LocalSteps = None
+    sampling_rate: SamplingRateSought = None
+    neighbouring: NeighbouringChoice = None
+    trust: TrustChoice = None
+    clients: Clients = None
+    colluding: Colluding = None
+    vantage: VantageChoice = None

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, Context
 
+from adversaries.arrays import Floats
 from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client.admission import ReceivedMessage
@@ -156,9 +157,7 @@ def _target(received: ReceivedMessage) -> npt.NDArray[np.intp]:
     return np.asarray([received.request.record])
 
 
-def _watch_losses(
-    received: ReceivedMessage, parameters: torch.Tensor
-) -> npt.NDArray[np.float64] | None:
+def _watch_losses(received: ReceivedMessage, parameters: torch.Tensor) -> Floats | None:
     """Remember the target's loss at a model; return all losses, [T, i]; None: some are lost."""
     context, request = received.context, received.request
     before = node_machine.recall(context, LOSSES).get("losses") if request.round > 1 else None

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
+from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole as SeedRole
@@ -37,7 +38,6 @@ from fedsim.game.mechanisms.fixed_point import FixedPoint
 from fedsim.game.observers import at_server
 from fedsim.learning.training import clipped_block
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.privacy.noise.mechanism import Bools
 
 if TYPE_CHECKING:
     from fedsim.game.canary import Canaries

@@ -4,8 +4,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
@@ -21,6 +19,8 @@ from flwr.compat.common import recorddict_compat
 from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
+
+from adversaries.arrays import Floats, Ints
 
 __all__ = ["SECAGG_CONFIGS", "Key", "Run", "Stage", "combine_shares", "secaggplus_mod"]
 """Names of Flower that other modules import from here."""
@@ -63,14 +63,14 @@ def record_of(kind: type[Any], entries: Mapping[str, Any]) -> Any:
     return record
 
 
-def secagg_input(arrays: list[npt.NDArray[np.float64]]) -> RecordDict:
+def secagg_input(arrays: list[Floats]) -> RecordDict:
     """Return the train reply that `secaggplus_mod` reads: arrays with a weight of 1."""
     parameters = ndarrays_to_parameters(list(arrays))
     result = FitRes(Status(Code.OK, ""), parameters, 1, {})
     return recorddict_compat.fitres_to_recorddict(result, keep_input=False)
 
 
-def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def secagg_mask(seed: bytes, modulus: int, shape: tuple[int, ...]) -> Ints:
     """Return the mask of a client's integers, without the mask of Flower's weight."""
     if not seed or len(seed) % 4:
         raise ValueError(
@@ -95,6 +95,6 @@ def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:
     return generate_shared_key(bytes_to_private_key(private_key), bytes_to_public_key(public_key))
 
 
-def array_from_bytes(data: bytes) -> npt.NDArray[np.int64]:
+def array_from_bytes(data: bytes) -> Ints:
     """Return an array that Flower wrote, without pickle."""
     return bytes_to_ndarray(data)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ConfigRecord, Context, Error, Message, MessageType, RecordDict
 from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
+from adversaries.arrays import Ints
 from fedsim.config import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages
@@ -202,9 +202,7 @@ class SecureSum:
             ) from None
         return words
 
-    def _unmasked(
-        self, total: npt.NDArray[np.int64], shares: Mapping[int, list[bytes]], active: set[int]
-    ) -> Words:
+    def _unmasked(self, total: Ints, shares: Mapping[int, list[bytes]], active: set[int]) -> Words:
         """Return the sum without its masks, which the shares of the nodes' secrets reveal."""
         shape = total.shape
         for node, parts in shares.items():
@@ -270,7 +268,7 @@ def _by_node(nodes: Any, shares: Any, expected: Collection[int]) -> dict[int, by
     return dict(zip(nodes, shares, strict=True))
 
 
-def masked(reply: Message, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
+def masked(reply: Message, shape: tuple[int, ...]) -> Ints:
     """Return a client's masked integers, int64. Raises ValueError if the reply has none."""
     record = reply.content.config_records.get(CONFIGS)
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, stopping
 from adversaries.statistics.design import Design
-from adversaries.statistics.trials import Bools, Floats
 from fedsim.common.strict_json import strict_json
 from fedsim.config.campaign import TrialsConfig
 from fedsim.config.objects import Scheme
@@ -70,8 +70,8 @@ def look(
     if len(worlds) > 1:
         design = Design(pairing == "common", 1 / (number * (number + 1)))
         achieved = estimators.advantage(worlds, log_odds, confidence, design)
-        ends = achieved.interval
-        results |= {"advantage": achieved.point, "advantage_interval": [ends.low, ends.high]}
+        ends = [*achieved.interval.ends]
+        results |= {"advantage": achieved.point, "advantage_interval": ends}
     if worlds.any():
         results["belief"] = float(expit(log_odds[worlds].max()))
     if final := [each[-1] for each in accuracies if each.size]:

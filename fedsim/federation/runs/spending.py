@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import HELPED, Account
@@ -66,7 +66,7 @@ def describe_run(directory: RunDirectory) -> tuple[Releases, Releases | None]:
     return describe(config.scheme, nominal, rows), describe_everything(config.scheme, nominal, rows)
 
 
-def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> npt.NDArray[np.float64]:
+def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
     """Return epsilon after every round of one trial.
 
     It is for the worst batch and its last attempt; releases of earlier attempts are spent before

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 import adversaries
 import fedsim
+from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.common import device, memory
 from fedsim.common.private_files import NO_ROOM
@@ -105,7 +105,7 @@ class BatchTask:
     noise_multiplier: float
     rounds: int
     first: int
-    worlds: npt.NDArray[np.bool_]
+    worlds: Bools
 
     @property
     def trials(self) -> range:

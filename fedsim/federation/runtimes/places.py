@@ -19,7 +19,7 @@ def processes(workers: Workers | None) -> int:
     if not isinstance(workers, int):
         return 1
     if workers < 1:
-        raise InputError(f"the number of workers is {workers}; give 1 or more, or leave it out")
+        raise InputError(f"--workers is {workers}; give 1 or more, or leave it out")
     return workers
 
 

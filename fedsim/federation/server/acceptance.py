@@ -11,6 +11,7 @@ import numpy as np
 from flwr.app import Message, MessageType
 from flwr.serverapp import Grid
 
+from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
@@ -24,7 +25,7 @@ from fedsim.federation.protocol.replies import (
     sort_out,
 )
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.server.batch import Array, Batch, BegunRound, Floats, ReceivedReplies
+from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
 from fedsim.federation.server.requests import Sending
 from fedsim.game import federation, one_run
 from fedsim.game.mechanisms import vantages

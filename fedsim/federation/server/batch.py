@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, Message
 
+from adversaries.arrays import Bools, Floats
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.server.plan import Plan
@@ -20,7 +20,6 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.privacy.trust.model import Vantage
 
 Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Batch:
     challenge: Challenge
     nodes: Mapping[int, int]
     trials: range
-    worlds: npt.NDArray[np.bool_]
+    worlds: Bools
 
     @cached_property
     def colluders(self) -> frozenset[int]:

@@ -12,6 +12,7 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from adversaries.arrays import Bools, Floats
 from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
@@ -37,7 +38,7 @@ class Campaign:
     plan: Plan
     challenge: Challenge
     nodes: dict[int, int]
-    worlds: npt.NDArray[np.bool_]
+    worlds: Bools
     book: Ledger
     directory: RunDirectory
 
@@ -84,8 +85,8 @@ def train(
     held_out, task = loaded.held_out(), tasks.task_of(loaded.model)
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
-    final: dict[str, npt.NDArray[np.float64]] = {}
-    by_client: list[dict[str, npt.NDArray[np.float64]]] = []
+    final: dict[str, Floats] = {}
+    by_client: list[dict[str, Floats]] = []
     looked_at = simulated_utility.rounds(rounds) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
@@ -122,9 +123,7 @@ def train(
     )
     findings = strategy.findings(grid)
     measured = result.train_metrics_clientapp, result.evaluate_metrics_clientapp
-    computing = sum(
-        messages.scalar(metrics, "seconds") for each in measured for metrics in each.values()
-    )
+    seconds = [messages.scalar(each, "seconds") for one in measured for each in one.values()]
     utility = {"losses": np.stack(losses), "accuracies": np.stack(accuracies)} if evaluated else {}
     return {
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
@@ -134,7 +133,7 @@ def train(
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "batch_seconds": np.asarray([time.perf_counter() - start]),
-        "clients_seconds": np.asarray([computing]),
+        "clients_seconds": np.asarray([sum(seconds)]),
     }
 
 

@@ -8,13 +8,14 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint, noisy_measures
-from fedsim.federation.server.batch import Batch, Floats, ReceivedReplies
+from fedsim.federation.server.batch import Batch, ReceivedReplies
 from fedsim.federation.server.checkpoint import Checkpoint, RoundRelease
 from fedsim.federation.server.nodes import connected
 from fedsim.federation.server.plan import Plan

@@ -6,9 +6,10 @@ from functools import cached_property
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
+from adversaries.arrays import Floats
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.server.batch import Batch, Floats
+from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.checkpoint import RoundRelease
 
 

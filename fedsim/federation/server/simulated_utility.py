@@ -1,16 +1,14 @@
 """The model's accuracy for each client: an instrument of simulations, without noise or release."""
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from fedsim.config.objects import GameRules
 from fedsim.game import local_training
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
-
-Floats = npt.NDArray[np.float64]
 
 MOST_CLIENTS = 100
 """Largest number of measured clients. Their quantiles are within a few per cent of all clients'."""

@@ -9,13 +9,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.arrays import Floats
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError
-from fedsim.federation.server.batch import Array, Batch, BegunRound, Floats, ReceivedReplies
+from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
 from fedsim.federation.server.checkpoint import RoundRelease
 from fedsim.federation.server.nodes import Auditors
 from fedsim.federation.server.observing import BatchObservations

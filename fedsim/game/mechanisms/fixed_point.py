@@ -40,6 +40,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from fedsim.config.objects import Scheme
 from fedsim.privacy import mechanism
@@ -92,7 +93,7 @@ class FixedPoint:
         """Return the nearest points of the grid, float64; ties go to the even point."""
         return torch.round(values.double() / self.step) * self.step
 
-    def message(self, values: npt.NDArray[np.float64]) -> Words:
+    def message(self, values: Floats) -> Words:
         """Return points of the grid modulo 2^32. Raises OutOfRangeError beyond `limit`."""
         largest = np.abs(values).max(initial=0)
         if not largest <= self.limit:  # also true for NaN
@@ -103,7 +104,7 @@ class FixedPoint:
             )
         return (values / self.step).astype(np.int64).astype(np.uint32)
 
-    def values(self, words: Words) -> npt.NDArray[np.float64]:
+    def values(self, words: Words) -> Floats:
         """Return the real numbers of integers modulo 2^32: a message or a sum."""
         return words.view(np.int32).astype(np.float64) * self.step
 

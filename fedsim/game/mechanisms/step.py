@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from torch import Tensor
 
-from fedsim.privacy.noise.mechanism import Floats, Learnt
+from adversaries.arrays import Floats
+from fedsim.privacy.noise.mechanism import Learnt
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.config.objects import Experiment, Scheme
@@ -21,7 +21,6 @@ from fedsim.game.round_game import RoundGame
 from fedsim.privacy.trust.model import Vantage
 
 Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from adversaries.statistics.e_process import closed
+from adversaries.bounds.e_process import closed
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
 from fedsim.config.objects import Scheme

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
@@ -229,7 +230,7 @@ def infer_membership(
 
 def challenge_loss(
     federation: Federation, target_records: npt.NDArray[np.intp], parameters: Tensor
-) -> npt.NDArray[np.float64]:
+) -> Floats:
     """Return the mean loss of the target's records, float64 [T] in nats, at models [T, P]."""
     losses, _ = federation.evaluate(parameters, *federation.members(target_records))
     return losses.mean(1).cpu().numpy()

@@ -6,10 +6,10 @@ at the released model: an exact posterior only for a single round.
 """
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
@@ -24,8 +24,6 @@ from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
-
-Floats = npt.NDArray[np.float64]
 
 
 def why_not(scheme: Scheme) -> str | None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy
 from scipy.special import entr
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
@@ -17,9 +18,6 @@ from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened
 from fedsim.learning.data.loaders.dataset import parsed
 from fedsim.learning.data.partition import FLOWER, partition
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 LABEL = "label"
 """Name of the labels as a column: `partition-key = "label"` deals classes."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from fedsim.common import installation
 from fedsim.learning.data.splitting import Division
@@ -18,9 +18,7 @@ BY, POSITION = "by", "position"
 """Columns of the table that Flower divides: the key, and the position of each record in D."""
 
 
-def divide(
-    made_by: str, division: Division, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def divide(made_by: str, division: Division, generator: np.random.Generator) -> Ints:
     """Return the client of each record by one of Flower's partitioners, int64 [n].
 
     It divides by the key if one is named, else by the labels. The number of clients, alpha and the

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.learning.data.splitting import Division
@@ -16,12 +17,12 @@ REDRAWS = 100
 """Number of draws after which a partition that leaves a client without a record is refused."""
 
 
-def _iid(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def _iid(division: Division, generator: np.random.Generator) -> Ints:
     """Deal the records like cards: sizes differ by at most one."""
     return generator.permutation(np.arange(len(division.labels)) % division.clients)
 
 
-def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def _dirichlet(division: Division, generator: np.random.Generator) -> Ints:
     """Draw each class's shares from Dirichlet(alpha), and its records' clients from those shares.
 
     Source: Yurochkin et al. (2019), Bayesian nonparametric federated learning, section 4.
@@ -33,7 +34,7 @@ def _dirichlet(division: Division, generator: np.random.Generator) -> npt.NDArra
     return above.sum(axis=1, dtype=np.int64)
 
 
-def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def _quantity(division: Division, generator: np.random.Generator) -> Ints:
     """Draw the clients' shares of all records from Dirichlet(alpha), for any labels.
 
     Source: Li et al. (2022), Federated learning on non-IID data silos, "quantity skew".
@@ -43,7 +44,7 @@ def _quantity(division: Division, generator: np.random.Generator) -> npt.NDArray
     return generator.permutation(np.repeat(np.arange(division.clients), sizes))
 
 
-def _key(division: Division, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def _key(division: Division, generator: np.random.Generator) -> Ints:
     """Give each value's records in random order to the first client with the fewest so far."""
     if division.keys is None:
         raise InputError(
@@ -83,15 +84,13 @@ FLOWER_PARTITIONERS = {
 """Flower's classes by the name that follows flwr: in a scheme."""
 
 
-def _by_flower(
-    made: str, division: Division, generator: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def _by_flower(made: str, division: Division, generator: np.random.Generator) -> Ints:
     from fedsim.learning.data import flower_partition  # noqa: PLC0415  (few federations need it)
 
     return flower_partition.divide(made, division, generator)
 
 
-Scheme = Callable[[Division, np.random.Generator], npt.NDArray[np.int64]]
+Scheme = Callable[[Division, np.random.Generator], Ints]
 PARTITIONS: dict[str, Scheme] = {
     "iid": _iid,
     "dirichlet": _dirichlet,
@@ -102,14 +101,14 @@ PARTITIONS: dict[str, Scheme] = {
 
 
 def partition(
-    labels: npt.NDArray[np.int64],
+    labels: Ints,
     clients: int,
     scheme: str,
     alpha: float,
     seed: int,
     keys: npt.NDArray[Any] | None = None,
     options: str = "",
-) -> npt.NDArray[np.int64]:
+) -> Ints:
     """Return the client of each record, int64 [n] in 0..clients-1, from the seed alone.
 
     Args:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Ints
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders.dataset import Dataset, Records
 
@@ -17,9 +18,9 @@ class Split:
     """The positions of D, held-out records and pool in a dataset, int64."""
 
     dataset: Dataset
-    members: npt.NDArray[np.int64]
-    held_out: npt.NDArray[np.int64]
-    pool: npt.NDArray[np.int64]
+    members: Ints
+    held_out: Ints
+    pool: Ints
 
     @cached_property
     def members_records(self) -> Records:
@@ -65,7 +66,7 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
 class Division:
     """The records that a partition divides among clients, by labels or whole keys [n]."""
 
-    labels: npt.NDArray[np.int64]
+    labels: Ints
     clients: int
     alpha: float
     keys: npt.NDArray[Any] | None = None

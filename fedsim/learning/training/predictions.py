@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats, Ints
 from fedsim.common.html_table import html_table
 from fedsim.learning.data.loaders.dataset import TargetRange
 
@@ -46,7 +45,7 @@ class PredictedValues(ABC):
 class PredictedNumbers(PredictedValues):
     """A regression's predictions for N records, within the target's range, float64 [N]."""
 
-    values: npt.NDArray[np.float64]
+    values: Floats
 
     def table(self) -> list[Row]:
         return [["value"], *([value] for value in self.values.tolist())]
@@ -61,7 +60,7 @@ class Predictions(PredictedValues):
 
     classes: tuple[str, ...]
     predicted: tuple[str, ...]
-    probabilities: npt.NDArray[np.float64]
+    probabilities: Floats
 
     def table(self) -> list[Row]:
         rows = zip(self.predicted, self.probabilities.tolist(), strict=True)
@@ -82,9 +81,9 @@ class Predictions(PredictedValues):
 class Likelihoods(PredictedValues):
     """A decoder's predicted tokens, their log-likelihood and perplexity, for N cut texts."""
 
-    tokens: npt.NDArray[np.int64]
-    log_likelihoods: npt.NDArray[np.float64]
-    perplexities: npt.NDArray[np.float64]
+    tokens: Ints
+    log_likelihoods: Floats
+    perplexities: Floats
 
     def table(self) -> list[Row]:
         parts = (self.tokens, self.log_likelihoods, self.perplexities)

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval, clopper_pearson
-
-Floats = npt.NDArray[np.float64]
 
 BINS = 10
 """Bins of the calibration curve, equally wide in the probability of the likeliest class."""

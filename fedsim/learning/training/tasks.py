@@ -223,7 +223,7 @@ class NextToken(Task):
         interval = ratio_interval(outputs[:, 0].double(), weights)
         return {
             "baseline_loss": self.baseline(model, features, labels).loss,
-            "loss_interval": interval and [interval.low, interval.high],
+            "loss_interval": interval and [*interval.ends],
         }
 
 

@@ -5,14 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.privacy.trust.model import Vantage
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 Learnt = Mapping[str, Floats]
 """Values [T] that an adversary learns from a round, by name.

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from adversaries.arrays import Bools, Floats, Ints
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy import pac
-from fedsim.privacy.noise.mechanism import Bools, Floats, Learnt
+from fedsim.privacy.noise.mechanism import Learnt
 
-Integers = npt.NDArray[np.int64]
+Integers = Ints
 
 FLOOR = 0.01
 """Share of the even prior in the weights that shape the noise.

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
+
+from adversaries.arrays import Bools, Ints
 
 ALL_CLIENTS = -1
 """The account of all clients together, where a ledger must not disclose who joined."""
 
-Coins = npt.NDArray[np.bool_]
+Coins = Bools
 
 
 @dataclass(frozen=True)
@@ -125,12 +126,7 @@ class Participation(ABC):
         return (round - 1) * self.setting.local_steps + step
 
     def coins(
-        self,
-        streams: Sequence[int],
-        round: int,
-        step: int,
-        target_client: int,
-        client_of: npt.NDArray[np.int64],
+        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
         """Return which records of D, or which clients, take part in a step of a round.
 

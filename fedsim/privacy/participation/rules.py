@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Ints
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.rule import (
     ALL_CLIENTS,
@@ -40,12 +40,7 @@ class SampledRecords(Participation):
         return True
 
     def coins(
-        self,
-        streams: Sequence[int],
-        round: int,
-        step: int,
-        target_client: int,
-        client_of: npt.NDArray[np.int64],
+        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
         number, records = self.step_number(round, step), len(client_of)
         return sampling.participation(self.setting.seed, streams, number, records, self.rate)
@@ -79,12 +74,7 @@ class HiddenClients(Participation):
         return (ALL_CLIENTS,)
 
     def coins(
-        self,
-        streams: Sequence[int],
-        round: int,
-        step: int,
-        target_client: int,
-        client_of: npt.NDArray[np.int64],
+        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins:
         seed, clients = self.setting.seed, self.setting.clients
         draw = sampling.clients if seed is None else _remembered
@@ -134,12 +124,7 @@ class JoiningClients(Participation):
         return tuple(joined.nonzero()[0].tolist())
 
     def coins(
-        self,
-        streams: Sequence[int],
-        round: int,
-        step: int,
-        target_client: int,
-        client_of: npt.NDArray[np.int64],
+        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
         joined = super().coins(streams, round, step, target_client, client_of)
         if joined is None or not self.secret:

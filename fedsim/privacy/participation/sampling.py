@@ -9,12 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Bools
 from fedsim.common.randomness import StreamRole, generator
 
 
 def participation(
     seed: int | None, trials: Sequence[int], round: int, records: int, rate: float
-) -> npt.NDArray[np.bool_] | None:
+) -> Bools | None:
     """Return which of the records of D take part in a round.
 
     Args:
@@ -36,7 +37,7 @@ def participation(
 
 def clients(
     seed: int | None, trials: Sequence[int], round: int, clients: int, rate: float, target: int
-) -> npt.NDArray[np.bool_] | None:
+) -> Bools | None:
     """Return which clients take part in a round.
 
     Args:
@@ -59,7 +60,7 @@ def clients(
     return coins
 
 
-def joined(seed: int | None, round: int, clients: int, rate: float) -> npt.NDArray[np.bool_]:
+def joined(seed: int | None, round: int, clients: int, rate: float) -> Bools:
     """Return which clients join a round in all trials, bool [clients].
 
     Args:

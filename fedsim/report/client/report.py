@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from adversaries import registry
+from adversaries.arrays import Floats, Ints
 from adversaries.attacks import roc
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -37,7 +37,6 @@ from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.mechanism import Mechanism, sensitivity
 
-Floats = npt.NDArray[np.float64]
 WHOLE = (1 - MARGIN) * (1 - 1e-6)
 """A gradient counts as clipped from this share of the bound on, because of rounding."""
 
@@ -66,7 +65,7 @@ class Exposure:
         delta: at which epsilon is stated.
     """
 
-    rounds: npt.NDArray[np.int64]
+    rounds: Ints
     clipped: Floats
     mu: Floats
     everybody: float

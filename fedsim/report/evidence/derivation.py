@@ -12,12 +12,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
+from fedsim.audits.results import conditions
 from fedsim.audits.results import report as results
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRAINING, TRANSCRIPT
 from fedsim.audits.results.report import encode
@@ -84,7 +87,61 @@ UNDERIVABLE = {
     LOOP: NO_TRIALS,
 }
 
-Report = Mapping[str, Any]
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True)
+class AtVantage:
+    vantage: str
+    state: str
+
+
+@dataclass(frozen=True)
+class OfRun:
+    verdicts: list[AtVantage]
+
+
+@dataclass(frozen=True)
+class OfCode:
+    """What evidence reads of the audit of an app or a training loop."""
+
+    seed: int
+    verdict: str
+
+
+@dataclass(frozen=True)
+class SignedClaim:
+    epsilon: float
+    unit: str | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class OfFederation:
+    """What evidence reads of the audit of a recorded or a live federation."""
+
+    claim: SignedClaim | None
+
+
+@dataclass(frozen=True)
+class OfTranscript(OfFederation):
+    delta: float
+    confidence: float
+
+
+@dataclass(frozen=True)
+class SignedReport:
+    """report.json, of any kind: its values, and typed those parts that evidence reads."""
+
+    values: Mapping[str, object]
+
+    @property
+    def kind(self) -> str:
+        return conditions.kind_of(self.values)
+
+    def part(self, type_: type[Part]) -> Part:
+        """Return the values that a type names. Raises ValueError where they have other types."""
+        return results.decoded(self.values, TypeAdapter(type_))
 
 
 class UnderivableError(InputError):
@@ -93,11 +150,11 @@ class UnderivableError(InputError):
 
 @dataclass(frozen=True)
 class MadeBy:
-    report: Report
+    values: Mapping[str, object]
     pages: Pages
 
 
-def derived(kind: str, root: Path, source: str, report: Report) -> MadeBy:
+def derived(kind: str, root: Path, source: str, report: SignedReport) -> MadeBy:
     """Return a report and its pages as the installed code derives them; write nothing."""
     if why := underivable(kind, source):
         raise UnderivableError(why)
@@ -139,7 +196,7 @@ def _alike(signed: Any, derived: Any) -> bool:
     return type(signed) is type(derived) and bool(signed == derived)
 
 
-def _of_run(root: Path, _: Report) -> MadeBy:
+def _of_run(root: Path, _: SignedReport) -> MadeBy:
     directory = RunDirectory.open(root)
     signed = results.read(directory)
     limits = {"report.limit-advantage": 0.0, "report.limit-belief": 0.0}
@@ -160,7 +217,7 @@ def _live_page(directory: RunDirectory) -> Pages:
     return {live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()]}
 
 
-def _of_training(root: Path, _: Report) -> MadeBy:
+def _of_training(root: Path, _: SignedReport) -> MadeBy:
     directory = RunDirectory.open(root)
     card = model_card.read(directory)
     privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
@@ -175,12 +232,12 @@ def _of_training(root: Path, _: Report) -> MadeBy:
     return MadeBy(report_json(made.as_json()), pages)
 
 
-def _of_transcript(path: Path, report: Report) -> MadeBy:
-    claimed, delta, confidence = report["claim"], report["delta"], report["confidence"]
-    options = AuditOptions(delta=delta, confidence=confidence)
-    if claimed is not None:
-        claim = Claim(claimed["epsilon"], delta, unit=claimed["unit"])
-        options = AuditOptions(claim=claim, confidence=confidence)
+def _of_transcript(path: Path, report: SignedReport) -> MadeBy:
+    audited = report.part(OfTranscript)
+    options = AuditOptions(delta=audited.delta, confidence=audited.confidence)
+    if (claimed := audited.claim) is not None:
+        claim = Claim(claimed.epsilon, audited.delta, unit=claimed.unit)
+        options = AuditOptions(claim=claim, confidence=audited.confidence)
     with Reader(path) as reader:
         made = transcript_audit.audit(reader, options)
     return MadeBy(
@@ -188,7 +245,7 @@ def _of_transcript(path: Path, report: Report) -> MadeBy:
     )
 
 
-_WAYS: Mapping[str, Callable[[Path, Report], MadeBy]] = {
+_WAYS: Mapping[str, Callable[[Path, SignedReport], MadeBy]] = {
     RUN: _of_run,
     TRAINING: _of_training,
     TRANSCRIPT: _of_transcript,

@@ -26,6 +26,7 @@ from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
 from fedsim.report.evidence import derivation, envelope
+from fedsim.report.evidence.derivation import OfCode, OfFederation, OfRun, SignedReport
 from fedsim.report.evidence.envelope import Digest, Predicate, Statement, Subject
 
 LIBRARIES = ("flwr", "torch", "numpy", "scipy", "dp-accounting", "cryptography", "matplotlib")
@@ -131,7 +132,6 @@ def _of_package(folder: Path) -> str:
 REPORT = "report.json"
 PARTS = {"configuration": "config.toml", "ledger": "ledger.jsonl", "transcript": "transcript.npz"}
 LOCK = "lock"
-Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ class SignedSubject:
         lacking = [part for part, name in PARTS.items() if name not in there]
         return [part for part in lacking if part != "transcript" or not self.transcript]
 
-    def read(self) -> Report:
+    def read(self) -> SignedReport:
         path = self.root / self.report
 
         def refusal(why: str) -> InputError:
             return InputError(f"cannot read '{path}': {why}")
 
         with reading.damage(refusal):
-            return reading.json_object(path)
+            return SignedReport(reading.json_object(path))
 
 
 def located(what: Path) -> SignedSubject:
@@ -219,7 +219,7 @@ def located(what: Path) -> SignedSubject:
             f"'{what}' has no {name} beside it; write it with fedsim audit transcript {what}"
         )
     report = SignedSubject(TRANSCRIPT, path.parent, name, path.name)
-    if (kind := conditions.kind_of(report.read())) not in (TRANSCRIPT, LIVE):
+    if (kind := report.read().kind) not in (TRANSCRIPT, LIVE):
         raise InputError(f"'{path.parent / name}' reports a {kind}, not the audit of a transcript")
     return replace(report, kind=kind)
 
@@ -228,7 +228,7 @@ def _of_audit(root: Path) -> SignedSubject:
     if not (root / REPORT).is_file():
         raise InputError(f"'{root}' is neither a run nor an audit: it has no {REPORT}")
     signed = SignedSubject("", root, REPORT, "")
-    kind = conditions.kind_of(signed.read())
+    kind = signed.read().kind
     if kind in (TRANSCRIPT, LIVE):
         recorded = root.with_name(f"{root.name.removesuffix('-audit')}.fedt")
         if recorded.is_file() and recorded.stem != root.name:
@@ -267,8 +267,8 @@ def made(signed: SignedSubject) -> Statement:
     return Statement(subject=subject, predicate=predicate)
 
 
-def _refuse_others(signed: SignedSubject, report: Report, again: derivation.MadeBy) -> None:
-    apart = derivation.named(derivation.differences(report, again.report))
+def _refuse_others(signed: SignedSubject, report: SignedReport, again: derivation.MadeBy) -> None:
+    apart = derivation.named(derivation.differences(report.values, again.values))
     wrong = f"{signed.report} differs from what fedsim derives from the other files ({apart})"
     if not apart:
         _, other = derivation.differing((signed.root / signed.report).parent, again.pages)
@@ -278,7 +278,7 @@ def _refuse_others(signed: SignedSubject, report: Report, again: derivation.Made
     raise InputError(f"{wrong}; write it again with {signed.remedy}, then sign")
 
 
-def said(signed: SignedSubject, report: Report) -> dict[str, Any]:
+def said(signed: SignedSubject, report: SignedReport) -> dict[str, Any]:
     seeds: dict[str, int | str] = {}
     conclusions: dict[str, str] = {}
     if signed.is_run:
@@ -286,18 +286,19 @@ def said(signed: SignedSubject, report: Report) -> dict[str, Any]:
         seeds = {"run.seed": config.run.seed, "data.seed": config.data.seed}
         seeds |= {"privacy.noise-source": config.privacy.noise_source}
     if signed.kind == RUN:
-        conclusions = {one["vantage"]: one["state"] for one in report["verdicts"]}
+        conclusions = {one.vantage: one.state for one in report.part(OfRun).verdicts}
     elif signed.kind == TRAINING:
         card = model_card.read(RunDirectory.open(signed.root))
         conclusions = {"guaranteed": "yes" if card.privacy.guaranteed else "no"}
     elif signed.kind in (APP, LOOP):
-        seeds = {"audit.seed": report["seed"]}
-        conclusions = {"verdict": report["verdict"]}
-    elif report["claim"] is not None:
-        conclusions = {"claim": report["claim"]["verdict"]}
+        audit = report.part(OfCode)
+        seeds = {"audit.seed": audit.seed}
+        conclusions = {"verdict": audit.verdict}
+    elif (claim := report.part(OfFederation).claim) is not None:
+        conclusions = {"claim": claim.verdict}
     return {
         "absent": signed.absent(),
         "seeds": seeds,
-        "numbers": conditions.numbers(report),
+        "numbers": conditions.numbers(report.values),
         "conclusions": conclusions,
     }

@@ -166,7 +166,7 @@ def _derived(signed: SignedSubject, same_code: bool) -> Iterator[StatementCheck]
         return
     wrong = Outcome.REFUTED if same_code else Outcome.CANNOT_TELL
     elsewhere = "differs when derived by other code or libraries"
-    if apart := derivation.named(derivation.differences(report, again.report)):
+    if apart := derivation.named(derivation.differences(report.values, again.values)):
         words = f"does not follow from the files: {apart}" if same_code else f"{elsewhere}: {apart}"
         yield StatementCheck("report", wrong, words)
         return

@@ -32,11 +32,13 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
+from adversaries.arrays import Floats, Ints
+
 UNNAMED = re.compile(r"_(child|container)\d+$|_nolegend_$|$")
 """Labels that matplotlib gives to artists without one."""
 
 FLAT = 2e-3
-Points = npt.NDArray[np.float64]
+Points = Floats
 Values = Sequence[float] | Points
 Found = tuple[str, Values, Values]
 Place = float | str
@@ -204,8 +206,6 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 Pixels = npt.NDArray[np.float32]
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
@@ -315,7 +315,7 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
 
 def draw_curves(
     axes: Axes,
-    at: Values | npt.NDArray[np.int64],
+    at: Values | Ints,
     curves: Mapping[str, Values],
     colours: Sequence[str] = (BLUE, VERMILION, GREEN, PURPLE),
     draw: str = "plot",
@@ -326,9 +326,7 @@ def draw_curves(
         getattr(axes, draw)(at, values, color=colour, label=label, **style)
 
 
-def quantile_band(
-    axes: Axes, rounds: npt.NDArray[np.int64], band: Floats, colour: str, label: str
-) -> None:
+def quantile_band(axes: Axes, rounds: Ints, band: Floats, colour: str, label: str) -> None:
     """Draw a line with the band around it, [3, k]: low, middle and high."""
     low, middle, high = band
     axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0, label=f"_{label}")
@@ -340,7 +338,7 @@ def quantile_band(
 
 
 def one_among_others(
-    axes: Axes, rounds: npt.NDArray[np.int64], curves: Mapping[str, Floats], shown: str, label: str
+    axes: Axes, rounds: Ints, curves: Mapping[str, Floats], shown: str, label: str
 ) -> None:
     """Draw one curve in a colour of its own above all others, which are faint."""
     marker = "o" if len(rounds) == 1 else None
@@ -394,7 +392,7 @@ def note(axes: Axes, x: float, text: str, align: str) -> None:
     )
 
 
-def rounds_axis(axes: Axes, rounds: npt.NDArray[np.int64]) -> None:
+def rounds_axis(axes: Axes, rounds: Ints) -> None:
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 from scipy.special import expit, logit
 from scipy.stats import norm
 
-from fedsim.audits.results.measured import TradeOff
+from adversaries.arrays import Bools, Floats, Ints
+from fedsim.audits.results.measured import PrivacyProfile, TradeOff
+from fedsim.audits.results.theory import Density
 from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
     BLUE,
@@ -23,8 +24,6 @@ from fedsim.report.figures.canvas import (
     VERMILION,
     WIDTH,
     WORLDS,
-    Bools,
-    Floats,
     bin_count,
     filled_stairs,
     level_line,
@@ -73,7 +72,7 @@ def log_odds_histogram(
     epsilon: float | None,
     *,
     prior: float = 0.5,
-    density: Mapping[str, Sequence[float]] | None = None,
+    density: Density | None = None,
 ) -> Figure:
     """Return a figure of both worlds' final log-odds over the densities that theory predicts."""
     with panel("final log-odds Λ for D", "density", above=0.06) as (figure, axes):
@@ -83,7 +82,7 @@ def log_odds_histogram(
         if mu is not None and np.isfinite(mu).all():
             typical = float(np.median(mu))
             reach = typical**2 / 2 + 3.5 * typical
-        ends = [density["edges"][0], density["edges"][-1]] if density else [-reach, reach]
+        ends = [density.edges[0], density.edges[-1]] if density else [-reach, reach]
         grid = np.linspace(min(bins[0], ends[0]), max(bins[-1], ends[1]), 400)
         for world, colour, label in WORLDS:
             chosen = worlds == world
@@ -94,8 +93,8 @@ def log_odds_histogram(
             filled_stairs(axes, heights, bins, colour, label, 0.28, 0.9)
             predicted = label.replace("trained on", "predicted for")
             if density:
-                simulated = density["world_d" if world else "world_d_prime"]
-                axes.stairs(simulated, density["edges"], color=colour, linewidth=2, label=predicted)
+                simulated = density.world_d if world else density.world_d_prime
+                axes.stairs(simulated, density.edges, color=colour, linewidth=2, label=predicted)
             elif mu is not None and np.isfinite(mu[chosen]).all():
                 curve = predicted_density(grid - logit(prior), mu[chosen], world)
                 axes.plot(grid, curve, color=colour, linewidth=2, label=predicted)
@@ -143,7 +142,7 @@ def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
     return norm.pdf(log_odds, centre, positive).sum(axis=0) / len(drawn)
 
 
-def client_beliefs(rounds: npt.NDArray[np.int64], beliefs: Mapping[str, Floats]) -> Figure:
+def client_beliefs(rounds: Ints, beliefs: Mapping[str, Floats]) -> Figure:
     with panel("", "belief after the round") as (figure, axes):
         worst = max(beliefs, key=lambda name: beliefs[name][-1])
         one_among_others(axes, rounds, beliefs, worst, f"{worst}, the highest at the end")
@@ -230,7 +229,7 @@ ACCOUNTANTS = (
 
 
 def guarantee(
-    rounds: npt.NDArray[np.int64],
+    rounds: Ints,
     epsilons: Mapping[str, Floats],
     delta: float,
     curve: BeliefCurve | None,
@@ -320,20 +319,17 @@ def lower_bounds(
     return figure
 
 
-def privacy_profile(
-    epsilons: Sequence[float],
-    theory: Sequence[float],
-    directions: Mapping[str, Mapping[str, Sequence[float]]],
-) -> Figure:
+def privacy_profile(profile: PrivacyProfile) -> Figure:
     """Return a figure of delta over epsilon: estimate and band of each direction, and theory's."""
     with panel("ε", "δ(ε)") as (figure, axes):
         looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
-        for name, profile in directions.items():
+        epsilons = profile.epsilon
+        for name, band in profile.directions.items():
             colour, label = looks[name]
-            ends = profile["low"], profile["high"]
+            ends = band.low, band.high
             axes.fill_between(epsilons, *ends, color=colour, alpha=0.15, label=f"_{label}")
-            axes.plot(epsilons, profile["estimate"], color=colour, linewidth=2, label=label)
-        axes.plot(epsilons, theory, "--", color=INK, label="theory")
+            axes.plot(epsilons, band.estimate, color=colour, linewidth=2, label=label)
+        axes.plot(epsilons, profile.theory, "--", color=INK, label="theory")
         axes.set_xlim(epsilons[0], epsilons[-1])
         axes.set_ylim(0, None)
     return figure

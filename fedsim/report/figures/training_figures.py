@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from adversaries.arrays import Floats, Ints
 from adversaries.attacks.roc import FEWEST_FALSE
+from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.report.figures.canvas import (
     BLUE,
     FAINT,
@@ -23,7 +24,6 @@ from fedsim.report.figures.canvas import (
     PURPLE,
     QUANTILES,
     VERMILION,
-    Floats,
     Pixels,
     from_zero,
     legend_above,
@@ -37,18 +37,14 @@ from fedsim.report.figures.canvas import (
 )
 
 
-def utility(
-    rounds: Sequence[int],
-    accuracy: Mapping[str, Sequence[float | None]],
-    loss: Mapping[str, Sequence[float | None]],
-) -> Figure:
+def utility(rounds: Sequence[int], accuracy: RoundSeries, loss: RoundSeries) -> Figure:
     with panels(1, 2, height=HEIGHT * 0.8) as (figure, (left, right)):
         for axes, series, title, colour in (
             (left, accuracy, "Accuracy", GREEN),
             (right, loss, "Loss", PURPLE),
         ):
-            low, mean, high = (np.array(series[name], float) for name in ("low", "mean", "high"))
-            quantile_band(axes, np.array(rounds), np.stack([low, mean, high]), colour, title)
+            band = np.array([series.low, series.mean, series.high], float)
+            quantile_band(axes, np.array(rounds), band, colour, title)
             rounds_axis(axes, np.array(rounds))
             axes.set_title(title)
         percent_axis(left, 0)
@@ -57,22 +53,20 @@ def utility(
 
 
 def by_client(
-    rounds: Sequence[int],
-    accuracy: Mapping[str, Sequence[float | None]],
-    weighted: Sequence[float | None],
-    own_models: Mapping[str, Sequence[float | None]] | None,
+    clients: ByClient,
 ) -> Figure:
     """Return a figure of how accuracy is spread over clients, by round."""
     with panel() as (figure, axes):
-        at = np.array(rounds)
+        at = np.array(clients.rounds)
         for series, colour, label in (
-            (accuracy, GREEN, "on a client's records"),
-            (own_models, BLUE, "a client's own model"),
+            (clients.accuracy, GREEN, "on a client's records"),
+            (clients.own_models, BLUE, "a client's own model"),
         ):
             if series is not None:
-                band = [np.array(series[name], float) for name in ("low", "mean", "high")]
-                quantile_band(axes, at, np.stack(band), colour, label)
-        axes.plot(at, np.array(weighted, float), color=INK, linestyle="--", label="on all records")
+                band = np.array([series.low, series.mean, series.high], float)
+                quantile_band(axes, at, band, colour, label)
+        weighted = np.array(clients.weighted, float)
+        axes.plot(at, weighted, color=INK, linestyle="--", label="on all records")
         percent_axis(axes, 0)
         rounds_axis(axes, at)
     return figure
@@ -92,7 +86,7 @@ def sensitivities(sensitivity: Floats, bound: float | None) -> Figure:
 
 
 def realised_noise(
-    rounds: npt.NDArray[np.int64], measured: Floats, interval: Floats, claimed: Floats | None
+    rounds: Ints, measured: Floats, interval: Floats, claimed: Floats | None
 ) -> Figure:
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
@@ -105,7 +99,7 @@ def realised_noise(
     return figure
 
 
-def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
+def clipped_share(rounds: Ints, share: Floats) -> Figure:
     with panel("", "gradients that were cut") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
@@ -114,7 +108,7 @@ def clipped_share(rounds: npt.NDArray[np.int64], share: Floats) -> Figure:
     return figure
 
 
-def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) -> Figure:
+def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Figure:
     """Return a figure of how many times the claimed noise there is at most, after every round."""
     with panel("", "noise over what is claimed, at most") as (figure, axes):
         least = min(limits, key=lambda name: limits[name][-1])
@@ -128,7 +122,7 @@ def noise_limits(rounds: npt.NDArray[np.int64], limits: Mapping[str, Floats]) ->
     return figure
 
 
-def distribution(counts: npt.NDArray[np.int64]) -> Figure:
+def distribution(counts: Ints) -> Figure:
     """Return a figure of how many records of each label every client has, as stacked bars.
 
     Many labels share a colour bar instead of a legend.

@@ -82,7 +82,7 @@ def _first(outcome: AppAudit | LoopAudit, meaning: str, unit: str) -> doc.FirstS
 
 def _bars(outcome: AppAudit | LoopAudit) -> list[doc.Bar]:
     verdict, measured, claim = outcome.verdict, outcome.advantage, outcome.claim
-    ends = shares((measured.interval.low, measured.interval.high))
+    ends = shares(measured.interval.ends)
     by, epsilon = "theory", outcome.epsilon
     if claim is not None:
         by, epsilon = "the claim", claim.epsilon

@@ -36,9 +36,8 @@ Seen = Belief | LiveLook
 
 
 def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
-    return report_directory.write_report(
-        directory, report_json(report.as_json()), render_html(report, rounds)
-    )
+    page = render_html(report, rounds)
+    return report_directory.write_report(directory, report_json(report.as_json()), page)
 
 
 def state(report: Report) -> StateWords:

@@ -37,9 +37,8 @@ from fedsim.report.figures import run_figures, training_figures
 
 
 def write(report: Report, directory: Path) -> Path:
-    return report_directory.write_report(
-        directory, report_json(report.as_json()), render_html(report)
-    )
+    page = render_html(report)
+    return report_directory.write_report(directory, report_json(report.as_json()), page)
 
 
 def state(report: Report) -> StateWords:
@@ -148,8 +147,7 @@ def _noise_rows(report: Report) -> list[tuple[str, str]]:
         rows += _step_rows(release)
     if isinstance(release, MeanRelease):
         rows.append(("weights of the mean", f"{release.weighting} ({release.weighting_basis})"))
-    if release.empirical:
-        scores = release.empirical
+    if scores := release.empirical:
         rows.append(
             (
                 "one release, clients found",
@@ -433,12 +431,10 @@ def _figures(report: Report) -> list[doc.Block]:
         caption = "Belief that a client took part, of an adversary who knows all other updates."
         if beliefs:
             drawn.append((caption, run_figures.client_beliefs(rounds, beliefs)))
-        intervals = release.left_over_interval
-        ends = [[one.low for one in intervals], [one.high for one in intervals]]
         claims = release.claimed_std
         claimed = None if None in claims else np.array(claims, float)
         measured = np.array(release.left_over_std)
-        spread = np.array(ends, float)
+        spread = np.array([one.ends for one in release.left_over_interval], float).T
         spread[np.isinf(spread)] = np.nan
         caption = "Standard deviation of the aggregate after subtracting all known updates."
         drawn.append((caption, training_figures.realised_noise(rounds, measured, spread, claimed)))

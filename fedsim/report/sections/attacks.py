@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
-from adversaries.statistics.one_run import CanaryEstimate
+from adversaries.bounds.one_run import CanaryEstimate
 from fedsim.audits.measurements.one_run_report import NAMES, leading
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.measured import MembershipAttack, ProvenBound
@@ -110,8 +110,7 @@ def summary(run: OneRunResult) -> doc.Entries:
 def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
     if estimate.reason:
         return f"none: {estimate.reason}"
-    ends = estimate.epsilon_interval
-    between = span((ends.low, ends.high), number)
+    between = span(estimate.epsilon_interval.ends, number)
     return (
         f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
         f"at {percent(confidence)}). Presumes {estimate.assumes}"

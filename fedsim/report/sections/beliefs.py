@@ -89,7 +89,7 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
     per_trial = trial_mu(transcript.sensitivities, transcript.noise_stds)
     if report.prediction.deterministic and mu is not None:
         per_trial = np.full(len(transcript.worlds), mu)
-    density, epsilon = report.prediction.density, report.bounds.epsilon
+    epsilon = report.bounds.epsilon
     yield Figure(
         "log-odds",
         run_figures.log_odds_histogram(
@@ -99,13 +99,7 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
             None if is_sampled(report) or is_halves(report) else per_trial,
             epsilon if math.isfinite(epsilon) else None,
             prior=report.prior,
-            density=None
-            if density is None
-            else {
-                "edges": density.edges,
-                "world_d": density.world_d,
-                "world_d_prime": density.world_d_prime,
-            },
+            density=report.prediction.density,
         ),
         "Final log-odds.",
         f"How far the trials on D and on D′ lie apart after the last round. {_curves(report)}",

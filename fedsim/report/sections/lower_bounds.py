@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document import blocks as doc
@@ -205,11 +204,7 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
     if profile := report.empirical.privacy_profile:
         yield doc.Figure(
             "privacy-profile",
-            run_figures.privacy_profile(
-                profile.epsilon,
-                profile.theory,
-                {name: asdict(band) for name, band in profile.directions.items()},
-            ),
+            run_figures.privacy_profile(profile),
             "Privacy profile.",
             "δ as a function of ε: estimated from log-odds under the claimed noise, and theory's. "
             f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adversaries.arrays import Bools, Floats
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Figure
 from fedsim.report.document.wording import DASH, number, plain
 from fedsim.report.document.worth import WORDS, Worth, fault_of
-from fedsim.report.figures.canvas import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -314,9 +314,7 @@ def _utility_figures(report: Report, _: SectionTranscript) -> list[Figure]:
     pooled = [
         Figure(
             "utility",
-            training_figures.utility(
-                utility.rounds, asdict(utility.accuracy), asdict(utility.loss)
-            ),
+            training_figures.utility(utility.rounds, utility.accuracy, utility.loss),
             "Utility of the global model.",
             f"Mean and 5–95% band of {utility.trials} of the {report.trials} trials, on "
             f"{utility.records} held-out records: loss "
@@ -339,12 +337,7 @@ def _by_client(clients: ByClient) -> Figure:
             f" A client's own model, after its local training and before clipping and noise, is "
             f"right on {_spread(own)} of the held-out records."
         )
-    figure = training_figures.by_client(
-        clients.rounds,
-        asdict(clients.accuracy),
-        clients.weighted,
-        None if own is None else asdict(own),
-    )
+    figure = training_figures.by_client(clients)
     note = " Measured on the data itself, and not released."
     return Figure("clients", figure, "How it serves each client.", words + note)
 

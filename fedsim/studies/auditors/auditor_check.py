@@ -7,19 +7,16 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds.lower_bounds import clopper_pearson_bonferroni
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval, check_delta, clopper_pearson, significance
-from adversaries.statistics.lower_bounds import clopper_pearson_bonferroni
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number, percent, span
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 MU, SCALE, TRUTHFUL, NOISE, RATE = 1.5, 1.0, 1.0, 0.5, 0.25
 """Gaussian's mean, Laplace's and randomized response's epsilon, noise and rate of the mixture."""
@@ -305,4 +302,4 @@ def _bounds(
 
 
 def _span(interval: Interval) -> str:
-    return span((interval.low, interval.high), percent)
+    return span(interval.ends, percent)

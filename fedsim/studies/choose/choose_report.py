@@ -243,7 +243,7 @@ def _cells(result: Result) -> list[list[str]]:
             continue
         mark = " ← chosen" if each is result.choice.chosen else ""
         between, least = each.accuracy_interval, each.least_recall
-        ends = None if between is None else (between.low, between.high)
+        ends = between and between.ends
         cells.append(
             [
                 name + mark,

@@ -380,7 +380,7 @@ def _accuracy(result: Result, each: Candidate) -> str:
             f"{percent(each.accuracy)}, without an interval, since the trainings are too few or "
             "equal"
         )
-    ends = span((between.low, between.high), percent)
+    ends = span(between.ends, percent)
     return f"{percent(each.accuracy)} on average ({ends}, over {each.trainings} trainings)"
 
 

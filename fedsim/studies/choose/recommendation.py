@@ -146,7 +146,7 @@ def _between(one: RunOutcome, settings: int) -> tuple[float, float] | None:
         return None
     together = 1 - (1 - one.report.empirical.confidence) / settings
     interval = one.accuracy_interval(together)
-    return None if interval is None else (interval.low, interval.high)
+    return interval and interval.ends
 
 
 def _ends(one: RunOutcome, settings: int) -> str:

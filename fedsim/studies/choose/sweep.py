@@ -80,7 +80,7 @@ def _row(outcome: RunOutcome, bounds: Sequence[str]) -> dict[str, Any]:
 
 def _accuracy(outcome: RunOutcome, report: Report) -> dict[str, Any]:
     between = outcome.accuracy_interval(report.empirical.confidence)
-    ends = (None, None) if between is None else (between.low, between.high)
+    ends = (None, None) if between is None else between.ends
     utility = report.utility
     least = utility.quality and utility.quality.least_recall
     others = (utility.majority, utility.balanced_accuracy, utility.area_under_curve)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from adversaries.arrays import Floats
 from fedsim.report.figures import canvas
 from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES
@@ -116,7 +117,7 @@ def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> 
         axes.plot(values, _numbers(series, name), marker, color=colour, markersize=5, label=label)
 
 
-def _tight_epsilon(axes: Axes, key: str, series: Rows, named: bool) -> canvas.Floats:
+def _tight_epsilon(axes: Axes, key: str, series: Rows, named: bool) -> Floats:
     """Draw epsilon along a key; return the key's values."""
     values = _numbers(series, key)
     label = "ε, tight" if named else None
@@ -124,7 +125,7 @@ def _tight_epsilon(axes: Axes, key: str, series: Rows, named: bool) -> canvas.Fl
     return values
 
 
-def _numbers(series: Rows, name: str) -> canvas.Floats:
+def _numbers(series: Rows, name: str) -> Floats:
     """Return a column, with NaN for unknown values: matplotlib leaves a gap for NaN."""
     values = (row.get(name) for row in series)
     return np.array([np.nan if value is None or math.isinf(value) else value for value in values])

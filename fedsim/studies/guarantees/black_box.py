@@ -14,29 +14,25 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.learning.data import Dataset
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box, pac
 from fedsim.privacy.black_box import BlackBoxNoise
-from fedsim.privacy.pac import Floats
 
-Function = Callable[
-    [npt.NDArray[np.float32], npt.NDArray[np.int64], np.random.Generator], npt.ArrayLike
-]
+Function = Callable[[npt.NDArray[np.float32], Ints, np.random.Generator], npt.ArrayLike]
 """Maps features [n, *shape], labels [n] and a random generator to numbers of a fixed shape."""
 
 
-def mean(
-    features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], coins: np.random.Generator
-) -> Floats:
+def mean(features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator) -> Floats:
     """Return the mean of features [n, *shape]."""
     return np.asarray(features.mean(0), dtype=np.float64)
 
 
 def class_means(
-    features: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], coins: np.random.Generator
+    features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator
 ) -> Floats:
     """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class."""
     chosen = np.eye(int(labels.max()) + 1)[labels]

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from adversaries.bounds import sample_size
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian, sample_size, stopping
+from adversaries.statistics import gaussian, stopping
 from adversaries.statistics.design import Design
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS
 from fedsim.audits.results import report as results
 from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks import roc
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
@@ -47,8 +47,6 @@ from fedsim.privacy.mechanism import (
 )
 from fedsim.privacy.participation.sampling import participation
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 Progress = Callable[[float], None]
 
 SEEN = 10

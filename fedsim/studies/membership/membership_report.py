@@ -12,10 +12,11 @@ from rich.console import RenderableType
 from scipy.special import stdtrit
 
 import fedsim
+from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.roc import Estimate, Performance, performance
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
@@ -31,12 +32,7 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import (
-    Bools,
-    Floats,
-    MembershipGame,
-    most_true_positives,
-)
+from fedsim.studies.membership.membership_game import MembershipGame, most_true_positives
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -70,7 +66,8 @@ class Attacked:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        return _ends(self.measured.advantage.interval)
+        interval = self.measured.advantage.interval
+        return interval and interval.ends
 
     @cached_property
     def roc(self) -> Rates:
@@ -229,12 +226,8 @@ def assemble(
     return MembershipReport(experiment, confidence, game, members, limits, results, seconds)
 
 
-def _ends(interval: Interval | None) -> tuple[float, float] | None:
-    return None if interval is None else (interval.low, interval.high)
-
-
 def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {"point": estimate.point, "interval": _ends(estimate.interval)}
+    return {"point": estimate.point, "interval": estimate.interval and estimate.interval.ends}
 
 
 def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
@@ -291,7 +284,7 @@ def rows(report: MembershipReport, attacks: Sequence[Attacked] = ()) -> list[lis
     """
 
     def estimated(estimate: Estimate, wording: Callable[[Any], str]) -> str:
-        return _with(estimate.point, _ends(estimate.interval), wording)
+        return _with(estimate.point, estimate.interval and estimate.interval.ends, wording)
 
     cells = [
         [

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Bools, Floats, Ints
 from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior, surprise
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
@@ -44,7 +45,6 @@ from fedsim.privacy.noise.mechanism import Summed, Trials
 from fedsim.privacy.participation.sampling import participation
 from fedsim.privacy.trust.model import Vantage
 
-Floats = npt.NDArray[np.float64]
 Prior = Literal["uniform", "data"]
 MOST = 1000
 
@@ -158,8 +158,6 @@ def _check(column: str, values: int) -> None:
         )
 
 
-Ints = npt.NDArray[np.int64]
-
 OBSERVERS = 4
 """Number of further observers of each trial, for the prediction."""
 
@@ -189,7 +187,7 @@ class PlayedTrials:
     predicted: Floats
 
     @property
-    def right(self) -> npt.NDArray[np.bool_]:
+    def right(self) -> Bools:
         """Whether the adversary guessed the true candidate, [T]."""
         return self.guesses == self.secrets
 

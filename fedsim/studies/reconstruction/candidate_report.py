@@ -76,8 +76,7 @@ class ReconstructionReport:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        interval = clopper_pearson(self.right, self.trials, self.config.audit.confidence)
-        return interval.low, interval.high
+        return clopper_pearson(self.right, self.trials, self.config.audit.confidence).ends
 
     @cached_property
     def surely_at_least(self) -> float:

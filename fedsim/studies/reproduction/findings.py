@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
@@ -120,7 +121,7 @@ def advantage_of_wins(wins: int, trials: int) -> Reference:
     return Reference(2 * wins / trials - 1, range, "recorded")
 
 
-def middle(values: npt.NDArray[np.float64] | Sequence[float]) -> Ends:
+def middle(values: Floats | Sequence[float]) -> Ends:
     """Return the range of 95 % of some values."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(values, [tail, 1 - tail])
@@ -238,8 +239,8 @@ def averaged(
     return Number(name, mean, (mean - half, mean + half), None, references, departs)
 
 
-def share(name: str, hits: npt.NDArray[np.bool_], theory: float | None = None) -> Number:
+def share(name: str, hits: Bools, theory: float | None = None) -> Number:
     """Return the share of hits [n], with Clopper and Pearson's interval."""
     count, draws = int(hits.sum()), hits.size
     interval = clopper_pearson(count, draws, CONFIDENCE)
-    return Number(name, count / draws, (interval.low, interval.high), theory)
+    return Number(name, count / draws, interval.ends, theory)

@@ -16,14 +16,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+Integers = Ints
 
 ROUNDING = 1e-6
 """Difference, as a share of the bound of clipping, below which pairs count as equal."""
@@ -45,9 +45,9 @@ class Counts:
 
     rows: slice
     by_row: Floats
-    histogram: npt.NDArray[np.int64]
-    exceeded: npt.NDArray[np.int64]
-    best: npt.NDArray[np.int64]
+    histogram: Ints
+    exceeded: Ints
+    best: Ints
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Counter:
             keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
         )
 
-    def pairs(self, keys: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    def pairs(self, keys: Ints) -> list[tuple[int, int]]:
         """Return record and replacement of some keys, int64 [c]."""
         records, others = np.divmod(-keys % self.total, self.width)
         return list(zip(records.tolist(), others.tolist(), strict=True))
@@ -161,7 +161,7 @@ class Truth:
     largest: tuple[Ranked, ...]
     given: tuple[Ranked, ...]
     by_record: Floats
-    histogram: npt.NDArray[np.int64]
+    histogram: Ints
 
     def quantile(self, share: float) -> float:
         """Return a quantile of the local sensitivity of all pairs, to bound / BINS."""

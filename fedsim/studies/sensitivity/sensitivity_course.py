@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.config.needs import require
@@ -22,7 +23,6 @@ from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.mechanism import sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
-    Floats,
     Pair,
     Progress,
     Truth,

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
 from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select, select_per_client
@@ -42,8 +43,6 @@ from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course
 from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, largest
-
-Floats = npt.NDArray[np.float64]
 
 Stages = Callable[[str], Progress]
 """Called with the name of a stage when it begins; returns the callback for its progress."""
@@ -352,7 +351,7 @@ def _sampled(
     else:
         draw = generator(rules.seed, StreamRole.COMPARED)
 
-        def some(length: int, most: int) -> npt.NDArray[np.int64]:
+        def some(length: int, most: int) -> Ints:
             return np.sort(draw.choice(length, size=min(length, most), replace=False))
 
         rows = some(len(features), COMPARED_RECORDS)

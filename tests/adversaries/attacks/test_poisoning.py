@@ -15,10 +15,10 @@ from adversaries.attacks.poisoning import (
     logit_gain,
     per_record,
 )
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import EpsilonBound
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
 
 
 def _features(records: int, size: int) -> np.ndarray:

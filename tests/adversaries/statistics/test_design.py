@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import multinomial
 
 from adversaries.attacks.membership import challenge_advantage
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.statistics.estimators import advantage
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
 from adversaries.statistics.trials import Bools, Floats
 
 COMMON = Design(common=True)

@@ -198,7 +198,7 @@ def test_a_report_that_does_not_follow_from_its_files_is_not_signed_and_not_veri
     assert not (run / "evidence.json").exists()
     with monkeypatch.context() as patched:  # who signs with a program of his own
         made = statement.derivation.MadeBy
-        patched.setattr(statement.derivation, "derived", lambda *given: made(given[-1], {}))
+        patched.setattr(statement.derivation, "derived", lambda *given: made(given[-1].values, {}))
         signer.sign(run)
     status, said = signer.verify(run / "evidence.json")
     assert (status, "does not follow from the files: empirical.wins" in said) == (4, True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
+from adversaries.bounds.one_run import binomial_bound, f_dp_bound
+from adversaries.bounds.order_statistics import order_bound
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.one_run import binomial_bound, f_dp_bound
-from adversaries.statistics.order_statistics import order_bound
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts

@@ -8,9 +8,9 @@ import torch
 from sklearn.datasets import make_moons
 from torch import nn
 
+from adversaries.arrays import Floats
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import Observations
-from adversaries.statistics.trials import Floats
 from fedsim.audits.results.report import Report
 from fedsim.game.mechanisms.step import Step
 from fedsim.game.observers.at_server import CuriousServer, Seen

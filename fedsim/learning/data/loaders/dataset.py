@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 
 STEPS = 2**20
@@ -28,12 +29,12 @@ class TargetRange:
                 "numbers, the smaller one first"
             )
 
-    def steps(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def steps(self, values: npt.NDArray[Any]) -> Ints:
         """Return the step of each finite number, int64; numbers outside the range are clipped."""
         share = (np.asarray(values, np.float64) - self.least) / (self.largest - self.least)
         return np.rint(np.clip(share, 0, 1) * STEPS).astype(np.int64)
 
-    def values(self, shares: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    def values(self, shares: npt.NDArray[Any]) -> Floats:
         """Return the numbers, float64, at these shares of the range."""
         return self.least + np.asarray(shares, np.float64) * (self.largest - self.least)
 
@@ -89,7 +90,7 @@ class Source:
         return self.path
 
 
-Indices = npt.NDArray[np.intp] | npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp] | Ints
 
 GREY_OR_COLOUR = (1, 3)
 
@@ -102,7 +103,7 @@ class Records:
     """N labelled records, float32 [N, *shape] and int64 [N], which become read-only."""
 
     features: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
+    labels: Ints
 
     def __post_init__(self) -> None:
         self.features.flags.writeable = False
@@ -133,7 +134,7 @@ class Dataset:
     kind: Literal["image", "tabular"]
     attributes: tuple[str, ...] = ()
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    column_of: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    column_of: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     categorical: frozenset[str] = frozenset()
     dropped: int = 0
     target: TargetRange | None = None
@@ -177,9 +178,7 @@ def only(dataset: Dataset, classes: Sequence[str]) -> Dataset:
     )
 
 
-def class_numbers(
-    values: npt.NDArray[Any], path: Path, label: str
-) -> tuple[npt.NDArray[np.int64], int]:
+def class_numbers(values: npt.NDArray[Any], path: Path, label: str) -> tuple[Ints, int]:
     """Return the class of each record, int64 [N], and the number of classes, at least 2.
 
     values: [N]; the distinct values, in order, are classes 0 and on.
@@ -201,7 +200,7 @@ def class_numbers(
 
 def numbered_labels(
     values: npt.NDArray[Any], path: Path, label: str, target: TargetRange | None
-) -> tuple[npt.NDArray[np.int64], int]:
+) -> tuple[Ints, int]:
     """Return the label of each record, int64 [N], and the number of classes (1 for numbers).
 
     values: [N], as in the file.

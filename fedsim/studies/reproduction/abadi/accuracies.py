@@ -9,6 +9,7 @@ import torch
 from scipy import optimize
 from torch import Tensor, nn
 
+from adversaries.arrays import Floats
 from fedsim.common.randomness import gaussian_noise
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
@@ -16,7 +17,6 @@ from fedsim.learning.training import evaluation, models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
-from fedsim.privacy.pac import Floats
 from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reproduction.findings import (
     Means,

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.api import Run
 from fedsim.config import Scalar
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import (
     TITLES,
     VARIANTS,
@@ -85,7 +85,7 @@ def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
         f"{name}: δ′",
         measured.delta_prime,
         measured.delta_prime_interval,
-        references=[Reference(count / PUBLISHED_TRIALS, (reference.low, reference.high))],
+        references=[Reference(count / PUBLISHED_TRIALS, reference.ends)],
     )
 
 

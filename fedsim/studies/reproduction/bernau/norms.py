@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from adversaries.arrays import Floats
 from fedsim.game import federation
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.report.document.wording import percent
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import DELTAS, TITLES, configured
 from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, middle
 from fedsim.studies.sensitivity import gradient_sensitivity

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 from scipy.stats import norm
 
+from adversaries.arrays import Floats
 from adversaries.attacks import posterior
 from adversaries.statistics import gaussian
 from fedsim.privacy import calibration, identifiability
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.bernau.experiments import BELIEFS, DELTAS, TITLES
 from fedsim.studies.reproduction.findings import (
     ItemPicture,

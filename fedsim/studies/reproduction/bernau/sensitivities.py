@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
+from adversaries.arrays import Floats
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.config import Scalar
 from fedsim.federation.server import plan
@@ -94,7 +94,7 @@ def _bound(study: Study) -> float:
     return 2 * norm if scheme.privacy.neighbouring == "replace" else norm
 
 
-def _root(course: npt.NDArray[np.float64]) -> float:
+def _root(course: Floats) -> float:
     return float(np.sqrt(np.mean(np.square(course))))
 
 

@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import clipbkd_point, least_liked, per_record
-from adversaries.statistics.lower_bounds import clopper_pearson_split
+from adversaries.bounds.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
 from fedsim.common.device import resolve
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.learning.training import evaluation, models
 from fedsim.learning.training.clipping import Clipper
-from fedsim.privacy.pac import Floats
 from fedsim.studies.reproduction.findings import Means
 
 INITIALISATIONS = {"fixed": None, "half": 0.5, "glorot": 1.0, "double": 2.0}

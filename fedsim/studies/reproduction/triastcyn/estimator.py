@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from adversaries.arrays import Floats
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Grid, ItemPicture, Means, Number, Reproduced, share
 from fedsim.studies.reproduction.triastcyn import growth
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adversaries.arrays import Floats, Ints
 from fedsim.privacy import bayesian
-from fedsim.privacy.bayesian import Ints
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, averaged
 
 RECORDS, DIMENSIONS, SHAPE = 50, 1000, 0.5

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from scipy import stats
 
+from adversaries.arrays import Floats
 from fedsim.config import Scalar
 from fedsim.game import federation
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced
 from fedsim.studies.reproduction.triastcyn import trainings
 

@@ -5,11 +5,11 @@ import math
 import numpy as np
 from scipy import special
 
+from adversaries.arrays import Floats
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced
 
 DISTANCES = (0.1, 0.7, 1.0)

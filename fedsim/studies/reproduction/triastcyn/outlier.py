@@ -5,10 +5,10 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
+from adversaries.arrays import Floats
 from adversaries.statistics import gaussian
 from fedsim.privacy import bayesian
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import Grid, ItemPicture, Means, Number, Reproduced
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import KMeans
 
+from adversaries.arrays import Floats
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box
-from fedsim.privacy.pac import Floats
 from fedsim.report.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
 from fedsim.studies.reproduction.findings import (

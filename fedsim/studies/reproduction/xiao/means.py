@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy import integrate, special, stats
 
+from adversaries.arrays import Floats
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Floats
 from fedsim.studies.reproduction.findings import (
     CONFIDENCE,
     ItemPicture,

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from adversaries.arrays import Floats
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box, pac
-from fedsim.privacy.pac import Floats
 from fedsim.studies.guarantees.black_box import drawn
 from fedsim.studies.reproduction.findings import (
     Means,

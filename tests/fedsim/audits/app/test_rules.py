@@ -52,12 +52,12 @@ def broken(configuration: Configuration, claim: Claim | None = None) -> list[str
     return [finding.rule for finding in found if finding.breaks]
 
 
-def local(norm: float, sensitivity: float, epsilon: float = 1.0) -> list[Finding]:
+def local(norm: float, sensitivity: float, epsilon: float = 1.0) -> tuple[Finding, ...]:
     return configuration_findings(FedAvg(), [LocalDpMod(norm, sensitivity, epsilon, 1e-5)])
 
 
 def test_an_honest_configuration_is_left_alone() -> None:
-    assert findings(observed(fixed()), Neighbouring.ADD_REMOVE) == []
+    assert findings(observed(fixed()), Neighbouring.ADD_REMOVE) == ()
 
 
 @pytest.mark.parametrize(
@@ -112,14 +112,14 @@ def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> 
 def test_every_rule_is_tested_here() -> None:
     marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
     tested = {case[0] for mark in marks for case in mark.args[1]}
-    assert tested | {"noise-below-claim", "local-below-claim"} == set(RULES)
+    assert tested | {"noise-below-claim", "local-below-claim", "unknown-strategy"} == set(RULES)
 
 
 @pytest.mark.parametrize(
     ("norm", "sensitivity", "epsilon"), [(1.0, 1.0, 1.0), (0.5, 0.5, 0.3), (1.0, 2.0, 1.0)]
 )
 def test_a_tied_sensitivity_is_right(norm: float, sensitivity: float, epsilon: float) -> None:
-    assert local(norm, sensitivity, epsilon) == []
+    assert local(norm, sensitivity, epsilon) == ()
 
 
 def test_the_sensitivity_of_replacement_is_twice_the_norm() -> None:
@@ -140,7 +140,7 @@ def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(
         FedAvg(), 4.0, 1.0, 5, accountant=RdpAccountant(config)
     )
-    assert configuration_findings(strategy) == []
+    assert configuration_findings(strategy) == ()
 
 
 def test_somebody_elses_strategy_is_not_judged_by_theory() -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from adversaries.statistics import canaries, estimators
+from adversaries.bounds import canaries
+from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from adversaries.statistics.gaussian_bounds import mixed_share
+from adversaries.bounds.gaussian_bounds import mixed_share
+from adversaries.bounds.rate_bounds import NoiseFamily
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from adversaries.statistics.rate_bounds import NoiseFamily
 from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results import verdicts

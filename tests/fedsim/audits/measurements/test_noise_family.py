@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.bounds.rate_bounds import mu_gdp_bound, trade_off_bound
 from adversaries.statistics.forecast import simulate
-from adversaries.statistics.rate_bounds import mu_gdp_bound, trade_off_bound
 from fedsim.audits.measurements.bounds_audit import SCALES, miss_rate, noise_family, scaled
 from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD

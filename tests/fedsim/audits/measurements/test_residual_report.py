@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
 from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
@@ -15,12 +16,9 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import (
-    DirectionTestResult,
     NoiseTestResult,
     Residuals,
-    SamplingTestResult,
     ScaleTest,
-    ShapeTestResult,
 )
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, to_run_config
@@ -152,10 +150,10 @@ def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
 
 FINE = Residuals(
     noise=NoiseTestResult(1.0, (0.9, 1.1), [1.0, 1.0], 0.5, False, 9),
-    repeats=DirectionTestResult(0.0, 0.5, 0.0, 9),
+    repeats=DirectionTest(0.0, 0.5, 0.0, 9),
     scale=ScaleTest(0.0, 0.5, 0.0, 9, factor=1.0, first_p_value=0.5),
-    shape=ShapeTestResult(0.8, 0.8, 0.5, 9),
-    sampling=SamplingTestResult(0.2, 1.0, 0.5, 9),
+    shape=ShapeTest(0.8, 0.8, 0.5, 9),
+    sampling=SamplingTest(0.2, 1.0, 0.5, 9),
     confidence=0.95,
     note="",
 )

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adversaries.attacks.noisy_means import evidence_against
+from adversaries.bounds import canaries
+from adversaries.bounds.canaries import vector
+from adversaries.bounds.lower_bounds import NOT_GAUSSIAN
 from adversaries.errors import InputError
-from adversaries.statistics import canaries, gaussian
-from adversaries.statistics.canaries import vector
-from adversaries.statistics.lower_bounds import NOT_GAUSSIAN
+from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit

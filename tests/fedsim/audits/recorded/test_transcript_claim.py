@@ -13,8 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from adversaries.bounds.canaries import direction
 from adversaries.statistics import gaussian
-from adversaries.statistics.canaries import direction
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded import recorded_noise

@@ -15,9 +15,9 @@ from flwr.serverapp.strategy import (
     FedAvg,
 )
 
+from adversaries.bounds import canaries
+from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
-from adversaries.statistics import canaries
-from adversaries.statistics.canaries import vector
 from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read

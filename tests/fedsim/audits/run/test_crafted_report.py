@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adversaries.bounds.lower_bounds import clopper_pearson_split
+from adversaries.bounds.rate_bounds import mu_gdp_bound
 from adversaries.statistics import gaussian
 from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.lower_bounds import clopper_pearson_split
-from adversaries.statistics.rate_bounds import mu_gdp_bound
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts

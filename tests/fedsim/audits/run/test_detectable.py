@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from adversaries.attacks.residuals import noise_test
+from adversaries.bounds.gaussian_bounds import gaussian_bound
 from adversaries.statistics import estimators, gaussian
-from adversaries.statistics.gaussian_bounds import gaussian_bound
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.run import detectable
 from fedsim.game.observers.noise_watch import SUM, NoiseWatch

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from adversaries.statistics import one_run
-from adversaries.statistics.order_statistics import order_bound
+from adversaries.bounds import one_run
+from adversaries.bounds.order_statistics import order_bound
 
 Command = Callable[..., tuple[int, str, str]]
 PLANT = ("--set", "canaries.count=16", "--set", "trials.count=2", "--set", "training.rounds=1")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from adversaries.bounds.sample_size import trials_needed
 from adversaries.statistics.design import Design
-from adversaries.statistics.sample_size import trials_needed
 from adversaries.statistics.stopping import interim_analyses
 from fedsim import experiment as experiments
 from fedsim.config import Config, dump, load

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
+from fedsim.cli.option_groups import ungrouped
 from fedsim.cli.theory.account import account
 from fedsim.cli.theory.calibrate import calibrate
 from fedsim.config import Config, to_run_config
@@ -22,8 +23,8 @@ from fedsim.federation.server.plan import preflight
 from fedsim.privacy.accounting import ACCOUNTANTS
 
 app = typer.Typer()
-app.command()(calibrate)
-app.command()(account)
+app.command()(ungrouped(calibrate))
+app.command()(ungrouped(account))
 
 CALIBRATE = "calibrate --rho-beta 0.9 --delta 0.01 --rounds 30"
 ACCOUNT = "account --noise-multiplier 8.38022703488798 --rounds 30 --delta 0.01"

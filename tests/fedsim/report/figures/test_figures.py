@@ -3,6 +3,7 @@
 import gc
 import re
 import weakref
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -19,6 +20,8 @@ from scipy.integrate import trapezoid
 from scipy.special import expit, logit
 from scipy.stats import norm
 
+from fedsim.audits.results.measured import RoundSeries
+from fedsim.audits.results.theory import Density
 from fedsim.report.figures import canvas, run_figures, training_figures
 from fedsim.report.figures.run_figures import MeasuredCurve
 
@@ -131,8 +134,7 @@ class TestLogOddsHistogram:
 
     def test_a_simulated_density_takes_the_place_of_the_curves(self, game):
         worlds, log_odds = game
-        density = {"edges": [-40.0, 0.0, 50.0], "world_d": [0.01, 0.012]}
-        density["world_d_prime"] = density["world_d"][::-1]
+        density = Density([-40.0, 0.0, 50.0], [0.01, 0.012], [0.012, 0.01])
         (axes,) = run_figures.log_odds_histogram(
             worlds, log_odds[:, -1], np.full(TRIALS, MU), None, density=density
         ).axes
@@ -142,8 +144,8 @@ class TestLogOddsHistogram:
             if isinstance(patch, StepPatch)
         }
         for world, label in (("world_d", "predicted for D"), ("world_d_prime", "predicted for D′")):
-            assert list(drawn[label].values) == density[world]
-            assert list(drawn[label].edges) == density["edges"]
+            assert list(drawn[label].values) == getattr(density, world)
+            assert list(drawn[label].edges) == density.edges
         assert lines(axes, "predicted") == []
         assert axes.get_xlim() == (-40, 50)
 
@@ -271,10 +273,9 @@ def test_curves_of_attacks_are_four_lines_at_most_and_differ_without_colour():
 
 def test_utility_shows_accuracy_and_loss_side_by_side():
     mean = [0.1, 0.5, 0.8]
-    series = {"mean": mean, "low": [0.0, 0.4, 0.7], "high": [0.2, 0.6, 0.9]}
-    left, right = training_figures.utility(
-        [0, 1, 2], series, series | {"mean": [2.0, None, 1.0]}
-    ).axes
+    series = RoundSeries(mean, [0.0, 0.4, 0.7], [0.2, 0.6, 0.9])
+    losses = replace(series, mean=[2.0, None, 1.0])
+    left, right = training_figures.utility([0, 1, 2], series, losses).axes
     assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("Accuracy", "Loss")
     np.testing.assert_array_equal(left.get_lines()[0].get_ydata(), mean)
     np.testing.assert_array_equal(right.get_lines()[0].get_ydata(), [2.0, np.nan, 1.0])

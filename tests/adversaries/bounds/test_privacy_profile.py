@@ -7,8 +7,8 @@ import pytest
 from games import Bools, Floats, gaussian_game, rng_of
 from scipy import stats
 
+from adversaries.bounds.privacy_profile import privacy_profile_bound, privacy_profiles
 from adversaries.statistics import gaussian
-from adversaries.statistics.privacy_profile import privacy_profile_bound, privacy_profiles
 
 DELTA = 1e-3
 

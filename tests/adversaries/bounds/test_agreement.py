@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from adversaries.statistics import agreement
+from adversaries.bounds import agreement
 from adversaries.statistics.forecast import simulate
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 

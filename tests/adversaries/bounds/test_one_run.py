@@ -10,8 +10,8 @@ from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from scipy.special import expit, ndtr, ndtri
 from scipy.stats import binom
 
+from adversaries.bounds import guessing, one_run
 from adversaries.errors import InputError
-from adversaries.statistics import guessing, one_run
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.gaussian import mu_of_epsilon
 

@@ -7,11 +7,11 @@ import numpy.typing as npt
 import pytest
 from scipy.special import expit
 
+from adversaries.bounds import one_run, order_statistics
+from adversaries.bounds.guessing import right_guesses
 from adversaries.errors import InputError
-from adversaries.statistics import one_run, order_statistics
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.gaussian import mu_of_epsilon
-from adversaries.statistics.guessing import right_guesses
 
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]

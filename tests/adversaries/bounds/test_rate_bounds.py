@@ -7,14 +7,14 @@ import pytest
 from games import decisions
 from scipy import integrate, stats
 
-from adversaries.statistics import gaussian
-from adversaries.statistics.rate_bounds import (
+from adversaries.bounds.rate_bounds import (
     LARGEST_EPSILON,
     NoiseFamily,
     jeffreys_bound,
     mu_gdp_bound,
     trade_off_bound,
 )
+from adversaries.statistics import gaussian
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adversaries.arrays import Bools, Floats, Ints
+from adversaries.bounds.canaries import effect
+from adversaries.bounds.guessing import binomial_epsilon, gaussian_mus, right_guesses
 from adversaries.errors import InputError
-from adversaries.statistics.canaries import effect
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.guessing import binomial_epsilon, gaussian_mus, right_guesses
 from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
-from adversaries.statistics.trials import Bools, Floats, Ints
 
 SHARE = 8
 """By default, guesses are made about one canary in so many, which is best near m = 1000."""
@@ -124,7 +124,7 @@ def client_canary_estimate(
 
     The paper compares a normal law of the canaries' scores with canaries that took no part. Here
     the canaries that the coin left out give the other law, and both laws share one variance. The
-    interval is the two-sample t statistic's (`adversaries.statistics.canaries.effect`).
+    interval is the two-sample t statistic's (`adversaries.bounds.canaries.effect`).
 
     Args:
         included: bool [m], True where the canary was in.

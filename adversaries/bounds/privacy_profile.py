@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from adversaries.arrays import Bools, Floats
 from adversaries.statistics.intervals import EpsilonBound, check_delta, significance
-from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.trials import ONE_WORLD, check_trials
 
 STEP = 1e-3
 """Spacing of the fixed grid of epsilons e^(i STEP) - 1: absolute near 0, relative above 1."""

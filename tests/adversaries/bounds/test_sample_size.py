@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from adversaries.errors import InputError
-from adversaries.statistics import gaussian
-from adversaries.statistics.design import INDEPENDENT, Design
-from adversaries.statistics.estimators import advantage
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from adversaries.statistics.sample_size import (
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS
+from adversaries.bounds.sample_size import (
     expected_halfwidth,
     expected_stop,
     interval_at,
@@ -20,6 +16,10 @@ from adversaries.statistics.sample_size import (
     trials_to_tell,
     unlucky,
 )
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.design import INDEPENDENT, Design
+from adversaries.statistics.estimators import advantage
 from adversaries.statistics.stopping import enough, interim_analyses
 
 

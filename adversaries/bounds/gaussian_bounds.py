@@ -10,10 +10,11 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import log_ndtr
 
+from adversaries.arrays import Bools, Floats
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, significance
 from adversaries.statistics.noncentral import lower_limit
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 LARGEST_EFFECT = 50.0
 """Largest standardised mean difference that `noncentral` resolves; larger ones count as this."""

@@ -38,11 +38,11 @@ import numpy as np
 from scipy.signal import fftconvolve
 from scipy.special import betaincinv, betaln, expit, gammaln, ndtr, xlog1py, xlogy
 
+from adversaries.arrays import Bools, Floats, Ints
+from adversaries.bounds.guessing import LARGEST_MU, right_guesses
+from adversaries.bounds.one_run import COINS, check
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.guessing import LARGEST_MU, right_guesses
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta, significance
-from adversaries.statistics.one_run import COINS, check
-from adversaries.statistics.trials import Bools, Floats, Ints
 
 SUREST, SURE = 1 / 4, 2 / 3
 """Share of the canaries whose guesses count twice, and share whose guesses count at all."""

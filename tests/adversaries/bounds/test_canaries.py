@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from adversaries.bounds import canaries
 from adversaries.errors import InputError
-from adversaries.statistics import canaries
 
 MODEL = {
     "weight": np.zeros((4, 3), np.float32),

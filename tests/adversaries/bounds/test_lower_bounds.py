@@ -24,11 +24,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from adversaries.errors import InputError
-from adversaries.statistics import gaussian
-from adversaries.statistics.gaussian_bounds import gaussian_bound
-from adversaries.statistics.intervals import EpsilonBound
-from adversaries.statistics.lower_bounds import (
+from adversaries.bounds.gaussian_bounds import gaussian_bound
+from adversaries.bounds.lower_bounds import (
     LOWER_BOUNDS,
     NOT_GAUSSIAN,
     MechanismKind,
@@ -37,6 +34,9 @@ from adversaries.statistics.lower_bounds import (
     clopper_pearson_split,
     lower_bounds,
 )
+from adversaries.errors import InputError
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import EpsilonBound
 
 DELTA = 0.01
 REPEATS = 2000

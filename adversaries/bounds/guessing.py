@@ -7,11 +7,10 @@ guesses a guarantee allows: one for (epsilon, delta), and one for Gaussian trade
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 from scipy.special import expit, ndtr, ndtri
 
-from adversaries.statistics.trials import Bools, Floats, Ints
+from adversaries.arrays import Bools, Floats, Ints
 
 LARGEST_EPSILON, LARGEST_MU = 100.0, 40.0
 """Largest bounds: proving more would take more canaries than a training can hold."""
@@ -21,7 +20,7 @@ GAPS = 8
 lie on one grid for any other searched counts."""
 
 
-def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[np.int64]:
+def right_guesses(included: Bools, scores: Floats, guesses: int) -> Ints:
     """Return the number of right guesses, int64 [...].
 
     Half of the guesses, rounded up, say that the highest scores are in; the others say that the
@@ -37,7 +36,7 @@ def right_guesses(included: Bools, scores: Floats, guesses: int) -> npt.NDArray[
     order = np.lexsort((np.broadcast_to(arbitrary, scores.shape), -scores), axis=-1)
     ranked = np.take_along_axis(included, order, axis=-1)
     included_guesses = (guesses + 1) // 2
-    right: npt.NDArray[np.int64] = ranked[..., :included_guesses].sum(-1)
+    right: Ints = ranked[..., :included_guesses].sum(-1)
     return right + (~ranked[..., canaries - guesses // 2 :]).sum(-1)
 
 

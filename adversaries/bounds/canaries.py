@@ -12,14 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
 from adversaries.errors import InputError
-from adversaries.statistics.gaussian_bounds import LARGEST_EFFECT
 from adversaries.statistics.intervals import Interval, binomial_low, significance
 from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 def direction(seed: int, size: int) -> Floats:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
+from adversaries.arrays import Bools, Floats, Ints
+from adversaries.bounds.e_process import betting_bound
+from adversaries.bounds.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
+from adversaries.bounds.privacy_profile import privacy_profile_bound
+from adversaries.bounds.rate_bounds import jeffreys_bound, mu_gdp_bound
 from adversaries.statistics.design import INDEPENDENT, Design
-from adversaries.statistics.e_process import betting_bound
-from adversaries.statistics.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.statistics.intervals import (
     EpsilonBound,
     binomial_high,
@@ -20,9 +22,7 @@ from adversaries.statistics.intervals import (
     clopper_pearson,
     significance,
 )
-from adversaries.statistics.privacy_profile import privacy_profile_bound
-from adversaries.statistics.rate_bounds import jeffreys_bound, mu_gdp_bound
-from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.trials import ONE_WORLD, check_trials
 
 CANDIDATES = 512
 """Largest number of thresholds among which half of the trials choose; more are thinned evenly."""
@@ -311,7 +311,7 @@ def _at_thresholds(
     return _rates(low, binomial_high(false, without.size, tail), delta)
 
 
-def _ranks(trials: int) -> npt.NDArray[np.int64]:
+def _ranks(trials: int) -> Ints:
     powers = 4 ** np.arange(30)
     return np.concatenate([[0], powers[powers <= trials // 2]])
 
@@ -326,7 +326,7 @@ def _without_ties(scores: Floats) -> Floats:
     return ranks
 
 
-def _above(sample: Floats, thresholds: Floats) -> npt.NDArray[np.int64]:
+def _above(sample: Floats, thresholds: Floats) -> Ints:
     """Return how many of the sample lie strictly above each threshold."""
     # Those at the threshold or below it stand before this position.
     return sample.size - np.searchsorted(np.sort(sample), thresholds, side="right")

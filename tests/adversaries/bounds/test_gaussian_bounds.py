@@ -7,8 +7,7 @@ import pytest
 from games import Bools, Floats, often_at_most
 from scipy import stats
 
-from adversaries.statistics import gaussian
-from adversaries.statistics.gaussian_bounds import (
+from adversaries.bounds.gaussian_bounds import (
     NORMALITY_LEVEL,
     NOT_NORMAL,
     TOO_MIXED,
@@ -18,6 +17,7 @@ from adversaries.statistics.gaussian_bounds import (
     mixed_share,
     normality,
 )
+from adversaries.statistics import gaussian
 
 DELTA = 0.01
 

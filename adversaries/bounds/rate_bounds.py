@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtr, ndtri
 
-from adversaries.statistics.e_process import Accusations
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
 from adversaries.statistics.roots import find_root
-from adversaries.statistics.trials import Bools, Floats
 
 REACH = 8.0
 """Standard deviations of a posterior beyond which its probability is below 1e-15."""

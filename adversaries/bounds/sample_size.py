@@ -7,12 +7,12 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom
 
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
 from adversaries.statistics import stopping
 from adversaries.statistics.design import INDEPENDENT, WON_SHARE, Design
 from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
-from adversaries.statistics.lower_bounds import LOWER_BOUNDS
-from adversaries.statistics.trials import Bools, Floats
 
 MOST_TRIALS = 10**7
 """Largest number of trials that is considered; a request for more is refused."""

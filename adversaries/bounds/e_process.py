@@ -30,8 +30,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from adversaries.arrays import Bools, Floats
 from adversaries.statistics.intervals import EpsilonBound, Interval, check_delta, significance
-from adversaries.statistics.trials import ONE_WORLD, Bools, Floats, check_trials
+from adversaries.statistics.trials import ONE_WORLD, check_trials
 
 LOG_ODDS = 2.0 ** (np.arange(-10, 6) / 2)
 """theta: factors by which bets assume larger log-odds than allowed, all with the same weight."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from adversaries.statistics import canaries
-from adversaries.statistics.gaussian_bounds import NORMALITY_LEVEL, normality
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import canaries
+from adversaries.bounds.gaussian_bounds import NORMALITY_LEVEL, normality
 from adversaries.statistics.intervals import Interval, significance
-from adversaries.statistics.trials import Bools, Floats, check_trials
+from adversaries.statistics.trials import check_trials
 
 LARGEST_WEIGHT = 4.0
 """Larger log-odds get this weight, so that rare trials of great certainty do not decide alone."""

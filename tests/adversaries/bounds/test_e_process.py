@@ -8,11 +8,11 @@ import pytest
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
+from adversaries.bounds import e_process
+from adversaries.bounds.e_process import Accusations, closed
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.errors import InputError
-from adversaries.statistics import e_process
-from adversaries.statistics.e_process import Accusations, closed
 from adversaries.statistics.gaussian import mu_of_epsilon
-from adversaries.statistics.lower_bounds import clopper_pearson_bound
 from adversaries.statistics.trials import Bools, Floats
 
 LOOKS = range(20, 401, 20)
