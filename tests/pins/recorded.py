@@ -33,13 +33,15 @@ def server() -> None:
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
     mechanism |= {"num_sampled_clients": 3, "aggregation": "mean", "unit": "client"}
     with defining("class Writer").Writer(
-        Path("server.fedt"), records.Facts("server", "a test", "digits")
+        Path("server.fedt"), records.TranscriptFacts("server", "a test", "digits")
     ) as writer:
         for number in range(1, 5):
             updates = generator.standard_normal((3, 200))
             updates /= np.linalg.norm(updates, axis=1, keepdims=True)
             after = model + updates.mean(0) + generator.standard_normal(200) / 3
-            replies = {7 + j: records.Reply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+            replies = {
+                7 + j: records.NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)
+            }
             writer.append(
                 records.ObservedRound(
                     number, {"w": model}, replies, aggregate={"w": after}, mechanism=mechanism
