@@ -1,9 +1,14 @@
 """A federation small enough to run in a test, and a way to run it."""
 
+from __future__ import annotations
+
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from unittest.mock import patch
 
 # Before torch is imported: tests that run beside each other share the cores.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -12,11 +17,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import pytest
 from hypothesis import settings
 
-from fedsim import client_app, server_app
+# What computes is imported where it is used: a process that hands out tests to others does without.
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.federation.runs.run_directory import Arrays
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import prepare
+
+if TYPE_CHECKING:
+    from fedsim.federation.runs.run_directory import Arrays
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -43,6 +48,18 @@ SMALL: dict[str, Scalar] = {
 }
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Search a million imported objects for garbage once, and not again during the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of runs, most of the time of a small one, but where they are tested."""
@@ -50,7 +67,7 @@ def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("fedsim.report.page.Pictures.drawn", {})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def small() -> Callable[..., Config]:
     """Return a function that makes a small configuration with some keys changed."""
 
@@ -60,17 +77,36 @@ def small() -> Callable[..., Config]:
     return make
 
 
+class Run(Protocol):
+    """Runs a configuration in process and returns its transcript; `reported` with a report."""
+
+    def __call__(self, config: Config, reported: bool = ...) -> Arrays: ...
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[[Config], Arrays]:
-    """Return a function that runs a configuration in process and returns its transcript."""
+def run(tmp_path: Path) -> Run:
+    """Return a function that runs a configuration and returns its transcript.
+
+    A report takes as long as the federation. The first run of a test writes one; the others, which
+    are compared with it, only where asked.
+    """
+    from fedsim import client_app, server_app  # noqa: PLC0415
+    from fedsim.federation.runtimes.inprocess import InProcessGrid  # noqa: PLC0415
+    from fedsim.federation.server.plan import prepare  # noqa: PLC0415
+
     runs = iter(range(100))
 
-    def execute(config: Config) -> Arrays:
-        plan = prepare(config.placed_at(str(tmp_path / f"run-{next(runs)}")))
+    def execute(config: Config, reported: bool = False) -> Arrays:
+        number = next(runs)
+        plan = prepare(config.placed_at(str(tmp_path / f"run-{number}")))
         directory = plan.begin()
         run_config = to_run_config(plan.config)
         grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
-        server_app.carry_out(grid, plan, directory)
+        if number == 0 or reported:
+            server_app.carry_out(grid, plan, directory)
+        else:
+            with patch("fedsim.report.page.write_report"):
+                server_app.carry_out(grid, plan, directory)
         return directory.read_arrays("transcript.npz")
 
     return execute

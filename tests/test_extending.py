@@ -35,7 +35,7 @@ EXAMPLES = dict(
 """Their code by its heading."""
 
 Make = Callable[[dict[str, Scalar]], Config]
-Run = Callable[[Config], Arrays]
+Run = Callable[..., Arrays]
 LayDown = Callable[..., None]
 
 
@@ -86,7 +86,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     }
     with pytest.raises(InputError, match="which looks from the server"):
         run(small(seated))
-    arrays = run(small(seated | {"federation.vantage": "server"}))
+    arrays = run(small(seated | {"federation.vantage": "server"}), reported=True)
     # Of two trials that differ in the world alone, the first round's scores differ by its effect.
     by_world = [np.sort(pair) for pair in arrays["log_odds"][:, 0].reshape(-1, 2)]
     assert len(by_world) == 4
@@ -173,7 +173,7 @@ def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
     config = small({"audit.mode": "oracle"})
     isotropic = run(config)
     monkeypatch.setattr(Noise.ISOTROPIC, "mechanism", _named("A noise mechanism")["Projected"])
-    arrays = run(config)
+    arrays = run(config, reported=True)
     assert (arrays["sensitivities"][:, 0] < isotropic["sensitivities"][:, 0] / 2).all()
     np.testing.assert_array_equal(arrays["noise_stds"], isotropic["noise_stds"])
     assert np.isfinite(arrays["log_odds"]).all()

@@ -273,16 +273,21 @@ BEYOND_TORCH_NUMPY_SCIPY = [
 ]
 
 FAILING = """
-import importlib, json, sys
-modules, blocked = map(json.loads, sys.argv[1:])
-sys.modules.update(dict.fromkeys(blocked))
-failing = {}
-for module in modules:
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        failing[module] = str(error)
-print(json.dumps(failing))
+import importlib, json, os, sys
+import torch  # once for all cases
+for modules, blocked in json.loads(sys.argv[1]):
+    if os.fork():
+        os.wait()
+        continue
+    sys.modules.update(dict.fromkeys(blocked))
+    failing = {}
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            failing[module] = str(error)
+    print(json.dumps(failing), flush=True)
+    os._exit(0)
 """
 
 
@@ -290,40 +295,39 @@ def _modules(package: ModuleType) -> list[str]:
     return [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
 
 
-def _failing(modules: list[str], blocked: list[str]) -> dict[str, str]:
+def _failing(*cases: tuple[list[str], list[str]]) -> list[dict[str, str]]:
     """Return which modules cannot be imported without the blocked ones, each with the error."""
-    command = [sys.executable, "-c", FAILING, json.dumps(modules), json.dumps(blocked)]
+    command = [sys.executable, "-c", FAILING, json.dumps(cases)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    found: dict[str, str] = json.loads(result.stdout)
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(found) == len(cases), result.stderr
     return found
 
 
-def test_the_core_and_the_adversaries_need_torch_numpy_and_scipy_alone() -> None:
+def test_what_leaves_packages_out_is_imported_without_them() -> None:
+    """Core and adversaries have torch, numpy and scipy; core and game no Flower.
+
+    Flower starts a client's process for each message, and a command should begin soon: what the
+    first round does not need, and is slow to import, is imported where it is needed.
+    """
     attacks = _modules(adversaries)
     assert "adversaries.attacks.roc" in attacks
-    assert _failing([*attacks, *CORE], ["flwr", *BEYOND_TORCH_NUMPY_SCIPY]) == {}
-
-
-def test_the_core_and_the_game_need_no_flower() -> None:
     core = [name for name in SOURCES if _room(name) in WITHOUT_FLOWER]
     assert "fedsim.game.observers.participant" in core
-    assert _failing(core, ["flwr"]) == {}
+    first = ["fedsim.client_app", "fedsim.federation.client.training_node"]
+    first += ["fedsim.experiment", "fedsim.server_app", "fedsim.federation.server.strategy"]
+    slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
+    slow += ["scipy.spatial", "scipy.linalg"]
+    assert _failing(
+        ([*attacks, *CORE], ["flwr", *BEYOND_TORCH_NUMPY_SCIPY]), (core, ["flwr"]), (first, slow)
+    ) == [{}, {}, {}]
 
 
 @pytest.mark.slow
 def test_nothing_needs_ray_to_be_imported() -> None:
     """Clients, auditors and whoever runs in process do not install it."""
-    assert _failing([*_modules(fedsim), *_modules(adversaries)], ["ray"]) == {}
-
-
-def test_the_first_round_needs_nothing_that_is_slow_to_import() -> None:
-    """Flower starts a process for each message, and a command should begin soon."""
-    slow = ["dp_accounting", "scipy.stats", "scipy.optimize", "scipy.signal", "matplotlib"]
-    slow += ["scipy.spatial", "scipy.linalg"]
-    client = ["fedsim.client_app", "fedsim.federation.client.training_node"]
-    server = ["fedsim.experiment", "fedsim.server_app", "fedsim.federation.server.strategy"]
-    assert _failing([*client, *server], slow) == {}
+    assert _failing(([*_modules(fedsim), *_modules(adversaries)], ["ray"])) == [{}]
 
 
 def test_the_drawing_of_the_wings_has_them_in_order() -> None:

@@ -15,7 +15,8 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
-from io import BufferedReader
+from functools import lru_cache
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -246,14 +247,21 @@ def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     if version not in HEADERS:
         raise ValueError(f"it has NumPy's format {version}")
-    size, read = HEADERS[version]
-    start = file.tell()
-    length = int.from_bytes(file.read(size), "little")
+    size, _ = HEADERS[version]
+    stated = file.read(size)
+    length = int.from_bytes(stated, "little")
     if length > LONGEST_HEADER:
         raise ValueError(f"its header has more than {LONGEST_HEADER} bytes")
-    ast.literal_eval(file.read(length).decode("latin1"))
-    file.seek(start)
-    shape, _, dtype = read(file)
+    return _said(version, stated, file.read(length))
+
+
+@lru_cache(maxsize=256)
+def _said(
+    version: tuple[int, int], stated: bytes, header: bytes
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return what a header says; the arrays of a transcript have few different ones."""
+    ast.literal_eval(header.decode("latin1"))
+    shape, _, dtype = HEADERS[version][1](BytesIO(stated + header))
     return shape, dtype
 
 

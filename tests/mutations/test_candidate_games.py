@@ -27,7 +27,10 @@ PLAYED: dict[str, Scalar] = {
 }
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game",
+    [pytest.param(game, marks=pytest.mark.slow if game == "which label" else ()) for game in GAMES],
+)
 @pytest.mark.parametrize("rate", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
     game: str, rate: float

@@ -76,7 +76,25 @@ HALF = [
 """Half of the correct variants by default; the others are slow tests."""
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+REPEATED = {
+    "Laplace noise of the right variance",
+    "an epoch's noise in one round",
+    "mean in place of sum, in the noise alone",
+    "weighted mean after clipping",
+    "rare records drawn more often",
+    "one layer left unclipped",
+}
+"""Mutants whose alarm another one raises too: slow tests."""
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, marks=pytest.mark.slow if mutant.name in REPEATED else ())
+        for mutant in MUTANTS
+    ],
+    ids=lambda mutant: mutant.name,
+)
 def test_a_mutant_is_convicted_and_its_fault_is_named(mutant: Variant, tmp_path: Path) -> None:
     report = play(mutant, tmp_path / "run", TRIALS, ROUNDS).report
     alarm, cause = CAUSES[mutant.name]

@@ -13,8 +13,8 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
+from fedsim.audits.app import description, rules
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app import rules
 from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
     App,
@@ -289,6 +289,7 @@ def audit_directory(
     count = overrides.get(ROUNDS_KEY, 1)
     if isinstance(count, int | float) and count < 1:
         raise InputError(f"{ROUNDS_KEY} is {count}; without a round nothing is released: give 1")
+    description.read(app.expanduser().resolve())  # before a process takes seconds to start
     order = AppOrder(str(app), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
         return audit(

@@ -19,16 +19,12 @@ from flwr.server.compat import app as older
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
-from fedsim.common import reading
+from fedsim.audits.app import description
 from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
-STARTS = re.compile(r"\bstart_(?:server|simulation|client|numpy_client)\s*\(")
-"""Calls that start Flower from a script of the older stack."""
-
 NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-LARGEST_SCRIPT = 2**20
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
     root = directory.expanduser().resolve()
-    described = _read(root)
+    described = description.read(root)
     run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
     for key in overrides:
         if key not in run_config:
@@ -71,23 +67,6 @@ def loaded(
         trains = client_app in trained
         parts = server_app, client_app, run_config, tuple(mods), root, described, trains
         yield FlowerApp(name, *parts)
-
-
-def _read(root: Path) -> dict[str, Any]:
-    path = root / "pyproject.toml"
-    try:
-        described = reading.toml(path)
-    except FileNotFoundError:
-        raise InputError(_no_app(root)) from None
-    table: Any = described
-    for key in ("tool", "flwr", "app", "components"):
-        table = table.get(key) if isinstance(table, dict) else None
-    if not isinstance(table, dict) or not {"serverapp", "clientapp"} <= table.keys():
-        raise InputError(
-            f"'{path}' does not describe a Flower app: [tool.flwr.app.components] must name "
-            "serverapp and clientapp"
-        )
-    return described
 
 
 def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type) -> Any:
@@ -121,19 +100,6 @@ def _within(module: Any, root: Path) -> bool:
     file = names.get("__file__")
     places = [file] if file is not None else list(names.get("__path__", ()))
     return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
-
-
-def _no_app(root: Path) -> str:
-    for path in sorted(root.glob("*.py")):
-        with path.open("rb") as file:
-            start = STARTS.search(file.read(LARGEST_SCRIPT).decode(errors="replace"))
-        if start:
-            return (
-                f"'{root}' has no pyproject.toml, and {path.name} calls "
-                f"{start.group().rstrip('( ')} of Flower's older stack. Scripts cannot be audited; "
-                "make them an app of ServerApp and ClientApp"
-            )
-    return f"'{root}' has no pyproject.toml; name a Flower app's directory"
 
 
 def missing(why: str, described: Mapping[str, Any]) -> str:

@@ -222,11 +222,11 @@ TERMS = (
     ),
 )
 
-TOKEN = re.compile(r"<(svg|style|title|code)\b.*?</\1>|<[^>]*>", re.S)
+TOKEN = re.compile(r"<(svg|style|title|code)\b.*?</\1>|<(?P<end>/?)(?P<tag>\w*)[^>]*>", re.S)
 LINKED = "εδρμ"
 """What stands for a term begins with one of them where it gets a link: symbols, not plain words."""
 
-UNLINKED = re.compile(r"a|h[1-6]|summary|th")
+UNLINKED = frozenset({"a", "h1", "h2", "h3", "h4", "h5", "h6", "summary", "th"})
 """Elements whose text is no place for a link to a term."""
 
 FORMS = re.compile("|".join(f"(?P<t{place}>{term.forms})" for place, term in enumerate(TERMS)))
@@ -242,12 +242,11 @@ def explained(page: str) -> str:
     terms: dict[Term, bool] = {}
     parts, done, inside = [], 0, 0
     for token in TOKEN.finditer(body):
-        parts.append(_typeset(_linked(body[done : token.start()], terms, inside == 0)))
-        parts.append(token[0])
-        done = token.end()
-        tag = re.match(r"<(/?)(\w+)", token[0])
-        if tag and token[1] is None and UNLINKED.fullmatch(tag[2]):
-            inside += -1 if tag[1] else 1
+        text, done = body[done : token.start()], token.end()
+        # Most of a page's tags have nothing between them.
+        parts += [_typeset(_linked(text, terms, inside == 0)) if text.strip() else text, token[0]]
+        if token["tag"] in UNLINKED:
+            inside += -1 if token["end"] else 1
     parts.append(body[done:])
     text = "".join(parts).replace("<!-- terms -->", _section(terms) if terms else "")
     return _outside_tags(head) + main + text

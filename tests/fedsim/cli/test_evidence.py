@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from adversaries import registry
 from adversaries.errors import InputError
+from fedsim.cli.main import main
 from fedsim.config import Config, dump
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
@@ -60,11 +62,21 @@ def signer(fedsim: Fedsim, tmp_path: Path) -> Signer:
     return Signer(fedsim, tmp_path / "key.pem", tmp_path / "key.public.pem")
 
 
+@pytest.fixture(scope="module")
+def played(small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run without figures."""
+    place = tmp_path_factory.mktemp("played")
+    (place / "small.toml").write_text(dump(small()))
+    command = ["run", str(place / "small.toml"), "--out", str(place / "run"), "--quiet"]
+    with patch("fedsim.report.page.Pictures.drawn", {}), pytest.raises(SystemExit, match="0"):
+        main(command)
+    return place / "run"
+
+
 @pytest.fixture
-def run(fedsim: Fedsim, signer: Signer, experiment: Path, tmp_path: Path) -> Path:
-    """A signed run."""
-    assert fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")[0] == 0
-    signer.sign(tmp_path / "run")
+def run(played: Path, signer: Signer, tmp_path: Path) -> Path:
+    """A signed copy of the run."""
+    signer.sign(shutil.copytree(played, tmp_path / "run"))
     return tmp_path / "run"
 
 
@@ -245,7 +257,12 @@ def test_files_that_were_added_after_signing_are_named_whatever_they_are_called(
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_figures_are_made_again_too_and_what_is_not_is_counted(signer: Signer, run: Path) -> None:
+def test_figures_are_made_again_too_and_what_is_not_is_counted(
+    fedsim: Fedsim, signer: Signer, experiment: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert fedsim("run", experiment, "--out", run, "--quiet")[0] == 0
+    signer.sign(run)
     status, said = signer.verify(run / "evidence.json")
     files = [path for path in run.rglob("*") if path.is_file() and path.name != "lock"]
     drawn = len([*(run / "figures").iterdir()])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -317,7 +318,8 @@ class RecordingGrid(InProcessGrid):
 
 def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
-    server_app.carry_out(grid, preflight(config), directory)
+    with patch("fedsim.report.page.write_report"):  # which the tests of `run` write
+        server_app.carry_out(grid, preflight(config), directory)
     facts = directory.read_json("facts.json")
     return grid, directory.read_arrays("transcript.npz"), facts["challenge"]
 

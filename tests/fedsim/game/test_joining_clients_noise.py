@@ -220,7 +220,7 @@ def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> No
 @pytest.mark.parametrize(
     ("unit", "trust", "vantage"),
     [
-        ("client", "local", "participant"),
+        pytest.param("client", "local", "participant", marks=pytest.mark.slow),
         ("client", "distributed", "server"),
         pytest.param("record", "distributed", "participant", marks=pytest.mark.slow),
     ],

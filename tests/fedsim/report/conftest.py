@@ -1,6 +1,8 @@
 """Reports of small real runs, one of each kind, as today's code writes them."""
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from unittest.mock import patch
 
@@ -82,16 +84,28 @@ Runs = Callable[[str], Written]
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Return a function that plays a run of a kind once and returns what it wrote."""
+    """Return a function that plays a run of a kind once and returns what it wrote.
+
+    Processes that test beside each other read what another has played.
+    """
     played: dict[str, Written] = {}
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
 
     def play(kind: str) -> Written:
         if kind not in played:
-            config = from_run_config(SIZE | KINDS[kind])
-            directory = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", config)
-            grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-            with patch.object(page.Pictures, "drawn", {}):
-                server_app.carry_out(grid, preflight(config), directory)
+            place = shared / f"played-{kind.replace(' ', '-')}"
+            if not place.exists():
+                config = from_run_config(SIZE | KINDS[kind])
+                directory = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", config)
+                options = to_run_config(config)
+                grid = InProcessGrid(client_app.app, config.federation.clients, options)
+                with patch.object(page.Pictures, "drawn", {}):
+                    server_app.carry_out(grid, preflight(config), directory)
+                with suppress(OSError):  # another process has played it meanwhile
+                    directory.path.rename(place)
+            directory = RunDirectory.open(place)
             report, arrays = results.read(directory), directory.read_arrays("transcript.npz")
             played[kind] = Written(report, arrays)
         return played[kind]

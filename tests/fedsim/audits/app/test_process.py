@@ -53,7 +53,6 @@ def write_app(directory: Path, *statements: str) -> Path:
 
 
 HOSTILE = {
-    "ends": ("os._exit(0)", r"ended with exit status 0 before it was measured"),
     "is killed": ("os.kill(os.getpid(), 9)", r"ended by signal 9"),
     "raises": ("raise KeyboardInterrupt", r"ended by signal 2"),
     "answers itself": (
@@ -66,9 +65,8 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(
-    "deed", ["ends", *(pytest.param(deed, marks=pytest.mark.slow) for deed in list(HOSTILE)[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("deed", HOSTILE)
 def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) -> None:
     code, why = HOSTILE[deed]
     failed = pytest.raises(AppFailedError, match=why)
@@ -76,9 +74,16 @@ def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) 
         app.execute(0)
 
 
-def test_a_progress_bar_and_lines_that_differ_in_numbers_are_shown_once(tmp_path: Path) -> None:
+def test_bars_and_lines_that_differ_in_numbers_are_shown_once_and_an_end_is_an_error(
+    tmp_path: Path,
+) -> None:
+    """tqdm writes 3 x 500 states of some 80 bytes: far more than one read takes."""
     printed: list[str] = []
+    bars = "for bar in [tqdm(range(500), f'Epoch {e}', mininterval=0)]"
     code = (
+        "from tqdm import tqdm",
+        f"[[bar.set_postfix(mode='abc'[i % 3] * 9) for i in bar] for e in range(3) {bars}]",
+        "sys.stderr.flush()",
         "for i in range(300): print(f'\\r{i}/300 [#', end='')",
         "print()",
         "for i in range(300): print(f'step {i}: loss {1 / (i + 1)}')",
@@ -86,28 +91,14 @@ def test_a_progress_bar_and_lines_that_differ_in_numbers_are_shown_once(tmp_path
         "sys.stdout.flush()",
         "os._exit(0)",
     )
-    failed = pytest.raises(AppFailedError)
-    with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
-        app.execute(0)
-    assert [line for line in printed if "step" in line] == ["step 0: loss 1.0"]
-    assert [line for line in printed if "/300" in line] == ["299/300 [#"]
-    assert "done" in printed
-
-
-def test_bars_that_differ_in_numbers_units_and_notes_are_one_line(tmp_path: Path) -> None:
-    """tqdm writes 3 x 500 states of some 80 bytes: far more than one read takes."""
-    printed: list[str] = []
-    bars = "for bar in [tqdm(range(500), f'Epoch {e}', mininterval=0)]"
-    code = (
-        "from tqdm import tqdm",
-        f"[[bar.set_postfix(mode='abc'[i % 3] * 9) for i in bar] for e in range(3) {bars}]",
-        "os._exit(0)",
-    )
-    failed = pytest.raises(AppFailedError)
+    failed = pytest.raises(AppFailedError, match="ended with exit status 0 before it was measured")
     with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
         app.execute(0)
     assert [line for line in printed if "Epoch" in line or "mode" in line] == printed[:1]
     assert "Epoch 0: 100%" in printed[0]
+    assert [line for line in printed if "step" in line] == ["step 0: loss 1.0"]
+    assert [line for line in printed if "/300" in line] == ["299/300 [#"]
+    assert "done" in printed
 
 
 @pytest.mark.slow

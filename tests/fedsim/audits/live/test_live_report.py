@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -62,21 +63,26 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
         run_config=run_config,
     )
     directory = RunDirectory.create(tmp_path / "run", config)
-    server_app.carry_out(grid, preflight(config), directory)
+    with patch("fedsim.report.page.write_report"):
+        server_app.carry_out(grid, preflight(config), directory)
     rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
 
 
-@pytest.fixture
-def seen(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+@pytest.fixture(scope="module")
+def seen(
+    small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[ObservedRound], Bits]:
     """60 trials of two rounds."""
     changes = {"trials.count": 60, "trials.batch": 60, "training.rounds": 2}
     config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
-    return _recorded(config, tmp_path)
+    return _recorded(config, tmp_path_factory.mktemp("seen"))
 
 
-@pytest.fixture
-def uneven(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+@pytest.fixture(scope="module")
+def uneven(
+    small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[ObservedRound], Bits]:
     """Two batches of trials under local trust, of which the second had half of the four clients."""
     config = small(
         {
@@ -88,7 +94,7 @@ def uneven(small: Callable[..., Config], tmp_path: Path) -> tuple[list[ObservedR
             "trials.batch": 4,
         }
     )
-    rounds, worlds = _recorded(config, tmp_path)
+    rounds, worlds = _recorded(config, tmp_path_factory.mktemp("uneven"))
     second = [each.mechanism["request.first-trial"] == 4 for each in rounds]
     return [
         replace(each, participants=(0, 1)) if cut else each

@@ -189,6 +189,7 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "no claim")
 
 
+@pytest.mark.slow
 def test_the_terminal_says_what_to_return_to_see_more() -> None:
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
     text = " ".join(run(f"audit loop {RETURNED}:last_noise_400 {claim}").stdout.split())

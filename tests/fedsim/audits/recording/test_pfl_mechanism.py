@@ -37,7 +37,7 @@ class _User:
 
 @cache
 def _accountant(noise_scale: float) -> Any:
-    """Return pfl's accountant, whose calibration takes longer than a training."""
+    """Return pfl's accountant, whose calibration takes ten seconds."""
     from pfl.privacy.privacy_accountant import PLDPrivacyAccountant
 
     return PLDPrivacyAccountant(
@@ -86,6 +86,7 @@ def _alarms(report: dict[str, Any]) -> str:
     return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path: Path) -> None:
     report = _train(tmp_path / "pfl.fedt", 1.0)
@@ -99,6 +100,7 @@ def test_its_noise_is_what_its_accountant_says_and_its_cohorts_are_not(tmp_path:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "alarm"), [((1, 2, 3), "99"), ((0.5, 1.5), "50"), ((10,), "")])
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
@@ -112,6 +114,7 @@ def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
         assert said[0] in [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_noise_for_a_larger_cohort_than_there_was_is_an_alarm(tmp_path: Path) -> None:
     assert "recorded a noise multiplier" in _alarms(_train(tmp_path / "pfl.fedt", 0.5))
@@ -138,6 +141,7 @@ def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
         record_pfl(object(), tmp_path / "pfl.fedt")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_users_that_are_not_clipped_and_sums_of_something_else_are_an_alarm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

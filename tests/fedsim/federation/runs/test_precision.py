@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -403,12 +404,19 @@ STOPPING: dict[str, Scalar] = {
 }
 
 
+@pytest.fixture(scope="module")
+def precise(small: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that stopped when it was precise enough."""
+    directory = RunDirectory.create(tmp_path_factory.mktemp("precise") / "run", small(STOPPING))
+    with patch("fedsim.report.page.Pictures.drawn", {}):
+        _go(directory)
+    return directory.path
+
+
 @pytest.fixture
-def stopped(small: Make, tmp_path: Path) -> RunDirectory:
-    """A run that stopped when it was precise enough."""
-    directory = RunDirectory.create(tmp_path / "run", small(STOPPING))
-    _go(directory)
-    return directory
+def stopped(precise: Path, tmp_path: Path) -> RunDirectory:
+    """A copy of it."""
+    return RunDirectory.open(shutil.copytree(precise, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])

@@ -2,8 +2,10 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -83,9 +85,16 @@ class RecordingGrid(InProcessGrid):
         return super().execute(message)
 
 
-def _record(config: Config, directory: RunDirectory) -> tuple[RecordingGrid, Arrays, int]:
+def _record(
+    config: Config, directory: RunDirectory, reported: bool = False
+) -> tuple[RecordingGrid, Arrays, int]:
+    """Return what each node received, the transcript and the adversary.
+
+    One test of each mode writes a report, which takes as long as the federation.
+    """
     grid = RecordingGrid(config)
-    server_app.carry_out(grid, preflight(config), directory)
+    with nullcontext() if reported else patch("fedsim.report.page.write_report"):
+        server_app.carry_out(grid, preflight(config), directory)
     chosen = directory.read_json("facts.json")["challenge"]
     return grid, directory.read_arrays("transcript.npz"), chosen["adversary"]
 
@@ -126,7 +135,8 @@ def test_the_posterior_is_a_function_of_the_messages(
     back is its own noise under local trust, which it drew itself and sent.
     """
     config = small(mode)
-    grid, transcript, partition = _record(config, RunDirectory.create(tmp_path / "run", config))
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid, transcript, partition = _record(config, directory, reported=True)
     replayed = _replayed(config, grid.recorded[partition], partition, monkeypatch)
     np.testing.assert_array_equal(replayed, transcript["log_odds"])
 

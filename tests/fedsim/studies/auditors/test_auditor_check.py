@@ -1,8 +1,6 @@
 """Audits of auditors: valid ones, careless ones, and the truth of the games."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 import fedsim
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import binomial_high, binomial_low
+from fedsim.cli.main import main
 from fedsim.studies.auditors.auditor_check import GAMES, KnownGame, Validity, check_auditor
 
 Floats = npt.NDArray[np.float64]
@@ -79,11 +78,13 @@ def test_what_no_auditor_may_return_is_refused() -> None:
         fedsim.check_auditor(lambda *_: 0.0, games=10)
 
 
-def test_the_command_prints_the_verdict_and_its_status(tmp_path: Path) -> None:
+def test_the_command_prints_the_verdict_and_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.py").write_text(
         "def bound(scores, members, delta, confidence):\n    return 9\n"
     )
-    words = ["check-auditor", "mine.py:bound", "--games", "100", "--trials", "20", "--json"]
-    command = [sys.executable, "-m", "fedsim", *words]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (4, "invalid")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="4"):
+        main(["check-auditor", "mine.py:bound", "--games", "100", "--trials", "20", "--json"])
+    assert json.loads(capsys.readouterr().out)["verdict"] == "invalid"

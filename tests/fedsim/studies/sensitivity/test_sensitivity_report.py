@@ -40,7 +40,7 @@ def study(config: Config, top: int, trials: int) -> Study:
     return sensitivity_study.study(experiment, confidence, batch, top, trials)
 
 
-@pytest.fixture(params=CASES, ids="-".join)
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
 def found(request: pytest.FixtureRequest, small: Callable[..., Config]) -> Study:
     data, relation = request.param
     changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}

@@ -35,7 +35,10 @@ def study(
     return sensitivity_study.study(experiment, confidence, batch, top, trials, stages)
 
 
-@pytest.fixture(params=[(data, relation) for data in DATA for relation in RELATIONS], ids="-".join)
+CASES = [(data, relation) for data in DATA for relation in RELATIONS]
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
 def found(request: pytest.FixtureRequest, small: Small) -> Study:
     data, relation = request.param
     changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}
