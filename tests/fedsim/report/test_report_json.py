@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,17 @@ from .conftest import KINDS, Runs
 Values = dict[str, Any]
 
 
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    """Return what checks a report; one test checks the schema itself, which takes longer."""
+    return jsonschema.Draft202012Validator(schema())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind: str, written: Runs) -> None:
     report = written(kind).report
     values = json.loads(json.dumps(encode(report), allow_nan=False))
-    jsonschema.validate(values, schema())
+    _validator().validate(values)
     assert decode(values) == report
 
 
@@ -70,7 +77,7 @@ def test_a_report_that_was_changed_by_hand_is_refused(complaint: str, written: R
     values = encode(written("central").report)
     DAMAGE[complaint](values)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(values, schema())
+        _validator().validate(values)
     with pytest.raises(ValueError, match=complaint):
         decode(values)
 
