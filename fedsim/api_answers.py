@@ -107,7 +107,7 @@ def data(
     if directory is not None:
         report_directory.check_new(directory)
     report = pages.assemble(configured(config, overrides or {}, None).experiment)
-    page = None if directory is None else pages.write(report, directory)
+    page = None if directory is None else pages.write_distribution(report, directory)
     return Answer(report.as_json(), page, pages.blocks(report))
 
 
@@ -135,10 +135,10 @@ def sensitivity(
 
     chosen = configured(config, overrides or {})
     report_directory.check_new(Path(out))
-    sensitivity_study.check(chosen.experiment, top, trials)
+    sensitivity_study.check_study(chosen.experiment, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
     study = sensitivity_study.study(chosen.experiment, chosen.audit.confidence, batch, top, trials)
-    page = sensitivity_report.write(study, Path(out))
+    page = sensitivity_report.write_sensitivity(study, Path(out))
     table = tabulated(sensitivity_report.headings(study), sensitivity_report.rows(study))
     verdict = map(Prose, sensitivity_report.verdict(study))
     return Answer(sensitivity_report.as_json(study), page, [*verdict, table])
@@ -295,7 +295,7 @@ def reconstruct(
         report_directory.check_new(Path(out))
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
-    candidate_game.check(chosen.game)
+    candidate_game.check_guessed_training(chosen.game)
     loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:
@@ -317,7 +317,7 @@ def reconstruct(
         played,
         time.perf_counter() - start,
     )
-    page = None if out is None else candidate_report.write(report, Path(out))
+    page = None if out is None else candidate_report.write_reconstruction(report, Path(out))
     return Answer(report.as_json(), page, candidate_report.blocks(report))
 
 

@@ -298,7 +298,7 @@ def swept(
         lambda text: shown.print(text, highlight=False),
     )
     with report_directory.refusing(out):
-        sweeps.write(name, outcomes, out)
+        sweeps.write_sweep(name, outcomes, out)
     return Sweep(out, tuple(outcomes))
 
 
@@ -395,7 +395,7 @@ def predict(
     from fedsim.learning.training import saved_model  # noqa: PLC0415
 
     if isinstance(records, Path | str):
-        features = saved_model.read(Path(model), str(records))
+        features = saved_model.read_features(Path(model), str(records))
     else:
         features = torch.as_tensor(records, dtype=torch.float32)
     return saved_model.predictions(Path(model), features, built_by(network))

@@ -95,7 +95,7 @@ def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
     from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
 
     for plan in plans:
-        dispatch.check(plan.config.privacy.noise_source, 0)
+        dispatch.check_chargeable(plan.config.privacy.noise_source, 0)
 
 
 def check_batches(plan: "Plan", workers: "Workers | None") -> None:
@@ -112,7 +112,7 @@ def check_batches(plan: "Plan", workers: "Workers | None") -> None:
         from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
 
         federation = plan.config.federation
-        dispatch.check(plan.config.privacy.noise_source, federation.tolerated_dropouts)
+        dispatch.check_chargeable(plan.config.privacy.noise_source, federation.tolerated_dropouts)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
 
     start = time.perf_counter()
     if directory.has(CARD):  # only the report is missing
-        training_report.write(directory)
+        training_report.write_training_report(directory)
         directory.log_event(phase="done", seconds=time.perf_counter() - start)
         return
     directory.log_event(phase="preparing")
@@ -103,7 +103,7 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
     theta = model_training.train(grid, plan, loaded, directory)
     directory.log_event(phase="reporting")
-    saved_model.write(
+    saved_model.write_model(
         directory.path,
         plan.config.model,
         plan.config.data.public_schema,
@@ -111,10 +111,10 @@ def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
         loaded.split.dataset,
         theta,
     )
-    model_card.write(
+    model_card.write_card(
         directory, plan.noise_multiplier, models.size(loaded.model), len(loaded.split.held_out)
     )
-    training_report.write(directory)
+    training_report.write_training_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)
 
 

@@ -159,10 +159,10 @@ def select(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or an unsuitable measure.
+    Raises InputError for a choice that `check_choice` refuses, or an unsuitable measure.
     """
     candidates = 0 if pool_features is None else len(pool_features)
-    check(neighbouring, choice, top, len(features), candidates)
+    check_choice(neighbouring, choice, top, len(features), candidates)
     if neighbouring == "add-remove":
         sums = rank_records(features, measure, progress, columns=columns, threads=threads)
         return [Pair(i, None, float(sums[i]), measure) for i in chosen(sums, choice, top)]
@@ -218,7 +218,7 @@ def _select_replaced(
     ]
 
 
-def check(neighbouring: str, choice: str, top: int, records: int, candidates: int) -> None:
+def check_choice(neighbouring: str, choice: str, top: int, records: int, candidates: int) -> None:
     """Raise InputError for a choice that `select` cannot make with any features.
 
     Args:
@@ -268,7 +268,7 @@ def select_per_client(
         threads: number of threads.
         progress: called with the finished fraction.
 
-    Raises InputError for a choice that `check` refuses, or an unsuitable measure.
+    Raises InputError for a choice that `check_choice` refuses, or an unsuitable measure.
     """
     pairs, clients = [], int(client_of.max()) + 1
     for client in range(clients):

@@ -73,14 +73,14 @@ def compare(
         generator: of the bootstrap.
         resamples: number of bootstrap samples.
 
-    Raises InputError as `check`, for confidence out of range, or for no heuristic.
+    Raises InputError as `places`, for confidence out of range, or for no heuristic.
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is {confidence:g}; give a number between 0 and 1")
     if not heuristics:
         raise InputError("there is no heuristic to compare; give at least one")
     values = np.asarray(truth, np.float64)
-    both = {name: check(heuristic, values) for name, heuristic in heuristics.items()}
+    both = {name: places(heuristic, values) for name, heuristic in heuristics.items()}
     groups = {name: of_heuristic for name, (of_heuristic, _) in both.items()}
     names = list(groups)
     true_groups = both[names[0]][1]
@@ -135,7 +135,7 @@ def reach(chosen: float, largest: float) -> float:
     return min(1.0, chosen / largest)
 
 
-def check(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Groups]:
+def places(heuristic: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Groups, Groups]:
     """Return the place of every value among the distinct ones of its array, both flat.
 
     Args:

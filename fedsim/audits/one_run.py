@@ -108,7 +108,7 @@ def drawn(game: GameRules, federation: "Federation") -> dict[str, Any]:
     canaries = game.canaries
     if not canaries.count:
         raise InputError("canaries.count is 0; set it to the number of canaries, such as 1000")
-    one_run.check(canaries, federation)
+    one_run.check_room(canaries, federation)
     coins = one_run.included(canaries.count, game.seed, range(game.trials.count))
     return {
         "kind": canaries.kind,

@@ -70,7 +70,7 @@ def data(
     else:
         console.print(distribution_report.summary(report))
     if out is not None:
-        page = distribution_report.write(report, out)
+        page = distribution_report.write_distribution(report, out)
         Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
 
 
@@ -124,7 +124,7 @@ def schema(
         proposals = [_ask(each, console) for each in proposals]
     text = schema_proposal.written(label, classes, proposals)
     agreed = schemas.parse(text)
-    schema_proposal.write(out, text, force)
+    schema_proposal.write_schema(out, text, force)
     marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
     names = [each.name for each in proposals if each.kind == "identifier"]
     console.print(

@@ -182,7 +182,7 @@ def registry(
         key, _, facts[key] = text.partition("=")
         if not facts[key]:
             raise InputError(f"--fact {text} has no value; write KEY=VALUE, such as region=EU")
-    made = registry_entry.entry(model_card.read(run), run.config.run.author, alarms, facts)
+    made = registry_entry.entry(model_card.read_card(run), run.config.run.author, alarms, facts)
     refused = [] if schema is None else registry_entry.complaints(made, _schema(schema))
     if refused:
         raise InputError(f"'{schema}' refuses the entry: {'; '.join(refused)}")
@@ -191,7 +191,7 @@ def registry(
         typer.echo(text, nl=False)
         return
     try:
-        private_files.write(private_files.as_named(out), text.encode(), mode=0o644)
+        private_files.write_private(private_files.as_named(out), text.encode(), mode=0o644)
     except OSError as error:
         raise InputError(f"cannot write '{out}': {error.strerror}; name another --out") from None
     Terminal(stderr=True).print(f"Entry: {out}", soft_wrap=True, highlight=False)

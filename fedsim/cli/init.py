@@ -128,7 +128,7 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
         note = first_configuration.rehearsal(values, int(of_all["data.records"]))
     try:
         content = first_configuration.text(values, file, note).encode()
-        private_files.write(private_files.as_named(file), content)
+        private_files.write_private(private_files.as_named(file), content)
     except OSError as error:
         raise InputError(f"cannot write '{file}': {error.strerror}; name another file") from None
     named = shlex.quote(str(file))

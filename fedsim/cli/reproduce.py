@@ -96,7 +96,7 @@ def reproduce(
     _announce(console, possible, skipped, means)
     made = list(making.publish(possible, means, skipped, placed))[-1]
     if markdown is not None:
-        notes.write(markdown, made)
+        notes.write_notes(markdown, made)
     if json_:
         import json  # noqa: PLC0415
 
@@ -143,7 +143,7 @@ def _announce(
 
     for title, why in skipped.items():
         console.print(f"Skipped: {title}: {why}", highlight=False)
-    left = [item for item in items if making.read(item, means) is None]
+    left = [item for item in items if making.read_made(item, means) is None]
     cost = "seconds each" if means.smoke else f"about {sum(i.minutes for i in left):.0f} minutes"
     console.print(
         f"{len(left)} of {len(items)} items to make, {cost} on two cores; kept in {means.folder}",

@@ -75,7 +75,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
             raise
 
 
-def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all. Raises InputError, OSError: see `replacing`."""
     with replacing(path, mode) as file:
         file.write(content)

@@ -33,7 +33,7 @@ def create(directory: Path) -> Path:
     return directory
 
 
-def check(directory: Path) -> None:
+def check_writable(directory: Path) -> None:
     """Check that the directory can be made and written, and leave nothing; else InputError."""
     missing = [place for place in (directory, *directory.parents) if not os.path.lexists(place)]
     try:
@@ -52,7 +52,7 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
     """
     own = directory / "report.json"
     if replacing and os.path.lexists(own) and _kind(own, replacing) == replacing:
-        check(directory)
+        check_writable(directory)
         return
     for name in HELD:
         if not os.path.lexists(directory / name):
@@ -61,7 +61,7 @@ def check_new(directory: Path, replacing: str | None = None) -> None:
             f"'{directory}' holds a run or a report, since it has {name}; name a new directory "
             "with --out"
         )
-    check(directory)
+    check_writable(directory)
 
 
 def _kind(path: Path, wanted: str) -> object:
@@ -109,6 +109,6 @@ def write_report(directory: Path, report: Mapping[str, Any], page: str) -> Path:
     with refusing(directory):
         private_files.make_directory(directory)
         text = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-        private_files.write(directory / "report.json", f"{text}\n".encode())
-        private_files.write(directory / "report.html", page.encode())
+        private_files.write_private(directory / "report.json", f"{text}\n".encode())
+        private_files.write_private(directory / "report.html", page.encode())
     return directory / "report.html"

@@ -100,7 +100,7 @@ def _is_address(text: str) -> bool:
     return "%" not in text  # an IPv6 scope may be any text, which scripts must not read
 
 
-def read(directory: Path) -> Kit:
+def read_kit(directory: Path) -> Kit:
     """Return the kit of a folder, of all machines or of one. Raises InputError."""
     path = directory / MANIFEST
     try:
@@ -132,7 +132,7 @@ def read(directory: Path) -> Kit:
 
 def folder(directory: Path, machine: str) -> Path:
     """Return the absolute path of a machine's folder. Raises InputError for another machine's."""
-    kit = read(directory)
+    kit = read_kit(directory)
     if machine not in kit.machines:
         raise InputError(
             f"this federation has no machine '{machine}'; it has {', '.join(kit.machines)}"
@@ -147,7 +147,7 @@ def folder(directory: Path, machine: str) -> Path:
     return directory.absolute() / _place(machine)
 
 
-def write(
+def write_kit(
     directory: Path,
     address: str,
     port: int,
@@ -366,4 +366,4 @@ def write_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
         if not parent.exists():
             parent.mkdir(mode=0o700)
     data = content.encode() if isinstance(content, str) else content
-    private_files.write(private_files.as_named(path), data, mode)
+    private_files.write_private(private_files.as_named(path), data, mode)

@@ -79,7 +79,7 @@ def register(server: Path) -> dict[str, str]:
     """
     home = _home(server)
     files = key_files(server)
-    machines = kit.read(server).nodes
+    machines = kit.read_kit(server).nodes
     if strange := [machine for machine in files if machine not in machines]:
         raise InputError(
             f"keys/{strange[0]}.pub belongs to no machine of this federation, which has "

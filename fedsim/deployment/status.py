@@ -64,7 +64,7 @@ class Status:
 
 def status(server: Path) -> Status:
     """Return the status of a federation."""
-    laid_out = kit.read(server)
+    laid_out = kit.read_kit(server)
     try:
         end = certificates.end(server / "server.crt")
     except (OSError, ValueError) as error:

@@ -132,7 +132,7 @@ LOGS_INTERVAL = 60.0
 
 def start(place: Path) -> None:
     """Become the SuperNode of a machine's folder, beside a process that starts its apps."""
-    logs.begin(kit.read(place).machine)
+    logs.begin(kit.read_kit(place).machine)
     settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
     if upkeep.take_up(place, settings.get("SUPERLINK", "")):
         log.info("has a new key from now on")
@@ -200,7 +200,7 @@ def _serve_apps(place: Path, supernode: int, held: int) -> None:
     from fedsim.deployment import own_app  # noqa: PLC0415  (only this process answers messages)
 
     folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
-    machine = kit.read(place).machine
+    machine = kit.read_kit(place).machine
     logs.begin(machine)
     if machine != "auditor":
         own_app.import_ahead()

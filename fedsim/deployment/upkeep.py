@@ -27,7 +27,7 @@ def renew(directory: Path, days: int, own: tuple[Path, Path] | None = None) -> d
     certificate of the kit's authority.
     Raises InputError if no certificate can be made; the old files stay.
     """
-    laid_out = kit.read(directory)
+    laid_out = kit.read_kit(directory)
     if laid_out.machine:
         raise InputError(
             f"'{directory}' is only the folder of '{laid_out.machine}'; renew in the folder of the "
@@ -57,7 +57,7 @@ def _signed(ca: Path, address: str, days: int) -> certificates.KeyPair:
 
 def rotate(place: Path) -> tuple[str, str]:
     """Make the next key of a node; return the machine and the fingerprint. The old key stays."""
-    machine = kit.read(place).machine
+    machine = kit.read_kit(place).machine
     if machine in ("", "server"):
         raise InputError(f"'{place}' is not a node's folder; give a client's or the auditor's")
     if (place / NEXT).exists():
@@ -89,7 +89,7 @@ def take_up(place: Path, superlink: str) -> bool:
 
 def upgrade(directory: Path) -> Path:
     """Write this version's files for each machine of a whole kit; return the folder of all."""
-    old = kit.read(directory)
+    old = kit.read_kit(directory)
     if old.machine:
         raise InputError(
             f"'{directory}' is only the folder of '{old.machine}'; upgrade the whole kit's folder"

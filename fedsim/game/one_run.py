@@ -134,7 +134,7 @@ def needs_data(canaries: CanariesConfig) -> bool:
     return canaries.known_data or KINDS[canaries.kind].records is not None
 
 
-def check(canaries: CanariesConfig, federation: Federation) -> None:
+def check_room(canaries: CanariesConfig, federation: Federation) -> None:
     """Raise InputError if the model or the pool has too little room for the configured canaries."""
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(

@@ -76,7 +76,7 @@ def simulate(
     mechanism: Mechanism[Data], draw: Draw[Data], seeds: Iterator[np.random.Generator]
 ) -> Floats:
     """Return results [m, d] for each generator's data. Raises InputError for unequal ones."""
-    results = [check(mechanism(draw(coins), coins)) for coins in seeds]
+    results = [as_vector(mechanism(draw(coins), coins)) for coins in seeds]
     if len(lengths := sorted({len(each) for each in results})) > 1:
         raise InputError(
             f"the mechanism returns {lengths[0]} to {lengths[-1]} numbers, depending on the data; "
@@ -85,7 +85,7 @@ def simulate(
     return np.stack(results)
 
 
-def check(result: npt.ArrayLike) -> Floats:
+def as_vector(result: npt.ArrayLike) -> Floats:
     """Return a mechanism's result as a vector.
 
     Raises InputError unless it has finite numbers only.
@@ -181,7 +181,7 @@ def release(noise: BlackBoxNoise, result: npt.ArrayLike, coins: np.random.Genera
     coins: for the noise; seeded from the operating system's entropy where the release is real.
     Raises InputError if the result is longer or shorter than the simulated ones.
     """
-    vector = check(result)
+    vector = as_vector(result)
     if vector.shape != noise.centre.shape:
         raise InputError(
             f"the mechanism returned {vector.size} numbers, but {noise.centre.size} in simulation; "

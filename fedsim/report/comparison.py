@@ -331,7 +331,7 @@ def blocks(rows: Sequence[Row]) -> list[doc.Block]:
     return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{EXCEPT}.")]
 
 
-def write(rows: Sequence[Row], directory: Path) -> Path:
+def write_comparison(rows: Sequence[Row], directory: Path) -> Path:
     runs = {row["number"]: row for row in rows}
     names = named(rows)
     links: list[doc.Words] = []

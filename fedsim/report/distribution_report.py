@@ -150,7 +150,7 @@ def assemble(experiment: Experiment) -> DistributionReport:
     )
 
 
-def write(report: DistributionReport, directory: Path) -> Path:
+def write_distribution(report: DistributionReport, directory: Path) -> Path:
     return report_directory.write_report(directory, report.as_json(), render_html(report))
 
 

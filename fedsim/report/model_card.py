@@ -147,14 +147,14 @@ def _uncovered(data: str, rehearsal: Rehearsal | None) -> list[str]:
     return sentences
 
 
-def write(
+def write_card(
     directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
 ) -> ModelCard:
     config, model = directory.config, saved_model.describe(directory.path)
     rehearsal = read_rehearsal(directory)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
-    requests, answers = noisy_measures.read(directory)
+    requests, answers = noisy_measures.read_measures(directory)
     each_cost = config.federation.measures_epsilon
     cost = requests * each_cost
     classes = saved_model.class_names(model.input)
@@ -194,7 +194,7 @@ def write(
     return card
 
 
-def read(directory: RunDirectory) -> ModelCard:
+def read_card(directory: RunDirectory) -> ModelCard:
     values = directory.read_json(CARD)
     with directory.reading(CARD):
         return TypeAdapter(ModelCard).validate_python(values)

@@ -186,7 +186,7 @@ def _blocks(section: Section, report: Report, drawn: Pictures) -> list[doc.Block
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
     private_files.make_directory(directory)
     for name, content in drawn.contents.items():
-        private_files.write(directory / name, content)
+        private_files.write_private(directory / name, content)
     return [directory / name for name in drawn.contents]
 
 
@@ -221,7 +221,7 @@ def assembled(
     transcript = run_transcript.read(directory)
     facts = directory.read_facts()
     config, rows = directory.config, ledger.verified(directory)
-    run_agreement.check(directory, facts, transcript, rows)
+    run_agreement.check_agreement(directory, facts, transcript, rows)
     run = AuditedRun(
         from_run_config(to_run_config(config) | dict(limits)) if limits else config,
         facts,
@@ -266,7 +266,7 @@ UNATTACKED = (
 def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
     """Write the two pages of a finished run or training, and return where they are."""
     if directory.config.run.job == "training":
-        card, report = model_card.read(directory), training_report.assemble(directory)
+        card, report = model_card.read_card(directory), training_report.assemble(directory)
         before = [doc.Label("", text, alarming=True) for text in report.contradictions]
         states = [
             training_report.state_towards(report, card, towards) for towards in card.privacy.towards

@@ -24,7 +24,7 @@ from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.first_screen import FAILED, check, share, shares
+from fedsim.report.document.first_screen import FAILED, report_check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
@@ -109,8 +109,8 @@ CONFIDENTIAL = (
 )
 
 
-def write(directory: RunDirectory) -> TrainingReport:
-    card, report = model_card.read(directory), assemble(directory)
+def write_training_report(directory: RunDirectory) -> TrainingReport:
+    card, report = model_card.read_card(directory), assemble(directory)
     page = render_html(report, card)
     report_directory.write_report(directory.path, report_json(report.as_json()), page)
     return report
@@ -287,20 +287,20 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
     document = report.as_json()
     checks = [
-        check(
+        report_check(
             "No measurement contradicts the claimed noise.",
             "alarms > 0",
             document,
             failed="The released sums or messages contradict the claimed noise.",
         ),
-        check(
+        report_check(
             "The report contains a measurement of the noise.",
             "rounds.-1.noise_at_most.# < 1",
             document,
             fails="",
             unknown="The noise of this training was not measured.",
         ),
-        check(
+        report_check(
             "Every client answered in every round.",
             "missing.# > 0",
             document,
@@ -323,12 +323,14 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     if card.privacy.guaranteed and math.isfinite(epsilon):
         text = "The rounds cost no more ε than the model's card states."
         failed = "The rounds cost more ε than the model's card states."
-        checks.append(check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed))
+        checks.append(
+            report_check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed)
+        )
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than if it always named the most frequent class."
         failed = "The model is right no more often than if it always named the most frequent class."
         shuts = f"accuracy <= {card.utility.majority:.4g}"
-        checks.append(check(text, shuts, document, failed=failed))
+        checks.append(report_check(text, shuts, document, failed=failed))
     return checks
 
 

@@ -204,7 +204,9 @@ def _deployed(directory: Path, clients: int) -> Iterator[tuple[float, _Relay]]:
     """
     start = time.monotonic()
     port, superlink, *nodes = _free_ports(2 + clients)
-    kit.write(directory, "127.0.0.1", port, clients, superlink_port=superlink, listen="127.0.0.1")
+    kit.write_kit(
+        directory, "127.0.0.1", port, clients, superlink_port=superlink, listen="127.0.0.1"
+    )
     relay = _Relay(port)
     for client, node_port in enumerate(nodes):
         place = kit.folder(directory, f"client-{client}")
@@ -221,7 +223,7 @@ def _deployed(directory: Path, clients: int) -> Iterator[tuple[float, _Relay]]:
         _until(lambda: list(deployment.statuses(server).values()).count("online") == clients)
         yield time.monotonic() - start, relay
     finally:
-        for machine in [*kit.read(directory).nodes, "server"]:
+        for machine in [*kit.read_kit(directory).nodes, "server"]:
             _script(kit.folder(directory, machine), "stop.sh")
 
 

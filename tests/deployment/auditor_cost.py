@@ -44,7 +44,7 @@ def script(place: Path, name: str) -> None:
 
 def start_server(directory: Path) -> None:
     """Write a kit, start its server and clients, and register all keys."""
-    kit.write(
+    kit.write_kit(
         directory,
         "127.0.0.1",
         free_port(),
@@ -53,7 +53,7 @@ def start_server(directory: Path) -> None:
         listen="127.0.0.1",
         auditor=True,
     )
-    for index, machine in enumerate(kit.read(directory).nodes):
+    for index, machine in enumerate(kit.read_kit(directory).nodes):
         place = kit.folder(directory, machine)
         settings, node = place / "settings.env", place / "node.toml"
         own = f"NODE_PORT={kit.NODE_PORT + index}"
@@ -174,7 +174,7 @@ def main() -> None:
         with subprocess.Popen([str(part) for part in command]) as running:
             toggled = toggle(running, run, auditor, arguments.block)
     finally:
-        for machine in [*kit.read(directory).nodes, "server"]:
+        for machine in [*kit.read_kit(directory).nodes, "server"]:
             script(kit.folder(directory, machine), "stop.sh")
     print(json.dumps(conclude(spans(run, toggled)[0])))
 

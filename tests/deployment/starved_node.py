@@ -70,7 +70,7 @@ def script(place: Path, name: str) -> None:
 @contextmanager
 def federation(directory: Path) -> Iterator[None]:
     """Run a kit's server and clients, of which one is nice."""
-    kit.write(
+    kit.write_kit(
         directory,
         "127.0.0.1",
         free_port(),
@@ -78,19 +78,19 @@ def federation(directory: Path) -> Iterator[None]:
         superlink_port=free_port(),
         listen="127.0.0.1",
     )
-    for index, machine in enumerate(kit.read(directory).nodes):
+    for index, machine in enumerate(kit.read_kit(directory).nodes):
         path = kit.folder(directory, machine) / "settings.env"
         own = path.read_text().replace(f"={kit.NODE_PORT + index}\n", f"={free_port()}\n")
         path.write_text(own.replace("NICE=0", "NICE=19") if machine == STARVED else own)
     try:
         script(directory / "server", "start.sh")
         wait_for(lambda: deployment.register(directory / "server"))
-        for machine in kit.read(directory).nodes:
+        for machine in kit.read_kit(directory).nodes:
             script(kit.folder(directory, machine), "start.sh")
         wait_for(lambda: [*deployment.statuses(directory / "server").values()] == ["online"] * 2)
         yield
     finally:
-        for machine in [*kit.read(directory).nodes, "server"]:
+        for machine in [*kit.read_kit(directory).nodes, "server"]:
             script(kit.folder(directory, machine), "stop.sh")
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import Transcript
 
 APP = Path(__file__).parents[1] / "apps" / "quickstart"
@@ -55,6 +55,6 @@ def quickstart(apps: tuple[ModuleType, ModuleType], tmp_path: Path) -> Quickstar
         config |= {key.replace("_", "-"): value for key, value in changes.items()}
         grid = InProcessGrid(client.app, NODES, config)
         server.app(grid, next(iter(grid.contexts.values())))
-        return {path.stem: read(path) for path in tmp_path.glob("*.fedt")}
+        return {path.stem: read_transcript(path) for path in tmp_path.glob("*.fedt")}
 
     return run

@@ -259,4 +259,4 @@ def test_an_auditors_node_starts_without_what_computes(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     (recording,) = tmp_path.glob("*.fedt")
-    assert len(reader.read(recording).rounds) == 1
+    assert len(reader.read_transcript(recording).rounds) == 1

@@ -116,7 +116,7 @@ def _repacked(name: str) -> None:
 
     def remake(folder: Path) -> Reader:
         reader = make(folder)
-        return Reader(reader.path, reader.read, (damage.repacked,))
+        return Reader(reader.path, reader.read_transcript, (damage.repacked,))
 
     READERS[f"{name}, repacked"] = remake
 
@@ -142,7 +142,7 @@ def _evidence(folder: Path) -> Reader:
         path.write_bytes(envelope.seal(told, envelope.read_private(private)))
 
     def read() -> object:
-        sealed, statement = envelope.read(path)
+        sealed, statement = envelope.read_envelope(path)
         if not sealed.signed_by(envelope.read_public(folder / "key.public.pem")):
             raise InputError("it was altered")
         return statement
@@ -162,7 +162,7 @@ def _recording(folder: Path) -> Reader:
             writer.end()
 
     def read() -> object:
-        found = reader.read(path)
+        found = reader.read_transcript(path)
         return [found.facts, *found.rounds]
 
     return Reader(path, read, damage.RAW, sealed=True, grows=True)

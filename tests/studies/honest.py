@@ -35,7 +35,7 @@ from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report import page
@@ -260,7 +260,7 @@ def _of_live(seed: int) -> Said:
         told: Changes = {"role": "auditor", "transcript-path": folder}
         grid.contexts[AUDITOR] = Context(RUN_ID, AUDITOR, told, RecordDict(), run_config)
         server_app.carry_out(grid, preflight(config), run)
-        recorded = read(Path(folder) / f"{RUN_ID}.fedt")
+        recorded = read_transcript(Path(folder) / f"{RUN_ID}.fedt")
         worlds = run.read_arrays("transcript.npz")["worlds"]
     for each in recorded.rounds:
         audit.observe(each)
@@ -287,7 +287,9 @@ def _of_transcripts(privacy: str, seed: int) -> Said:
     with tempfile.TemporaryDirectory() as folder:
         changes: Changes = {"privacy": privacy, "seed": seed, "transcripts": folder}
         _play_app("quickstart", changes, seed)
-        reports = [transcript_audit.audit(read(path)) for path in Path(folder).glob("*.fedt")]
+        reports = [
+            transcript_audit.audit(read_transcript(path)) for path in Path(folder).glob("*.fedt")
+        ]
     return Said([alarm for report in reports for alarm in _alarms(report)])
 
 
@@ -297,7 +299,9 @@ def _of_recorded(app: App, seed: int) -> Said:
         _play_app(app.folder, app.changes | {"transcript": str(path)}, seed, app.reporting)
         claim = None if app.epsilon is None else Claim(app.epsilon, DELTA, unit=app.unit)
         delta = DELTA if claim is None else None
-        report = transcript_audit.audit(read(path), AuditOptions(claim=claim, delta=delta))
+        report = transcript_audit.audit(
+            read_transcript(path), AuditOptions(claim=claim, delta=delta)
+        )
     return Said(_alarms(report), verdict=of_transcript(report).verdict)
 
 

@@ -148,7 +148,7 @@ def audit(
     confidence: float = 0.95,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
-    check(trials, confidence, seed)
+    check_numbers(trials, confidence, seed)
     configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
@@ -193,7 +193,9 @@ def audit(
     )
 
 
-def check(trials: int, confidence: float, seed: int, time_limit: float | None = None) -> None:
+def check_numbers(
+    trials: int, confidence: float, seed: int, time_limit: float | None = None
+) -> None:
     """Refuse numbers with which no audit can run, before any code of the app runs."""
     significance(confidence)
     if trials < LEAST_TRIALS:
@@ -282,7 +284,7 @@ def audit_directory(
     """
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")
-    check(trials, confidence, seed, time_limit)
+    check_numbers(trials, confidence, seed, time_limit)
     overrides = dict(run_config or {})
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds

@@ -119,7 +119,7 @@ class LiveAudit:
         config = config.reading_data_from(self._data_root, offline=True)
         config = config.starting_from(self._weights)
         if self._challenge and config.run.job != "training":
-            check(config.experiment)
+            check_followable(config.experiment)
             # Missing data are reported before the first belief.
             federation.load(config.experiment)
         self.config, self._configured = config, keys
@@ -342,7 +342,7 @@ class LiveAudit:
         return participant.observe(memory, torch.tensor(now.model["sum"]).to(loaded.device))
 
 
-def check(experiment: Experiment) -> None:
+def check_followable(experiment: Experiment) -> None:
     """Refuse a run whose challenge an auditor cannot follow. Raises InputError."""
     rules, data = experiment.game, experiment.data
     scheme = rules.scheme

@@ -262,7 +262,7 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
     return missing
 
 
-def check(options: AuditOptions) -> None:
+def check_options(options: AuditOptions) -> None:
     if options.canary_seed_file is not None:
         _planted(options.canary_seed_file)
 

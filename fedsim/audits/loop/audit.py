@@ -18,7 +18,7 @@ from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from fedsim.audits.app.audit import check
+from fedsim.audits.app.audit import check_numbers
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee
@@ -259,7 +259,7 @@ def audit_loop(
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
-    check(trials, confidence, seed, time_limit)
+    check_numbers(trials, confidence, seed, time_limit)
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)

@@ -115,7 +115,7 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
     from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
 
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
-    live_report.check(every.options)
+    live_report.check_options(every.options)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,

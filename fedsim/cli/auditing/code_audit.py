@@ -67,7 +67,7 @@ def check_out(out: Path | None) -> None:
         return
     if (out / "report.json").exists():
         raise InputError(f"'{out}' holds a finished audit; name a new directory with --out")
-    report_directory.check(out)
+    report_directory.check_writable(out)
 
 
 def _conclude(

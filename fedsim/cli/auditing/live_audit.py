@@ -37,7 +37,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
     live, directory = live_report.opened(path, every.options), every.directory(path)
     streaming = every.as_json and stop is not None
     console = Terminal(stderr=True)
-    report_directory.check(directory)
+    report_directory.check_writable(directory)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
         live.begin(observed)
@@ -56,7 +56,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                 beliefs.append(belief)
                 show(live_words.table(beliefs))
         report = live.report()
-        page = live_words.write(report, directory, beliefs)
+        page = live_words.write_live(report, directory, beliefs)
     if streaming:
         print(json.dumps(report_json(report.as_json()), allow_nan=False), flush=True)
     elif every.as_json:
@@ -87,7 +87,7 @@ def view(console: Console) -> Iterator[Callable[[RenderableType], None]]:
 def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
     """Audit a transcript, write a report, and return the exit status."""
     directory = every.directory(path)
-    report_directory.check(directory)  # before hours of following
+    report_directory.check_writable(directory)  # before hours of following
     _check_unsigned(path, directory)
     console = Terminal(stderr=True)
     if stop is not None:
@@ -100,7 +100,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
                     show(transcript_report.summary(auditor.report(every.options)))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, every.options)
-    page = transcript_report.write(report, directory)
+    page = transcript_report.write_recorded(report, directory)
     if every.as_json:
         print_json(report_json(report.as_json()))
     else:

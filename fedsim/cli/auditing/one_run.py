@@ -161,7 +161,7 @@ def _write_new(path: Path, text: str) -> None:
     if os.path.lexists(path):
         raise InputError(f"'{path}' exists; name a new file with --out")
     try:
-        private_files.write(private_files.as_named(path), text.encode())
+        private_files.write_private(private_files.as_named(path), text.encode())
     except OSError as error:
         raise InputError(
             f"cannot write '{path}': {error.strerror}; name another file with --out"

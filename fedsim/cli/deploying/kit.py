@@ -71,7 +71,7 @@ def init(
             f"port {port} is for the clients and for the SuperLink; choose another with "
             "--port or --superlink-port"
         )
-    written = kit.write(
+    written = kit.write_kit(
         directory,
         host,
         port,
@@ -101,7 +101,7 @@ def check(
     """
     from fedsim.deployment.checks import connection, machines  # noqa: PLC0415
 
-    results = machines.check(directory, machine)
+    results = machines.check_machines(directory, machine)
     wrong = sum(one.state == connection.WRONG for one in results)
     if json_:
         typer.echo(json.dumps({"wrong": wrong, "findings": [vars(one) for one in results]}))
@@ -193,8 +193,8 @@ def certificates(
     pair = server_certificate(issuer, ["fedsim-cluster"], days, both_sides=True)
     private_files.make_directory(directory)
     for name, content in ((AUTHORITY, issuer.public), (CERTIFICATE, pair.public)):
-        private_files.write(directory / name, content)
-    private_files.write(directory / KEY, pair.private)
+        private_files.write_private(directory / name, content)
+    private_files.write_private(directory / KEY, pair.private)
     flags = f"--tls-ca-file {AUTHORITY} --tls-cert {CERTIFICATE} --tls-key {KEY}"
     typer.echo(f"{directory}: {AUTHORITY}, {CERTIFICATE}, {KEY}; valid for {days} days")
     typer.echo(f"In a copy on each machine: dask scheduler --protocol tls {flags}")

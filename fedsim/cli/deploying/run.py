@@ -119,7 +119,7 @@ def _carry_out(
     if job is None:
         configuration.check_is_no_training(config.run.job, str(config_file))
     server = kit.folder(directory, "server")
-    _refuse(config.scheme, config.trials.count, kit.read(server).clients, experiment)
+    _refuse(config.scheme, config.trials.count, kit.read_kit(server).clients, experiment)
     values = configuration.to_run_config(config)
     evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
     nodes = _clients_nodes(server, config.federation.clients)

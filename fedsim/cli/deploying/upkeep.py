@@ -121,7 +121,7 @@ def report(
         ) from None
     node = ClientNode.of(values, directory.resolve() / "work")
     assembled = assemble(node, others, model)
-    written = client_page.write(assembled, directory / "report" if out is None else out)
+    written = client_page.write_client_page(assembled, directory / "report" if out is None else out)
     if json_:
         print_json(report_json(assembled.as_json()))
     console = Terminal(stderr=True)

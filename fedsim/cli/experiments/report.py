@@ -48,7 +48,7 @@ def compare(
     if out is None:
         return
     report_directory.create(out)
-    written = comparison.write(rows, out)
+    written = comparison.write_comparison(rows, out)
     Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
@@ -235,11 +235,11 @@ def _report_training(run: RunDirectory, restated: Restated, as_json: bool) -> di
             "run; a training states epsilon at its configured delta (fedsim account computes it "
             "for others)"
         )
-    document: dict[str, Any] = report_json(training_report.write(run).as_json())
+    document: dict[str, Any] = report_json(training_report.write_training_report(run).as_json())
     if as_json:
         print_json(document)
         return document
     console = Terminal(stderr=True)
-    console.print(model_card.summary(model_card.read(run)))
+    console.print(model_card.summary(model_card.read_card(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     return document

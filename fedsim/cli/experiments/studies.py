@@ -74,7 +74,7 @@ def membership(
     report_directory.check_new(directory)
     console = Terminal(stderr=True)
     report = api_studies.attacked(config_file, models, overrides, console, placed)
-    page = membership_report.write(report, directory)
+    page = membership_report.write_membership(report, directory)
     if json_:
         print_json(report.as_json())
     console.print(membership_report.summary(report))
@@ -197,14 +197,14 @@ def sensitivity(
     from fedsim.studies.sensitivity import sensitivity_report, sensitivity_study  # noqa: PLC0415
 
     report_directory.check_new(directory)
-    sensitivity_study.check(config.experiment, top, trials)
+    sensitivity_study.check_study(config.experiment, top, trials)
     batch = plan.fit_batch(config).trials.batch
     console = Terminal(stderr=True)
     with _bars(console) as stages:
         study = sensitivity_study.study(
             config.experiment, config.audit.confidence, batch, top, trials, stages
         )
-    page = sensitivity_report.write(study, directory)
+    page = sensitivity_report.write_sensitivity(study, directory)
     if json_:
         print_json(sensitivity_report.as_json(study))
     console.print(sensitivity_report.summary(study))

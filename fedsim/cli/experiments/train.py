@@ -185,7 +185,7 @@ def predict(
     """
     from fedsim.learning.training import saved_model  # noqa: PLC0415  (torch is slow to import)
 
-    predictions = saved_model.predictions(run, saved_model.read(run, records))
+    predictions = saved_model.predictions(run, saved_model.read_features(run, records))
     if json_:
         document = strict_json(predictions.as_json())
         _write(json.dumps(document, indent=2, allow_nan=False) + "\n", out)
@@ -201,4 +201,4 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
     else:
-        private_files.write(out.absolute(), text.encode())
+        private_files.write_private(out.absolute(), text.encode())

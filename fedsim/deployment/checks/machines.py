@@ -23,12 +23,12 @@ from fedsim.federation.runtimes.flower_command import FlowerError, executable
 UNITS = Path("/etc/systemd/system")
 
 
-def check(directory: Path, machine: str | None = None) -> list[CheckResult]:
+def check_machines(directory: Path, machine: str | None = None) -> list[CheckResult]:
     """Return the findings about one machine, or about all of a directory and the kit's authority.
 
     Raises InputError if the directory is no deployment or has no such machine.
     """
-    laid_out = kit.read(directory)
+    laid_out = kit.read_kit(directory)
     if machine is not None:
         machines = [machine]
     else:

@@ -211,7 +211,7 @@ def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
 def budget(terms: Terms, state: Path) -> Iterator[Line]:
     """Check every answered run, and the total epsilon."""
     try:
-        answers = client_ledger.read(state)
+        answers = client_ledger.read_answers(state)
     except InputError as error:
         yield "budget", WRONG, str(error)
         return

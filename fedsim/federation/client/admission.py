@@ -98,7 +98,7 @@ def needed(game: GameRules, audit: AuditConfig, request: Request, partition: int
     return needs
 
 
-def check(received: ReceivedMessage) -> None:
+def check_request(received: ReceivedMessage) -> None:
     """Raise RefusedError unless the run's plan of a request is within the client's terms."""
     terms = consent.terms(received.context.node_config)
     if terms is None:
@@ -126,7 +126,7 @@ def check(received: ReceivedMessage) -> None:
         grid = fixed_point.agreed(config.scheme, expected, models.size(loaded.model))
         steps = config.training.rounds * config.trials.count
         try:
-            fixed_point.check(grid, steps, terms.delta_limit, terms.epsilon_limit)
+            fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
         except InputError as error:
             raise RefusedError(str(error)) from None
 

@@ -80,7 +80,7 @@ class AnsweredMessage:
         )
 
 
-def read(folder: Path) -> list[AnsweredMessage]:
+def read_answers(folder: Path) -> list[AnsweredMessage]:
     """Return a client's answers, in order. Raises InputError if the ledger is unreadable."""
     return _read(folder).entries
 
@@ -105,7 +105,7 @@ def enter(
     planned: for a run's first answer, the release of all answers to come; else None.
     measures: the epsilon of measures after the planned rounds.
     Raises RefusedError, and enters nothing, if the round comes too late or exceeds the budget.
-    Raises InputError as `read` does.
+    Raises InputError as `read_answers` does.
     """
     folder = terms.state.resolve()  # the client itself may have named a link
     with locked(folder):
@@ -125,7 +125,7 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
     """
     matches = (
         answer.noise_multiplier
-        for answer in read(terms.state)
+        for answer in read_answers(terms.state)
         if (answer.run, answer.experiment) == (run, experiment)
     )
     return next(matches, None)
@@ -133,7 +133,7 @@ def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
 
 def attempted(terms: Terms, experiment: str) -> int:
     """Return the number of charged rounds of a configuration, over all trials and attempts."""
-    answers = read(terms.state)
+    answers = read_answers(terms.state)
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 

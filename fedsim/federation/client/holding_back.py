@@ -50,7 +50,7 @@ def trained_on(
     return _without(whole, partition, share, key) if share else whole
 
 
-def check(node: Mapping[str, Scalar], epsilon: float) -> None:
+def check_measures(node: Mapping[str, Scalar], epsilon: float) -> None:
     """Raise RefusedError if a client did not agree to the epsilon of a run's measures."""
     terms = consent.terms(node)
     if not epsilon or terms is None or consent.MEASURES not in terms.kinds:
@@ -100,6 +100,6 @@ def _own_key(state: Path) -> bytes:
     with client_ledger.locked(folder):
         path = folder / KEY_FILE
         if not path.exists():
-            private_files.write(path, secrets.token_bytes(KEY_BYTES))
+            private_files.write_private(path, secrets.token_bytes(KEY_BYTES))
         with os.fdopen(private_files.opened_own(path, os.O_RDONLY), "rb") as file:
             return file.read(KEY_BYTES)

@@ -55,7 +55,7 @@ def _enter(received: ReceivedMessage) -> None:
     if terms is None:
         return
     why = "the server asks for a confusion matrix of records held back"
-    consent.check(node, {consent.MEASURES: why})
+    consent.require(node, {consent.MEASURES: why})
     # A round number after the last one: the ledger then refuses every further request of this run.
     last = received.config.training.rounds + 1
     answer = replace(

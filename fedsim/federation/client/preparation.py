@@ -27,7 +27,7 @@ def prepared(message: Message, context: Context) -> ReceivedMessage:
     """Return the request with experiment and data, unless the client's terms refuse it."""
     config, partition = configured(context), messages.partition(context)
     request = Request.from_content(message.content)
-    consent.check(
+    consent.require(
         context.node_config, admission.needed(config.game, config.audit, request, partition)
     )
     whole = loaded = known_to(config.experiment, partition)
@@ -35,10 +35,10 @@ def prepared(message: Message, context: Context) -> ReceivedMessage:
     if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
         from fedsim.federation.client import holding_back  # noqa: PLC0415  (trainings only)
 
-        holding_back.check(node, config.federation.measures_epsilon)
+        holding_back.check_measures(node, config.federation.measures_epsilon)
         loaded = holding_back.trained_on(whole, partition, node, share, config.run.seed)
     received = ReceivedMessage(message, context, config, loaded, whole, request)
-    admission.check(received)
+    admission.check_request(received)
     if received.loaded.device.type == "cpu":
         device.single_threaded_kernels()
     return received
@@ -88,10 +88,10 @@ def _check_reading(data_name: str, job: str, node: Mapping[str, Scalar]) -> None
         return
     if data_name != OWN:
         why = f"data.name is '{data_name}', which has no public schema"
-        consent.check(node, {consent.EXPERIMENT: why})
+        consent.require(node, {consent.EXPERIMENT: why})
     if job != "training":
         why = f"run.job is '{job}', and these records are this client's own"
-        consent.check(node, {consent.EXPERIMENT: why})
+        consent.require(node, {consent.EXPERIMENT: why})
     if not node.get(consent.SCHEMA):
         raise RefusedError(
             f"this client's node.toml has no {consent.SCHEMA}; set it to the path of the client's "

@@ -54,15 +54,15 @@ def keep(
     try:
         private_files.make_directory(place)
         if not (place / CONFIG).exists():
-            private_files.write(place / CONFIG, json.dumps(values).encode())
-        private_files.write(place / f"round-{round}.npy", content.getvalue())
+            private_files.write_private(place / CONFIG, json.dumps(values).encode())
+        private_files.write_private(place / f"round-{round}.npy", content.getvalue())
     except OSError as error:
         raise InputError(
             f"cannot write to '{place}': {error.strerror}; make room, or give this user access"
         ) from None
 
 
-def read(state: Path) -> list[SeenTraining]:
+def read_seen(state: Path) -> list[SeenTraining]:
     """Return the trainings whose models were kept. Raises InputError if one is damaged."""
     return [of(path.parent) for path in sorted((state / FOLDER).glob(f"*/{CONFIG}"))]
 

@@ -59,7 +59,7 @@ def local_sensitivity(message: Message, context: Context) -> Message:
     """Return the local sensitivity of the challenge, |g - g'|, float64 [T]."""
     received = prepared(message, context)
     why = "the server asks for the norm of one record's gradient, which no noise protects"
-    consent.check(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
+    consent.require(context.node_config, dict.fromkeys(consent.UNPROTECTED, why))
     present, absent = challenge_contributions(_known_round(received, received.model))
     norms = (present - absent).norm(dim=-1).cpu().numpy()
     answer = {messages.SENSITIVITY: messages.array_record(norms=norms)}
@@ -183,7 +183,7 @@ def findings(message: Message, context: Context) -> Message:
     """Return the adversary's findings to the auditor, after the last round, if the owner agreed."""
     config = from_run_config(context.run_config)
     why = "the server asks for an adversary's findings"
-    consent.check(context.node_config, {consent.ADVERSARY: why})
+    consent.require(context.node_config, {consent.ADVERSARY: why})
     from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
     records = adversary_node.findings(context, config.federation.vantage)
@@ -245,7 +245,7 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
     if (seed := node.get(consent.CANARY_SEED)) is None:
         return None
     training, privacy = config.training, config.privacy
-    consent.check(node, {consent.CANARIES: "this node has a canary-seed"})
+    consent.require(node, {consent.CANARIES: "this node has a canary-seed"})
     simple = training.local_steps == 1 and training.clipping
     simple = simple and privacy.sensitivity == "global"
     if privacy.unit != "record" or privacy.noise.mechanism.own_law or not simple:

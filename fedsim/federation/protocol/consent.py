@@ -128,7 +128,7 @@ def protects(node_config: Mapping[str, Scalar]) -> bool:
     return agreed is not None and EXPERIMENT not in agreed.kinds
 
 
-def check(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
+def require(node_config: Mapping[str, Scalar], needs: Mapping[str, str]) -> None:
     """Raise RefusedError unless the node agreed to each kind of consent that is needed."""
     agreed = terms(node_config)
     if agreed is None:

@@ -9,7 +9,7 @@ from fedsim.federation.runs.ledger_row import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 
 
-def check(
+def check_agreement(
     directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
 ) -> None:
     """Raise InputError for the first fact that contradicts another file of the run."""

@@ -62,7 +62,7 @@ class RunDirectory:
         """Return a run's directory, created if missing. Raises InputError for another run."""
         directory = cls(path.absolute())
         try:
-            if check(path, config):
+            if holds_run(path, config):
                 return directory
             # World bits and seeds reveal the target, so only the owner may read the directory. If
             # the directory existed before, its files are private.
@@ -116,7 +116,7 @@ class RunDirectory:
             yield
 
     def write_text(self, name: str, text: str) -> None:
-        private_files.write(self._place(name), text.encode())
+        private_files.write_private(self._place(name), text.encode())
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write strict JSON atomically. Raises ValueError for NaN or infinity."""
@@ -143,7 +143,7 @@ class RunDirectory:
     def read_facts(self) -> dict[str, Any]:
         facts = self.read_json("facts.json")
         with self.reading("facts.json"):
-            run_files.check(run_files.RunFacts, facts)
+            run_files.check_facts(run_files.RunFacts, facts)
         return facts
 
     def write_arrays(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -207,7 +207,7 @@ class RunDirectory:
         """Yield whole events from a byte offset on, each with the offset behind it."""
         for event, behind in run_files.events(self.path / "events.jsonl", offset):
             with self.reading("events.jsonl"):
-                run_files.check(run_files.Event, event)
+                run_files.check_facts(run_files.Event, event)
             yield event, behind
 
     def events_size(self) -> int:
@@ -222,7 +222,7 @@ class RunDirectory:
         return place
 
 
-def check(path: Path, config: Config) -> bool:
+def holds_run(path: Path, config: Config) -> bool:
     """Return whether a directory already holds this run. Raises InputError for other files."""
     existing = path.absolute() / "config.toml"
     try:

@@ -106,7 +106,7 @@ class Event(FactsPart):
     seconds: Number = 0.0
 
 
-def check(schema: type[FactsPart], value: Mapping[str, Any]) -> None:
+def check_facts(schema: type[FactsPart], value: Mapping[str, Any]) -> None:
     """Raise ValueError for the first key of a JSON object that is missing or has another type."""
     try:
         schema.model_validate(value)

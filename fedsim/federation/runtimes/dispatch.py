@@ -27,7 +27,7 @@ LEAVES = (
 """What the workers of a cluster get."""
 
 
-def check(noise_source: str, tolerated_dropouts: int) -> None:
+def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
     """Raise InputError for a campaign whose batches cannot be charged in advance."""
     if adds_up(noise_source):
         raise InputError(

@@ -155,4 +155,4 @@ def write_files(folder: Path, files: Files) -> None:
             raise ValueError(f"a worker sent a file '{name}', which is outside of its folder")
     for name in sorted(files, key=lambda name: name == LAST_FILE):
         private_files.make_directory((folder / name).parent)
-        private_files.write(folder / name, files[name])
+        private_files.write_private(folder / name, files[name])

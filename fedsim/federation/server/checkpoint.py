@@ -37,7 +37,7 @@ class Checkpoint:
     optimizer: Mapping[str, Tensor]
 
 
-def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
+def write_checkpoint(directory: RunDirectory, checkpoint: Checkpoint) -> None:
     """Write a checkpoint in place of the previous one."""
     arrays: Arrays = {
         "round": np.asarray(checkpoint.round),
@@ -51,7 +51,7 @@ def write(directory: RunDirectory, checkpoint: Checkpoint) -> None:
     directory.write_arrays(FILE, arrays)
 
 
-def read(directory: RunDirectory) -> Checkpoint | None:
+def read_checkpoint(directory: RunDirectory) -> Checkpoint | None:
     """Return the state from which a training continues; None: from the beginning.
 
     Raises InputError if the file is damaged, or of another run.

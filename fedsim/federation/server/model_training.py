@@ -86,7 +86,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     Raises InputError if the directory is damaged, or the remaining rounds exceed the budget.
     Raises ClientFailedError if a client is missing that may not be.
     """
-    config, left_off = plan.config, checkpoint.read(directory)
+    config, left_off = plan.config, checkpoint.read_checkpoint(directory)
     book = Ledger(config.scheme, directory)
     nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     once = range(1)
@@ -183,7 +183,7 @@ def _after_round(
         if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
         if server_round and (number % every == 0 or number == plan.rounds):
-            checkpoint.write(directory, strategy.checkpoint(arrays, server_round))
+            checkpoint.write_checkpoint(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(loaded.device)

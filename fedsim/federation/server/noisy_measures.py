@@ -65,7 +65,7 @@ def ask(
     directory.write_json(FILE, {"asked": asked, "clients": counted})
 
 
-def read(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
+def read_measures(directory: RunDirectory) -> tuple[int, dict[int, list[list[int]]]]:
     """Return the number of times the clients were asked, and each client's last noisy matrix.
 
     Raises InputError if the file is damaged.

@@ -84,7 +84,7 @@ class Plan:
 
     def left(self, directory: RunDirectory) -> "Plan":
         """Return the plan of the work that a directory's finished batches leave."""
-        kept = checkpoint.read(directory)
+        kept = checkpoint.read_checkpoint(directory)
         done = 0 if kept is None else kept.round
         batches = Batches(self.config, directory)
         rounds = budget.plan(batches, self.noise_multiplier, done)
@@ -93,14 +93,14 @@ class Plan:
 
 def prepare(config: Config, processes: int = 1) -> Plan:
     """Return the plan of an experiment. It writes nothing. Raises InputError if impossible."""
-    check(config)
+    check_possible(config)
     path = Path(config.run.out)
     if (path / "config.toml").is_file():
         size = RunDirectory.open(path).config.trials.batch
         fitting = config.with_batch(min(size, config.trials.batch or size))
     else:
         fitting = fit_batch(config, processes)
-    run_directory.check(path, fitting)
+    run_directory.holds_run(path, fitting)
     return preflight(fitting)
 
 
@@ -125,17 +125,17 @@ def default_directory(run: RunConfig) -> Path:
     return Path(run.out) if run.out else report_directory.timed(run.name)
 
 
-def check(config: Config) -> None:
+def check_possible(config: Config) -> None:
     """Raise InputError for a setting that would fail in the middle of a run."""
     ServerOptimizer(config.training, config.data.records)
     schedules.factor(config.training, 1)
     if config.run.job == "training":
         return
     _check_aggregation(config.participation, config.federation, config.training.rounds)
-    at_server.check(config.scheme, config.audit.mode)
-    released_model.check(config.scheme)
+    at_server.check_seat(config.scheme, config.audit.mode)
+    released_model.check_attackable(config.scheme)
     if config.canaries.count:
-        one_run.check(config.canaries, federation.load(config.experiment))
+        one_run.check_room(config.canaries, federation.load(config.experiment))
     _check_attacks(config.audit.attacks)
 
 
@@ -189,7 +189,7 @@ def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
             for vantage in Vantage
         )
         grid = fixed_point.agreed(scheme, nominal, parameters)
-        fixed_point.check(grid, scheme.training.rounds, delta, worst)
+        fixed_point.check_rounding(grid, scheme.training.rounds, delta, worst)
 
 
 def fit_batch(config: Config, processes: int = 1) -> Config:

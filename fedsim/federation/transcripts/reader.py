@@ -54,7 +54,7 @@ class Reader:
         return os.fstat(self._file.fileno()).st_size - self._scan.position
 
 
-def read(path: Path) -> Transcript:
+def read_transcript(path: Path) -> Transcript:
     """Return a whole transcript. Raises InputError, which names the damaged record."""
     with Reader(path) as reader:
         rounds = tuple(reader.rounds())

@@ -27,8 +27,8 @@ The bound counts this as if a refusal revealed everything.
 
 Together, a guarantee (epsilon, delta) of the Gaussian mechanism becomes
 (epsilon, delta + (1 + e^epsilon) tau), where tau = `FixedPoint.total_variation(k)` for k rounds.
-`check` refuses a run where this adds more than a thousandth of delta. Refusals alone keep tau above
-1e-33, so that no grid can state an epsilon above about 50 for sums of integers.
+`check_rounding` refuses a run where this adds more than a thousandth of delta. Refusals alone keep
+tau above 1e-33, so that no grid can state an epsilon above about 50 for sums of integers.
 """
 
 import math
@@ -176,7 +176,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
     )
 
 
-def check(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
+def check_rounding(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
     """Raise InputError unless rounding leaks a negligible delta, at epsilon of all rounds."""
     tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))

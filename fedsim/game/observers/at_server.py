@@ -129,7 +129,7 @@ def is_exact(scheme: Scheme, audit_mode: str, vantage: Vantage) -> bool:
     return vantage in EXACT and scheme.training.local_steps == 1 and seat(audit_mode).exact
 
 
-def check(scheme: Scheme, audit_mode: str) -> None:
+def check_seat(scheme: Scheme, audit_mode: str) -> None:
     """Raise InputError unless the adversary at the server has its knowledge and its vantage."""
     adversary, primary = seat(audit_mode), scheme.federation.vantage
     if not (

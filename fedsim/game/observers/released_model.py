@@ -45,7 +45,7 @@ def why_not(scheme: Scheme) -> str | None:
     return None
 
 
-def check(scheme: Scheme) -> None:
+def check_attackable(scheme: Scheme) -> None:
     """Raise InputError if the released model is the configured vantage, but cannot be attacked."""
     reason = why_not(scheme)
     if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:

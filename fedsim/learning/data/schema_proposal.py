@@ -133,7 +133,7 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
     return "\n".join(lines) + "\n"
 
 
-def write(file: Path, text: str, force: bool) -> None:
+def write_schema(file: Path, text: str, force: bool) -> None:
     """Write a schema.
 
     Raises InputError if the file exists and `force` is False.

@@ -22,7 +22,7 @@ def own(source: Source) -> Dataset:
     return Dataset(source.name, Records(features, labels), None, 1, "tabular", dropped=blank)
 
 
-def read(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
+def read_texts(path: str, length: int, tokenizer: str) -> npt.NDArray[np.float32]:
     """Return the texts of a file as tokens, [N, length].
 
     tokenizer: directory of the tokenizer.

@@ -220,11 +220,11 @@ def _from_weights(
     values: dict[str, Tensor] = {}
     if name == hugging_face.NAME:
         if tuning.sha256:
-            pretrained.check(tuning.weights, tuning.sha256)
+            pretrained.checked_digest(tuning.weights, tuning.sha256)
         model = hugging_face.build(tuning.weights, shape[-1], classes, task)
     else:
         model = _builder(name)(shape, classes, hidden)
-        values = pretrained.read(tuning.weights, tuning.sha256)
+        values = pretrained.read_values(tuning.weights, tuning.sha256)
     # BatchNorm's statistics must be loaded before a replacement takes them over.
     has_statistics = any(path.endswith(pretrained.STATISTICS) for path in values)
     first = has_statistics and batch_norm == "channel-affine"

@@ -54,7 +54,7 @@ def same(path: str, sha256: str) -> bool:
         return False
 
 
-def read(path: str, sha256: str) -> dict[str, Tensor]:
+def read_values(path: str, sha256: str) -> dict[str, Tensor]:
     """Return the values of a file by name; empty if no file is wanted.
 
     path: of the file, "" for none.
@@ -64,10 +64,10 @@ def read(path: str, sha256: str) -> dict[str, Tensor]:
     """
     if not path and not sha256:
         return {}
-    return _read(path, check(path, sha256))
+    return _read(path, checked_digest(path, sha256))
 
 
-def check(path: str, sha256: str) -> str:
+def checked_digest(path: str, sha256: str) -> str:
     """Return the digest of a file or directory.
 
     Raises InputError if it is missing or another one.

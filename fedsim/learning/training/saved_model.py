@@ -81,7 +81,7 @@ class Description(TomlTable):
     input: Input
 
 
-def write(
+def write_model(
     directory: Path,
     chosen: ModelConfig,
     public_schema: str,
@@ -114,10 +114,10 @@ def write(
     private_files.make_directory(place)
     if chosen.name == hugging_face.NAME:
         for name, content in hugging_face.files(structure, chosen.weights).items():
-            private_files.write(place / name, content)
-    private_files.write(place / VALUES, save(contiguous, {"format": "pt"}))
+            private_files.write_private(place / name, content)
+    private_files.write_private(place / VALUES, save(contiguous, {"format": "pt"}))
     text = tomli_w.dumps(description.model_dump(mode="json", by_alias=True))
-    private_files.write(place / DESCRIPTION, text.encode())
+    private_files.write_private(place / DESCRIPTION, text.encode())
 
 
 def describe(directory: Path) -> Description:
@@ -152,9 +152,9 @@ def load(directory: Path, own: str = "") -> nn.Module:
         # First build it without memory for its values; the user's own code may not support that.
         if network.name != hugging_face.NAME and not models.is_own_code(network.name):
             with torch.device("meta"):
-                size_limit.check(_built(description, path.parent), shapes, where)
+                size_limit.check_shapes(_built(description, path.parent), shapes, where)
         model = _built(description, path.parent)
-    size_limit.check(model, shapes, where)
+    size_limit.check_shapes(model, shapes, where)
     model.load_state_dict(pretrained.values(where))
     return model.eval()
 
@@ -187,7 +187,7 @@ def _place(directory: Path) -> Path:
     return public if public.is_dir() else directory
 
 
-def read(directory: Path, path: str) -> Tensor:
+def read_features(directory: Path, path: str) -> Tensor:
     """Return the features of records to predict, float32 [N, *shape].
 
     path: own records if the model has a schema, texts if it was trained on texts, else an .npz with
@@ -199,7 +199,7 @@ def read(directory: Path, path: str) -> Tensor:
         schema, place = schemas.parse(taken.public_schema), str(_place(directory))
         return torch.tensor(own_records.records(path, schema, False, place).features)
     if taken.data == "texts" and Path(path).suffix != ".npz":
-        return torch.tensor(texts.read(path, taken.shape[0], str(_place(directory))))
+        return torch.tensor(texts.read_texts(path, taken.shape[0], str(_place(directory))))
     try:
         features = npz.arrays(Path(path)).get(own_records.FEATURES)
     except OSError as error:
@@ -229,7 +229,7 @@ def predict(model: nn.Module, features: Tensor) -> tuple[Tensor, Tensor]:
 def predictions(
     directory: Path, features: Tensor, own: str = ""
 ) -> Predictions | Likelihoods | PredictedNumbers:
-    """Return predictions of a directory's model, as `load`, for records of `read`.
+    """Return predictions of a directory's model, as `load`, for records of `read_features`.
 
     Raises InputError if the directory is damaged, or needs code that is not named.
     """

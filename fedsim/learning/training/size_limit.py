@@ -48,7 +48,7 @@ def no_larger(shapes: Shapes, where: str) -> Iterator[None]:
         yield
 
 
-def check(network: nn.Module, shapes: Shapes, where: str) -> None:
+def check_shapes(network: nn.Module, shapes: Shapes, where: str) -> None:
     """Raise InputError unless a network's values have the names and shapes of a file's arrays."""
     own = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     for name in {**own, **shapes}:

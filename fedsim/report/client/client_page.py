@@ -33,7 +33,7 @@ EXPOSED = (
 Rows = list[list[str]]
 
 
-def write(report: ClientReport, directory: Path) -> Path:
+def write_client_page(report: ClientReport, directory: Path) -> Path:
     report_directory.create(directory)
     page = render_html(report)
     return report_directory.write_report(directory, report_json(report.as_json()), page)

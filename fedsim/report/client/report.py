@@ -291,8 +291,8 @@ class ClientNode:
 
 def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> ClientReport:
     registry.allow(node.code.split(","))
-    answers = client_ledger.read(node.terms.state)
-    trainings = seen_models.read(node.terms.state)
+    answers = client_ledger.read_answers(node.terms.state)
+    trainings = seen_models.read_seen(node.terms.state)
     measured: list[ClientTraining] = []
     for training in trainings:
         mine = [answer for answer in answers if answer.run == training.run]

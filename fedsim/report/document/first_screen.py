@@ -122,7 +122,7 @@ HALF = 0.5
 """Share of the claimed noise below which an audit should see the shortfall."""
 
 
-def check(
+def report_check(
     text: str,
     shuts: str,
     report: Mapping[str, Any],
@@ -164,7 +164,7 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
     if share := number_at(report, path):
         text += f", and even a loss of {least_loss(share)}"
     missed = f"{what} might miss a loss of half of the claimed noise."
-    return check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
+    return report_check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
 
 
 def _complaint(condition: str, report: Mapping[str, Any]) -> str:

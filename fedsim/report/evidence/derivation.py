@@ -219,7 +219,7 @@ def _live_page(directory: RunDirectory) -> Pages:
 
 def _of_training(root: Path, _: SignedReport) -> MadeBy:
     directory = RunDirectory.open(root)
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
         raise directory.damaged("public/model_card.json", f"its ledger differs: {apart}")

@@ -43,8 +43,8 @@ def create(path: Path) -> Path:
     key = Ed25519PrivateKey.generate()
     try:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        private_files.write(place, private)
-        private_files.write(public, _pem(key.public_key()), mode=0o644)
+        private_files.write_private(place, private)
+        private_files.write_private(public, _pem(key.public_key()), mode=0o644)
     except OSError as error:
         raise InputError(f"cannot write a key to '{place.parent}': {error.strerror}") from None
     return public
@@ -217,7 +217,7 @@ def seal(statement: Statement, key: Ed25519PrivateKey) -> bytes:
     return json.dumps(envelope.model_dump(by_alias=True), indent=2).encode() + b"\n"
 
 
-def read(path: Path) -> tuple[Envelope, Statement]:
+def read_envelope(path: Path) -> tuple[Envelope, Statement]:
     """Return the envelope of a file and its statement, without checking the signature."""
 
     def refusal(why: str) -> InputError:

@@ -181,7 +181,7 @@ class SignedSubject:
         if not name.endswith(EVIDENCE):
             return False
         try:
-            envelope.read(self.root / name)
+            envelope.read_envelope(self.root / name)
         except (InputError, OSError):
             return False
         return True
@@ -288,7 +288,7 @@ def said(signed: SignedSubject, report: SignedReport) -> dict[str, Any]:
     if signed.kind == RUN:
         conclusions = {one.vantage: one.state for one in report.part(OfRun).verdicts}
     elif signed.kind == TRAINING:
-        card = model_card.read(RunDirectory.open(signed.root))
+        card = model_card.read_card(RunDirectory.open(signed.root))
         conclusions = {"guaranteed": "yes" if card.privacy.guaranteed else "no"}
     elif signed.kind in (APP, LOOP):
         audit = report.part(OfCode)

@@ -73,7 +73,7 @@ class Verification:
 def verify(
     path: Path, key: Ed25519PublicKey | None, root: Path | None = None, as_signed: bool = False
 ) -> Verification:
-    sealed, statement = envelope.read(path)
+    sealed, statement = envelope.read_envelope(path)
     predicate = statement.predicate
     names = [*(each.name for each in statement.subject), predicate.report]
     for name in [*names, predicate.transcript or predicate.report]:
@@ -246,7 +246,7 @@ def sign(signed: Path, key: Path, out: Path | None = None) -> tuple[Path, str]:
         raise InputError(f"'{place}' exists already; delete it, or name a new file with --out")
     sealed = envelope.seal(made(existing), private)
     try:
-        private_files.write(place, sealed)
+        private_files.write_private(place, sealed)
     except OSError as error:
         raise InputError(f"cannot write '{place}': {error.strerror}") from None
     return place, existing.unmade

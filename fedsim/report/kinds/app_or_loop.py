@@ -10,7 +10,7 @@ from fedsim.audits.loop.audit import LoopAudit
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen
-from fedsim.report.document.first_screen import check, power, share, shares
+from fedsim.report.document.first_screen import power, report_check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent
 
@@ -93,20 +93,20 @@ def _bars(outcome: AppAudit | LoopAudit) -> list[doc.Bar]:
 
 def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[doc.Check]:
     text, failed = "No rule found a broken guarantee.", "A rule found a broken guarantee."
-    checks = [check(text, "alarms > 0", report, failed=failed)]
+    checks = [report_check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
         proven = f"measured.proven.epsilon > {limit}"
         theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
         checks += [
-            check(
+            report_check(
                 f"Theory: ε is at most the claimed {limit}.",
                 theory,
                 report,
                 failed=f"Theory: ε is above the claimed {limit}.",
                 unknown=f"Theory gives no finite ε to compare with the claimed {limit}.",
             ),
-            check(
+            report_check(
                 f"The attack shows no ε above {limit}.",
                 attack,
                 report,

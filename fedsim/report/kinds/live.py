@@ -26,7 +26,7 @@ from fedsim.common.strict_json import report_json
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import check, power, share, shares
+from fedsim.report.document.first_screen import power, report_check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
@@ -35,7 +35,7 @@ SHOWN = 15
 Seen = Belief | LiveLook
 
 
-def write(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
+def write_live(report: Report, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
     page = render_html(report, rounds)
     return report_directory.write_report(directory, report_json(report.as_json()), page)
 
@@ -200,13 +200,13 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
     words, facts = state(report), report.facts
     document = report.as_json()
     checks = [
-        check(
+        report_check(
             "Nothing contradicts the noise that the server states.",
             "alarms > 0",
             document,
             failed="The observations contradict the noise that the server states.",
         ),
-        check(
+        report_check(
             "The auditor saw every round.",
             "missed > 0",
             document,
@@ -219,7 +219,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
             text = "The measured advantage lies below the limit of theory."
             limit = f"advantage.high > {bounds.rho_alpha:.4g}"
             unknown = "The audit does not show that the auditor stays below the limit of theory."
-            checks.append(check(text, limit, document, fails="", unknown=unknown))
+            checks.append(report_check(text, limit, document, fails="", unknown=unknown))
         if np.isfinite(bounds.epsilon):
             text = "Everything released has no more ε than one training."
             limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
@@ -230,7 +230,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
                 else ""
             )
             unknown = "The total ε of everything released is not known."
-            checks.append(check(text, limit, document, failed=failed, unknown=unknown))
+            checks.append(report_check(text, limit, document, failed=failed, unknown=unknown))
     return doc.FirstScreen(
         answer=[verdict(report)],
         alarming=bool(report.alarms),

@@ -30,13 +30,13 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import FAILED, OPEN, check, power, share
+from fedsim.report.document.first_screen import FAILED, OPEN, power, report_check, share
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
 
-def write(report: Report, directory: Path) -> Path:
+def write_recorded(report: Report, directory: Path) -> Path:
     page = render_html(report)
     return report_directory.write_report(directory, report_json(report.as_json()), page)
 
@@ -348,13 +348,13 @@ def _checks(report: Report) -> list[doc.Check]:
     document = report.as_json()
     alarming = [_sentence(one) for one in report.findings if one.breaks]
     checks = [
-        check(
+        report_check(
             "Nothing in the recording contradicts what was declared.",
             "alarms > 0",
             document,
             failed=alarming[0] if alarming else "",
         ),
-        check(
+        report_check(
             "The noise is at least 90% of the configured noise.",
             "release.realised_over_claimed.low < 0.9",
             document,
@@ -363,7 +363,7 @@ def _checks(report: Report) -> list[doc.Check]:
             failed="The noise is below 90% of the configured noise.",
         ),
         power(document, "release.seen_below"),
-        check(
+        report_check(
             "The transcript is whole.",
             "transcript.torn_bytes > 0",
             document,
@@ -381,7 +381,7 @@ def _checks(report: Report) -> list[doc.Check]:
     else:
         limit = f"{claim.epsilon:g}"
         checks.append(
-            check(
+            report_check(
                 f"The claim of ε = {limit} holds.",
                 f"epsilon > {limit}",
                 document,

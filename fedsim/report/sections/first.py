@@ -13,8 +13,8 @@ from fedsim.report.document.first_screen import (
     NOT_STATED,
     OPEN,
     PASSED,
-    check,
     power,
+    report_check,
     share,
     shares,
 )
@@ -139,7 +139,7 @@ def checks(report: Report) -> list[doc.Check]:
     )
     limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
     checked = [
-        check(
+        report_check(
             f"No measurement contradicts theory (at {ALARM_CONFIDENCE:.2%} confidence).",
             "alarms > 0",
             values,
@@ -148,7 +148,7 @@ def checks(report: Report) -> list[doc.Check]:
         power(values, f"verdicts.{place}.seen_below"),
     ]
     hidden = [
-        check(
+        report_check(
             f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
@@ -171,7 +171,7 @@ def checks(report: Report) -> list[doc.Check]:
                 "trials can show it."
             )
         shuts = f"advantage.high > {limit}"
-        checked.append(check(text, shuts, values, fails="", unknown=unknown))
+        checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
     if report.bounds.tight_epsilon < float("inf"):
         text = "Everything that was released has no more ε than one training."
         failed = (
@@ -188,12 +188,12 @@ def checks(report: Report) -> list[doc.Check]:
             else "The total ε of everything that was released is not known."
         )
         shuts = f"released.epsilon > {one}"
-        checked.append(check(text, shuts, values, failed=failed, unknown=unknown))
+        checked.append(report_check(text, shuts, values, failed=failed, unknown=unknown))
     if report.utility.task == "classification":
         text = "The model is right more often than if it always named the most frequent class."
         failed = "The model is right no more often than if it always named the most frequent class."
         shuts = f"accuracy <= {report.utility.majority:.4g}"
-        checked.append(check(text, shuts, values, failed=failed))
+        checked.append(report_check(text, shuts, values, failed=failed))
     return checked
 
 

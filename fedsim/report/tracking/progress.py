@@ -267,7 +267,7 @@ PHASES = {"preparing", "training", "reporting", "done"}
 def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
-    console.print(model_card.summary(model_card.read(directory)))
+    console.print(model_card.summary(model_card.read_card(directory)))
     console.print(
         f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; report for the "
         f"operator of the server: {directory.path / 'report.html'}",

@@ -313,7 +313,7 @@ def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | No
 def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
 
-    card, by = model_card.read(directory), directory.config.privacy.accountant
+    card, by = model_card.read_card(directory), directory.config.privacy.accountant
     numbers: dict[str, float | None] = {
         f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
         for row in card.privacy.towards

@@ -243,7 +243,7 @@ def varied(limit: Limit, over: Mapping[str, Sequence[Scalar]]) -> dict[str, Sequ
     return {**over, limit.key: limit.levels(FEW_FACTORS if over else FACTORS)}
 
 
-def check(scheme: Scheme) -> None:
+def check_protectable(scheme: Scheme) -> None:
     """Raise InputError if no noise protects from the adversary at its vantage."""
     federation = scheme.federation
     if scheme.privacy.noise.mechanism.by_candidate:

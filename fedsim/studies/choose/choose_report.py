@@ -114,7 +114,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     return made
 
 
-def write(result: Result, directory: Path) -> Path:
+def write_choice(result: Result, directory: Path) -> Path:
     """Write the page, report.json, summary.csv and config.toml; return the path of the page.
 
     Raises:
@@ -162,11 +162,11 @@ def write(result: Result, directory: Path) -> Path:
         files |= {"figures/frontier.svg": canvas.to_svg(figure)}
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
-        private_files.write(directory / path, content.encode())
+        private_files.write_private(directory / path, content.encode())
     place = report_directory.write_report(directory, made, page)
     if result.choice.chosen:
         text = configuration.dump(result.config)
-        private_files.write(directory / CONFIG, text.encode())
+        private_files.write_private(directory / CONFIG, text.encode())
     else:  # an earlier search in this directory may have left one
         (directory / CONFIG).unlink(missing_ok=True)
     return place

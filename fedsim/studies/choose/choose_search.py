@@ -169,7 +169,7 @@ def search(
     points = grid.grid(varied)
     first = load({**request.played, **points[0].values})
     refuse_unless_classified(first.model.task, "fedsim choose")
-    choose.check(first.scheme)
+    choose.check_protectable(first.scheme)
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)

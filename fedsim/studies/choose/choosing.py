@@ -174,5 +174,5 @@ def carry_out(
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):
-        choose_report.write(result, directory)
+        choose_report.write_choice(result, directory)
     return result, directory

@@ -171,7 +171,9 @@ def carry_out(
     outcomes = []
     summary = plans[0].path.parent / SUMMARY
     if not summary.exists():  # marks the folder as one of several runs from the beginning
-        private_files.write(summary, "".join(f"{point.name}\n" for point in points).encode())
+        private_files.write_private(
+            summary, "".join(f"{point.name}\n" for point in points).encode()
+        )
     try:
         with several(plans) as finish:
             for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):

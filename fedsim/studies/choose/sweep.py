@@ -176,7 +176,7 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
     return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
 
 
-def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
+def write_sweep(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
     """Write summary.csv, report.json, report.html and figures; return the path of the page.
 
     Raises:
@@ -220,7 +220,7 @@ def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
     page = render(doc.Document(f"Sweep of {name}", "Sweep", name, first, blocks))
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
-        private_files.write(directory / path, content.encode())
+        private_files.write_private(directory / path, content.encode())
     return report_directory.write_report(directory, document, page)
 
 

@@ -175,7 +175,7 @@ def _accuracies(
     models: int,
 ) -> tuple[float, np.ndarray]:
     """Return a setting's noise multiplier, and the accuracies of its models, float64 [T]."""
-    plan.check(config)
+    plan.check_possible(config)
     nominal = privacy.noise_multiplier(config.scheme)
     mechanism = privacy.describe(config.scheme, nominal).towards(Vantage.RELEASED_MODEL)
     group = mechanism.groups[0]

@@ -186,7 +186,7 @@ def play(
     Raises:
         InputError: the configuration does not fit the game, or a model diverged.
     """
-    check(config.game)
+    check_attacked_training(config.game)
     _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
@@ -276,7 +276,7 @@ def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float 
     return attack.score(games, shadows), threshold
 
 
-def check(rules: GameRules) -> None:
+def check_attacked_training(rules: GameRules) -> None:
     """Raise InputError unless the training is DP-SGD on records, with one step in a round.
 
     Settings of a single challenge are refused too, since the game treats every record alike.

@@ -311,7 +311,7 @@ def summary(report: MembershipReport) -> RenderableType:
     return terminal.shown(*map(doc.Prose, verdict(report)), table, doc.Prose(LABEL))
 
 
-def write(report: MembershipReport, directory: Path) -> Path:
+def write_membership(report: MembershipReport, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report.as_json(), render_html(report))
 

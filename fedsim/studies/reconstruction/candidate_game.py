@@ -229,7 +229,7 @@ def _towards_participant(scheme: Scheme, nominal: float) -> Mechanism:
     return privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT)
 
 
-def check(rules: GameRules) -> None:
+def check_guessed_training(rules: GameRules) -> None:
     """Raise InputError unless a round is one sum of clipped records with noise of known size."""
     scheme = rules.scheme
     require(

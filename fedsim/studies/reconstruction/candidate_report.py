@@ -212,7 +212,7 @@ def blocks(report: ReconstructionReport) -> list[Block]:
     return [*map(Prose, answer(report)), table(report), Prose(NOTE, small=True)]
 
 
-def write(report: ReconstructionReport, directory: Path) -> Path:
+def write_reconstruction(report: ReconstructionReport, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, report.as_json(), render_html(report))
 

@@ -37,7 +37,7 @@ def make(items: Sequence[Item], means: Means) -> Iterator[MadeItem]:
     """Yield the items in their order; a kept item is not made again."""
     private_files.make_directory(means.folder / ITEM_FOLDER)
     for item in items:
-        if (kept := read(item, means)) is not None:
+        if (kept := read_made(item, means)) is not None:
             yield kept
             continue
         means.say(item.title)
@@ -60,11 +60,11 @@ def make(items: Sequence[Item], means: Means) -> Iterator[MadeItem]:
             finding=finding,
         )
         content = adapter().dump_json(made, indent=1)
-        private_files.write(_place(item, means), content)
+        private_files.write_private(_place(item, means), content)
         yield adapter().validate_json(content)  # what a later call reads
 
 
-def read(item: Item, means: Means) -> MadeItem | None:
+def read_made(item: Item, means: Means) -> MadeItem | None:
     """Return a kept item; None if there is none of this version and scale."""
     place = _place(item, means)
     if not place.is_file():
@@ -103,7 +103,7 @@ def skipped(items: Sequence[Item], means: Means, named: bool) -> dict[str, str]:
     for item in items:
         if missing := item.missing(means):
             reasons[item.title] = "; ".join(DATA[name] for name in missing)
-        elif item.too_long(means) and not named and read(item, means) is None:
+        elif item.too_long(means) and not named and read_made(item, means) is None:
             hours = f"takes about {item.minutes / 60:.0f} hours"
             reasons[item.title] = f"{hours}: name it to make it"
     return reasons
@@ -188,7 +188,7 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
     """Make items with workers; yield after each group of items that share their runs."""
     groups: dict[str, list[Item]] = {}
     for item in items:
-        if read(item, means) is None:
+        if read_made(item, means) is None:
             groups.setdefault(_group(item), []).append(item)
     program = asdict(Program.here())
 
@@ -225,6 +225,6 @@ def _group(item: Item) -> str:
 
 
 def _published(means: Means, skip: Mapping[str, str]) -> list[MadeItem]:
-    made = [kept for item in ITEMS if (kept := read(item, means)) is not None]
-    page.write(means.folder, made, skip)
+    made = [kept for item in ITEMS if (kept := read_made(item, means)) is not None]
+    page.write_reproduction(means.folder, made, skip)
     return made

@@ -25,7 +25,7 @@ SPREAD = 1.4
 """Most cells of a grid for each number; a sparser grid becomes a list."""
 
 
-def write(path: Path, made: Sequence[MadeItem]) -> None:
+def write_notes(path: Path, made: Sequence[MadeItem]) -> None:
     """Write the items as Markdown.
 
     A page with `MARKS` gets the pooled table, and a folder with its name beside it a note for each

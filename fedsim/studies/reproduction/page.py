@@ -32,7 +32,9 @@ def counted(made: Sequence[MadeItem]) -> str:
     )
 
 
-def write(directory: Path, made: Sequence[MadeItem], skipped: Mapping[str, str]) -> None:
+def write_reproduction(
+    directory: Path, made: Sequence[MadeItem], skipped: Mapping[str, str]
+) -> None:
     """Write the page and its JSON, with the reason and remedy of each skipped item by its title."""
     items = []
     for item in made:
@@ -43,8 +45,8 @@ def write(directory: Path, made: Sequence[MadeItem], skipped: Mapping[str, str])
         items.append(encoded)
     document = {"items": items, "skipped": dict(skipped)}
     text = TypeAdapter(dict[str, Any]).dump_json(document, indent=1)
-    private_files.write(directory / JSON, text)
-    private_files.write(directory / PAGE, render(made, skipped).encode())
+    private_files.write_private(directory / JSON, text)
+    private_files.write_private(directory / PAGE, render(made, skipped).encode())
 
 
 def rows(item: MadeItem) -> list[tuple[str, ...]]:

@@ -78,7 +78,7 @@ def follow(
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
     rules, scheme = experiment.game, experiment.game.scheme
-    check(rules)
+    check_steps(rules)
     rounds = scheme.training.rounds
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
@@ -120,7 +120,7 @@ def follow(
     return SensitivityCourse(tuple(pairs), sensitivities, stds, bound, tuple(points))
 
 
-def check(rules: GameRules) -> None:
+def check_steps(rules: GameRules) -> None:
     """Raise InputError unless the training's steps are those of Algorithm 1."""
     require(
         (

@@ -122,7 +122,7 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
     }
 
 
-def write(study: Study, directory: Path) -> Path:
+def write_sensitivity(study: Study, directory: Path) -> Path:
     """Write report.html and report.json into a directory; return the path of the page."""
     return report_directory.write_report(directory, as_json(study), render_html(study))
 

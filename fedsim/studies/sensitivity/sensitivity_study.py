@@ -159,7 +159,7 @@ def study(
 
     batch: number of trials that are trained at a time (see `plan.fit_batch`).
     """
-    check(experiment, top, trials)
+    check_study(experiment, top, trials)
     rules, seconds = experiment.game, dict[str, float]()
 
     @contextmanager
@@ -209,7 +209,7 @@ def study(
     return Study(experiment, confidence, loaded, candidates, views, compared, seconds, peak)
 
 
-def check(experiment: Experiment, top: int, trials: int) -> None:
+def check_study(experiment: Experiment, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
     rules = experiment.game
     privacy, given = rules.scheme.privacy, rules.challenge
@@ -223,9 +223,9 @@ def check(experiment: Experiment, top: int, trials: int) -> None:
     if top < 1:
         raise InputError(f"top is {top}; give 1 or more")
     measure(given.dissimilarity)
-    sensitivity_course.check(rules)
+    sensitivity_course.check_steps(rules)
     loaded = federation.load(experiment)
-    dataset_sensitivity.check(
+    dataset_sensitivity.check_choice(
         privacy.neighbouring.value,
         given.choice,
         top,
@@ -396,7 +396,7 @@ def _compare(
             refusals[name] = distances
             continue
         try:
-            rank_correlation.check(distances, truth)
+            rank_correlation.places(distances, truth)
         except InputError as reason:
             refusals[name] = str(reason)
         else:

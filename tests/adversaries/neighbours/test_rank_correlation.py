@@ -10,8 +10,8 @@ from scipy.stats import binom, spearmanr
 from adversaries.errors import InputError
 from adversaries.neighbours.rank_correlation import (
     RankComparison,
-    check,
     compare,
+    places,
     reach,
     weighted_rhos,
 )
@@ -53,7 +53,7 @@ def test_an_order_that_no_sample_has_is_not_known() -> None:
 def test_weights_stand_for_repeated_values() -> None:
     heuristic, truth = rng(1).integers(0, 9, 50).astype(float), rng(2).normal(size=50)
     weights = rng(3).integers(0, 4, 50)
-    groups, true_groups = check(heuristic, truth)
+    groups, true_groups = places(heuristic, truth)
     found = weighted_rhos({"it": groups}, true_groups, weights.astype(float))
     expected = spearmanr(np.repeat(heuristic, weights), np.repeat(truth, weights)).statistic
     np.testing.assert_allclose(found, [expected], rtol=1e-12)

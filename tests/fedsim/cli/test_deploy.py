@@ -30,7 +30,7 @@ def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path)
     )
     assert status == 0
     assert "README.md" in out
-    written = kit.read(directory)
+    written = kit.read_kit(directory)
     assert (written.address, written.port, written.machines) == (
         "a.example",
         9443,
@@ -100,7 +100,7 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
 ) -> None:
     commands = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     status, out, _ = fedsim("deploy", "check", tmp_path / "kit", "--machine", "server", "--json")
     answer = json.loads(out)
     assert status == 1
@@ -143,7 +143,7 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
     options: list[str],
     complaint: str,
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2} | changes)))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml"]
     status, _, err = fedsim(*command, "--out", tmp_path / "run", *options)
@@ -154,7 +154,7 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
 
 
 def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     path = tmp_path / "kit" / "deploy.json"
     path.write_text(path.read_text().replace('"clients": 2', '"clients": "2"'))
     status, _, err = fedsim("deploy", "check", tmp_path / "kit")
@@ -182,7 +182,7 @@ def test_a_run_is_told_which_node_each_client_is(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
 
     def away(*_: object) -> None:
@@ -198,7 +198,7 @@ def test_a_run_is_told_which_node_each_client_is(
 def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(
     fedsim: Fedsim, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
     (tmp_path / "kit" / "server" / "keys" / "client-1.pub").write_bytes(node_key().public)
     (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2})))

@@ -39,7 +39,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def _deployed(tmp_path: Path, **options: Any) -> Path:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2, **options)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2, **options)
     server = tmp_path / "kit" / "server"
     known = {f"client-{k}": Registration(str(7 + k), "SHA256:") for k in range(2)}
     run.write_registered(server, known)

@@ -22,7 +22,7 @@ def victim(tmp_path: Path) -> Path:
 
 
 def _written(path: Path) -> None:
-    private_files.write(path, b"new")
+    private_files.write_private(path, b"new")
 
 
 def _opened_new(path: Path) -> None:
@@ -64,20 +64,20 @@ def test_nothing_is_written_into_a_directory_that_a_link_leads_to(tmp_path: Path
     for write in (
         private_files.make_directory,
         private_files.check_writable,
-        lambda path: private_files.write(path / "file", b""),
+        lambda path: private_files.write_private(path / "file", b""),
         lambda path: private_files.append(path / "file", b""),
     ):
         with pytest.raises(InputError, match="figures' is a symbolic link"):
             write(link)
     assert list((tmp_path / "victim").iterdir()) == []
     # What the user named himself may be anywhere.
-    private_files.write(private_files.as_named(link / "file"), b"")
+    private_files.write_private(private_files.as_named(link / "file"), b"")
     assert (tmp_path / "victim" / "file").exists()
 
 
 def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path: Path) -> None:
     place = tmp_path / "facts.json"
-    private_files.write(place, b"first")
+    private_files.write_private(place, b"first")
     with pytest.raises(ZeroDivisionError), private_files.replacing(place) as file:
         file.write(b"sec")
         raise ZeroDivisionError

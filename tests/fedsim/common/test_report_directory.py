@@ -44,16 +44,16 @@ def test_a_report_that_fails_leaves_the_one_before(
 
 
 def test_a_check_leaves_nothing_behind_and_takes_nothing_away(tmp_path: Path) -> None:
-    report_directory.check(tmp_path / "deep" / "report")
+    report_directory.check_writable(tmp_path / "deep" / "report")
     assert list(tmp_path.iterdir()) == []
     kept = tmp_path / "kept"
     kept.mkdir()
-    report_directory.check(kept)
+    report_directory.check_writable(kept)
     assert list(tmp_path.rglob("*")) == [kept]
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(InputError, match="name another directory with --out"):
-            report_directory.check(place)
+            report_directory.check_writable(place)
 
 
 @pytest.mark.parametrize("name", ["report.json", "config.toml", "ledger.jsonl"])

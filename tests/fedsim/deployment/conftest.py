@@ -49,7 +49,7 @@ def written(
     commands = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     directory = tmp_path / "kit"
-    kit.write(directory, "127.0.0.1", free_port(), 2, superlink_port=free_port())
+    kit.write_kit(directory, "127.0.0.1", free_port(), 2, superlink_port=free_port())
     for client in range(2):
         change(directory / "clients" / f"client-{client}", "NODE_PORT", free_port())
     return directory
@@ -60,7 +60,9 @@ def found(written: Path) -> Callable[[str], dict[str, str]]:
     """Return a function that gives what is wrong with a machine, by what was looked at."""
 
     def wrong(machine: str) -> dict[str, str]:
-        findings = [one for one in machines.check(written, machine) if one.machine == machine]
+        findings = [
+            one for one in machines.check_machines(written, machine) if one.machine == machine
+        ]
         return {one.what: one.message for one in findings if one.state == WRONG}
 
     return wrong

@@ -171,7 +171,7 @@ def test_the_log_says_how_long_a_process_is_busy_whatever_the_supernode_answers(
 def test_a_message_is_not_begun_twice_while_its_process_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Begin, stopped: bool
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "clients" / "client-0"
     kit.write_file(place / "state" / "runtime" / "ca", b"")
     kit.write_file(place / "state" / "runtime" / "secret", b"")

@@ -40,15 +40,15 @@ IMPORTED = {"scikit-learn": "sklearn", "scikit-image": "skimage", "dp-accounting
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    kit.write(tmp_path / "kit", "federation.example", 8443, 2, auditor=True)
+    kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2, auditor=True)
     return tmp_path / "kit"
 
 
 def test_every_machine_has_a_folder(written: Path) -> None:
-    assert kit.read(written).machines == ["server", "client-0", "client-1", "auditor"]
-    for machine in kit.read(written).machines:
+    assert kit.read_kit(written).machines == ["server", "client-0", "client-1", "auditor"]
+    for machine in kit.read_kit(written).machines:
         place = kit.folder(written, machine)
-        assert kit.read(place).machine == machine
+        assert kit.read_kit(place).machine == machine
         assert kit.folder(place, machine) == place
 
 
@@ -64,10 +64,10 @@ def test_a_kit_that_a_full_disk_stops_leaves_nothing_and_can_be_written_again(
 
     monkeypatch.setattr(kit, "write_file", full)
     with pytest.raises(OSError, match="No space left"):
-        kit.write(tmp_path / "kit", "10.0.0.1", 8443, 2)
+        kit.write_kit(tmp_path / "kit", "10.0.0.1", 8443, 2)
     assert not list(tmp_path.iterdir())
     monkeypatch.undo()
-    kit.write(tmp_path / "kit", "10.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "10.0.0.1", 8443, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["kit"]
 
 
@@ -86,7 +86,7 @@ def test_no_secret_of_one_machine_is_in_anothers_folder(written: Path) -> None:
 
 
 def test_the_server_has_the_public_key_of_every_node(written: Path) -> None:
-    for machine in kit.read(written).nodes:
+    for machine in kit.read_kit(written).nodes:
         own = (kit.folder(written, machine) / "node.key.pub").read_bytes()
         assert (written / "server" / "keys" / f"{machine}.pub").read_bytes() == own
 
@@ -94,7 +94,7 @@ def test_the_server_has_the_public_key_of_every_node(written: Path) -> None:
 def test_a_kit_is_never_written_over(written: Path) -> None:
     before = (written / "ca" / "ca.key").read_bytes()
     with pytest.raises(InputError, match="name a new directory"):
-        kit.write(written, "federation.example", 8443, 2)
+        kit.write_kit(written, "federation.example", 8443, 2)
     assert (written / "ca" / "ca.key").read_bytes() == before
 
 
@@ -108,11 +108,11 @@ def test_every_machine_is_given_the_program_and_told_its_hash(written: Path) -> 
     program = wheel.running()
     said = (written / "README.md").read_text()
     assert said.count(f"install.sh {program.sha256}") == 3  # a server, clients, an auditor
-    for machine in kit.read(written).machines:
+    for machine in kit.read_kit(written).machines:
         held = (kit.folder(written, machine) / program.name).read_bytes()
         assert hashlib.sha256(held).hexdigest() == program.sha256
     # Another project has the bare name on the package index.
-    flower = f"flwr=={kit.read(written).flwr}"
+    flower = f"flwr=={kit.read_kit(written).flwr}"
     assert re.findall("pip install (.*)`", said) == [f"./{program.name} {flower}"]
     script = (written / "server" / "install.sh").read_text()
     assert f'--upgrade "./$WHEEL" "{flower}"' in script
@@ -137,12 +137,14 @@ def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
 
 
 def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
-    places = [kit.folder(written, machine) for machine in kit.read(written).nodes]
+    places = [kit.folder(written, machine) for machine in kit.read_kit(written).nodes]
     assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
 
 
 def test_an_auditor_steps_back_for_the_clients_of_its_machine(written: Path) -> None:
-    niceness = {m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read(written).nodes}
+    niceness = {
+        m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read_kit(written).nodes
+    }
     assert niceness == {"client-0": "0", "client-1": "0", "auditor": "19"}
 
 
@@ -169,7 +171,7 @@ def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
 
 
 def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "federation.example", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2)
     assert "### The auditor" not in (tmp_path / "kit" / "README.md").read_text()
     assert not (tmp_path / "kit" / "auditor").exists()
 
@@ -181,7 +183,7 @@ def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written: Pat
 
 def test_each_folder_has_containers_that_need_nothing_but_the_folder(written: Path) -> None:
     images = {}
-    for machine in kit.read(written).machines:
+    for machine in kit.read_kit(written).machines:
         place = kit.folder(written, machine)
         services = yaml.safe_load((place / "compose.yaml").read_text())["services"]
         stages = re.findall("^FROM .* AS (.*)", (place / "Dockerfile").read_text(), re.MULTILINE)
@@ -260,20 +262,20 @@ def test_host_names_and_addresses(host: str) -> None:
 def test_what_is_no_host(tmp_path: Path, host: str) -> None:
     assert not kit.is_host(host)
     with pytest.raises(InputError, match="neither a host name"):
-        kit.write(tmp_path / "kit", host, 8443, 2)
+        kit.write_kit(tmp_path / "kit", host, 8443, 2)
     assert not (tmp_path / "kit").exists()
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0", "127.0.0.1", "::"])
 def test_a_server_listens_on_an_address(tmp_path: Path, listen: str) -> None:
-    kit.write(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
+    kit.write_kit(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
     assert kit.settings(tmp_path / "kit" / "server")["LISTEN"] == listen
 
 
 @pytest.mark.parametrize("listen", ["a; touch pwned", "", "$(id)", "eth0", "::1%a; touch pwned"])
 def test_what_is_no_address_gets_into_no_script(tmp_path: Path, listen: str) -> None:
     with pytest.raises(InputError, match="is not an IP address"):
-        kit.write(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
+        kit.write_kit(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
     assert not (tmp_path / "kit").exists()
 
 
@@ -285,7 +287,7 @@ def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: o
     path = written / "deploy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
     with pytest.raises(InputError, match=f"{name} is .* not of type"):
-        kit.read(written)
+        kit.read_kit(written)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complain
     if content is not None:
         (tmp_path / "deploy.json").write_text(content)
     with pytest.raises(InputError, match=complaint):
-        kit.read(tmp_path)
+        kit.read_kit(tmp_path)
 
 
 def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
@@ -373,7 +375,7 @@ def test_installing_needs_the_hash_that_was_told_and_starts_the_units(
 def test_starting_waits_until_the_node_is_connected(
     tmp_path: Path, ending: str, status: int, said: str
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     folder = tmp_path / "kit" / "clients" / "client-0"
     settings = (folder / "settings.env").read_text()
     (folder / "settings.env").write_text(settings.replace("BIN=", f"BIN={tmp_path}"))
@@ -394,7 +396,7 @@ def test_starting_waits_until_the_node_is_connected(
 
 
 def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     folder = tmp_path / "kit" / "clients" / "client-0"
     stranger = subprocess.Popen(["sleep", "60"])
     try:
@@ -411,7 +413,7 @@ def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None
 
 
 def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     mine, other = (tmp_path / "kit" / "clients" / f"client-{client}" for client in (0, 1))
     hanging = tmp_path / "hanging"
     hanging.write_text("trap '' TERM\necho $$\nwhile :; do sleep 1; done\n")

@@ -254,7 +254,7 @@ def test_what_is_short_is_for_the_superlink_to_refuse(ask: Ask, seen: list[str])
 
 
 def test_connections_are_limited(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     config = proxy.configuration("127.0.0.1", 8443, 8000, tmp_path / "kit" / "server")
     assert config.limit_concurrency == proxy.CONNECTIONS
 
@@ -279,7 +279,7 @@ def test_what_is_refused_is_logged_with_whose_it_says_it_is(
 
 
 def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     server = tmp_path / "kit" / "server"
     config = proxy.configuration("127.0.0.1", 8443, 8000, server)
     config.load()

@@ -29,7 +29,7 @@ def _refused(directory: Path) -> str:
 
 def test_nodes_take_a_new_certificate_when_the_first_has_ended(tmp_path: Path) -> None:
     then = datetime.now(UTC) - timedelta(days=400)
-    kit.write(tmp_path / "kit", HOST, 8443, 2, now=then)
+    kit.write_kit(tmp_path / "kit", HOST, 8443, 2, now=then)
     assert "expired" in _refused(tmp_path / "kit")
     before = _contents(tmp_path / "kit")
     end = renew(tmp_path / "kit", 365)
@@ -53,7 +53,7 @@ def own(tmp_path: Path) -> Own:
 
 
 def test_an_operators_own_certificate_is_what_nodes_see(tmp_path: Path, own: Own) -> None:
-    kit.write(tmp_path / "kit", HOST, 8443, 2, own=own)
+    kit.write_kit(tmp_path / "kit", HOST, 8443, 2, own=own)
     assert not _refused(tmp_path / "kit")
     assert (tmp_path / "kit" / "server" / "server.crt").read_bytes() == own.certificate.read_bytes()
     assert not (tmp_path / "kit" / "ca").exists()
@@ -67,9 +67,9 @@ def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(
     tmp_path: Path, own: Own
 ) -> None:
     with pytest.raises(InputError, match=r"elsewhere\.example \(Hostname mismatch"):
-        kit.write(tmp_path / "kit", "elsewhere.example", 8443, 2, own=own)
+        kit.write_kit(tmp_path / "kit", "elsewhere.example", 8443, 2, own=own)
     assert not (tmp_path / "kit").exists()
-    kit.write(tmp_path / "kit", HOST, 8443, 2)
+    kit.write_kit(tmp_path / "kit", HOST, 8443, 2)
     before = _contents(tmp_path / "kit")
     with pytest.raises(InputError, match="issuer certificate"):
         renew(tmp_path / "kit", 365, (own.certificate, own.key))
@@ -77,6 +77,6 @@ def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(
 
 
 def test_one_machine_alone_cannot_renew(tmp_path: Path) -> None:
-    kit.write(tmp_path / "kit", HOST, 8443, 2)
+    kit.write_kit(tmp_path / "kit", HOST, 8443, 2)
     with pytest.raises(InputError, match="renew in the folder of the whole kit"):
         renew(tmp_path / "kit" / "server", 365)

@@ -12,7 +12,7 @@ from fedsim.deployment.certificates import fingerprint
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     return tmp_path / "kit" / "clients" / "client-0"
 
 

@@ -65,7 +65,7 @@ def server_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _up(directory: Path) -> Iterator[Path]:
-    kit.write(
+    kit.write_kit(
         directory,
         "127.0.0.1",
         _free_port(),
@@ -74,7 +74,7 @@ def _up(directory: Path) -> Iterator[Path]:
         listen="127.0.0.1",
         auditor=True,
     )
-    for index, machine in enumerate(kit.read(directory).nodes):
+    for index, machine in enumerate(kit.read_kit(directory).nodes):
         settings = kit.folder(directory, machine) / "settings.env"
         own = f"NODE_PORT={9094 + index}"
         settings.write_text(settings.read_text().replace(own, f"NODE_PORT={_free_port()}"))
@@ -92,7 +92,7 @@ def _up(directory: Path) -> Iterator[Path]:
                 time.sleep(1)
         yield directory
     finally:
-        for machine in [*kit.read(directory).nodes, "server"]:
+        for machine in [*kit.read_kit(directory).nodes, "server"]:
             _script(kit.folder(directory, machine), "stop.sh")
 
 
@@ -183,7 +183,7 @@ def superlink(monkeypatch: pytest.MonkeyPatch) -> Superlink:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Path:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, CLIENTS)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, CLIENTS)
     return tmp_path / "kit" / "server"
 
 
@@ -412,7 +412,7 @@ def test_an_auditor_may_join_late_and_be_killed(
 
         def has_seen_two_messages() -> bool:
             recorded = set(recordings.glob("*.fedt")) - earlier
-            return any(len(reader.read(one).rounds) >= 2 for one in recorded)
+            return any(len(reader.read_transcript(one).rounds) >= 2 for one in recorded)
 
         _wait_for(has_seen_two_messages, running)
         os.kill(int((auditor / "supernode.pid").read_text()), signal.SIGKILL)
@@ -453,11 +453,11 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
     noise = ["--set", "privacy.noise-source=system", "--quiet"]
     trained = _deploy("train", server_up, tmp_path / "small.toml", "--out", out, *noise)
     assert trained.returncode == 0, trained.stderr
-    (measured,) = model_card.read(RunDirectory.open(out)).client_measures
+    (measured,) = model_card.read_card(RunDirectory.open(out)).client_measures
     assert (measured.client, measured.epsilon) == (0, 1.5)
     assert 40 < sum(map(sum, measured.confusion)) < 160  # of about 100 that it held back
     missing = RunDirectory.open(out).read_json("report.json")["missing"]
     assert [(one["client"], one["of"]) for one in missing] == [(1, "measures")]
     assert "did not consent to 'measures'" in missing[0]["reason"]
-    answered = client_ledger.read(kit.folder(server_up, "client-0") / "state")
+    answered = client_ledger.read_answers(kit.folder(server_up, "client-0") / "state")
     assert [each.measured for each in answered[-4:]] == [0, 0, 0, 1.5]

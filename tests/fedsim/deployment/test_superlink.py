@@ -12,7 +12,7 @@ from fedsim.deployment import kit, run
 def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2, superlink_port=8001)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2, superlink_port=8001)
     became: list[list[str]] = []
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(os, "execve", lambda _, command, __: became.append(command))

@@ -14,7 +14,7 @@ from fedsim.deployment import kit, supernode
 def test_a_supernode_gives_tasks_for_a_secret_of_this_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "clients" / "client-0"
     became: list[list[str]] = []
     monkeypatch.setenv("PATH", "/nowhere")
@@ -63,7 +63,7 @@ def test_a_supernode_ends_with_the_process_that_starts_its_apps(
 def test_who_starts_the_apps_is_known_until_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "clients" / "client-0"
     assert not supernode.starts_apps(place)
     started: list[subprocess.Popen[bytes]] = []

@@ -12,7 +12,7 @@ from fedsim.deployment.upkeep import upgrade
 
 def test_an_upgrade_is_what_is_copied_over_each_folder(tmp_path: Path) -> None:
     directory = tmp_path / "kit"
-    kit.write(directory, "federation.example", 8443, 2)
+    kit.write_kit(directory, "federation.example", 8443, 2)
     with pytest.raises(InputError, match=r"already has fedsim"):
         upgrade(directory)
     with pytest.raises(InputError, match="the whole kit's folder"):
@@ -20,7 +20,7 @@ def test_an_upgrade_is_what_is_copied_over_each_folder(tmp_path: Path) -> None:
     manifest = directory / "deploy.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"fedsim": "0.0.9"}))
     out = upgrade(directory)
-    assert kit.read(directory).fedsim == kit.read(out / "client-1").fedsim != "0.0.9"
+    assert kit.read_kit(directory).fedsim == kit.read_kit(out / "client-1").fedsim != "0.0.9"
     assert {place.name for place in out.iterdir()} == {"server", "client-0", "client-1"}
     for place in out.iterdir():
         own = kit.folder(directory, place.name)

@@ -117,7 +117,7 @@ def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
     assert row["accuracy"] == report.utility.accuracy.mean[-1]
     assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
     shown = " ".join(_shown([report]).split())
-    page = comparison.write(rows, tmp_path / "page").read_text()
+    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
     for words in (shown, page):
         for value in (row["rho_beta"], row["tail_limit"], row["accuracy"]):
             assert percent(value) in words
@@ -237,7 +237,9 @@ def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     report = written("central").report
     places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
     reports = [_limited(report, 0.292, 0.642), _limited(report, 0.166, 0.6)]
-    page = comparison.write(comparison.side_by_side(places, reports), tmp_path / "page").read_text()
+    page = comparison.write_comparison(
+        comparison.side_by_side(places, reports), tmp_path / "page"
+    ).read_text()
     assert "privacy.rho-beta: 0.9 or 0.75" in page
     assert (
         "rho-beta 0.75 is stricter than rho-beta 0.9: towards the server at most 58.3% instead of "
@@ -249,6 +251,6 @@ def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_p
     report = written("central").report
     places = _configured(tmp_path, [{}, {"run.name": "another"}])
     rows = comparison.side_by_side(places, [report, report])
-    page = comparison.write(rows, tmp_path / "page").read_text()
+    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
     said = "run 1 allows as much as run 2 at every vantage point, at the same accuracy."
     assert said in page

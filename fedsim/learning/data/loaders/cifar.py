@@ -61,7 +61,7 @@ def cifar10(source: Source) -> Dataset:
 
 def _binary(path: Path) -> Batch:
     """Read one batch of the binary version: for each image its label, then its 3,072 bytes."""
-    content = np.frombuffer(originals.read(path), dtype=np.uint8)
+    content = np.frombuffer(originals.read_unpacked(path), dtype=np.uint8)
     if len(content) != 10 * EACH * (1 + PIXELS):
         raise InputError(
             f"{originals.not_original(path, 'of CIFAR-10')}: it has {len(content)} bytes instead "
@@ -73,8 +73,8 @@ def _binary(path: Path) -> Batch:
 
 def _pickled(path: Path, expected: str) -> Batch:
     """Read one batch of torchvision's folder, after its MD5, without executing it."""
-    content = originals.read(path)
-    originals.check(content, path, f"CIFAR-10 file {path.name}", expected, "npz", "md5")
+    content = originals.read_unpacked(path)
+    originals.check_digest(content, path, f"CIFAR-10 file {path.name}", expected, "npz", "md5")
     pixels, labels = operands(content)
     return np.frombuffer(pixels, dtype=np.uint8).reshape(-1, PIXELS), labels
 

@@ -48,7 +48,7 @@ def own(source: Source) -> Dataset:
 def rows(path: Path) -> list[list[str]]:
     """Return the rows of a file, with its first line. Raises InputError for other files."""
     try:
-        text = originals.read(path).decode("utf-8-sig")
+        text = originals.read_unpacked(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not UTF-8 text ({error}); save it as UTF-8") from None
     table_rows = table.rows(text, path)

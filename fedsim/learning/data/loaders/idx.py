@@ -48,7 +48,9 @@ def _original(source: Source, name: str, digests: Mapping[str, str]) -> Dataset:
 
     paths = originals.find(source, tuple(digests), (".", "raw", f"{name}/raw"), fetch)
     for path, (file, expected) in zip(paths, digests.items(), strict=True):
-        originals.check(originals.read(path), path, f"{name} file {file}", expected, "idx")
+        originals.check_digest(
+            originals.read_unpacked(path), path, f"{name} file {file}", expected, "idx"
+        )
     return _dataset(source.name, paths)
 
 
@@ -104,7 +106,7 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     Bytes 0, 0, 8, the number of dimensions; each one as a big-endian uint32; the data. Raises
     InputError if the file does not match its header.
     """
-    content = originals.read(path)
+    content = originals.read_unpacked(path)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
         raise InputError(

@@ -82,7 +82,7 @@ def _fetch(name: str, root: Path, folders: Sequence[str], fetch: Callable[[Path]
                 path.rmdir()
 
 
-def read(path: Path) -> bytes:
+def read_unpacked(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in .gz.
 
     Raises InputError if damaged.
@@ -100,7 +100,7 @@ def read(path: Path) -> bytes:
             return file.read()
 
 
-def check(
+def check_digest(
     content: bytes, path: Path, title: str, expected: str, own: str, algorithm: str = "sha256"
 ) -> None:
     """Raise InputError unless a file has the digest of the original, even if it is MD5."""

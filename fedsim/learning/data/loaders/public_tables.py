@@ -86,7 +86,7 @@ def read_text(path: Path) -> Arrays:
         )
 
     with reading.damage(refusal):
-        text = io.BytesIO(originals.read(path))
+        text = io.BytesIO(originals.read_unpacked(path))
         values = np.loadtxt(text, delimiter=",", dtype=np.uint8, ndmin=2)
     return values[:, 1:], values[:, 0]
 
@@ -158,8 +158,8 @@ def adult(source: Source) -> Dataset:
     rows: list[list[str]] = []
     paths = originals.find(source, tuple(ADULT_SHA256))
     for path, (name, expected) in zip(paths, ADULT_SHA256.items(), strict=True):
-        content = originals.read(path)
-        originals.check(content, path, f"Adult file {name}", expected, "csv")
+        content = originals.read_unpacked(path)
+        originals.check_digest(content, path, f"Adult file {name}", expected, "csv")
         # The test file begins with a comment, and its labels end in a dot.
         lines = [line for line in content.decode("ascii").splitlines() if not line.startswith("|")]
         rows += [[*row[:-1], row[-1].rstrip(".")] for row in table.rows("\n".join(lines), path)]
@@ -175,8 +175,8 @@ def abalone(source: Source) -> Dataset:
     classes as in Triastcyn and Faltings, 2020, B.1.
     """
     (path,) = originals.find(source, ("abalone.data",))
-    content = originals.read(path)
-    originals.check(content, path, "Abalone file abalone.data", ABALONE_SHA256, "csv")
+    content = originals.read_unpacked(path)
+    originals.check_digest(content, path, "Abalone file abalone.data", ABALONE_SHA256, "csv")
     rows = table.rows(content.decode("ascii"), path)
     columns, dropped = table.columns_of(ABALONE_COLUMNS, rows, path)
     columns["old"] = np.where(columns.pop("rings").astype(np.int64) > YOUNG, "yes", "no")

@@ -61,7 +61,7 @@ def _audited(
         run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
     server_app.carry_out(grid, preflight(config), directory)
-    recorded = reader.read(recordings / f"{run_id}.fedt")
+    recorded = reader.read_transcript(recordings / f"{run_id}.fedt")
     return directory.read_arrays("transcript.npz"), recorded, directory
 
 
@@ -119,7 +119,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     assert heard["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
     last = ledger.read(directory)[-1]
     assert last.released[0]["participant"] == pytest.approx(everything, rel=1e-12)
-    answered = client_ledger.read(tmp_path / "client")
+    answered = client_ledger.read_answers(tmp_path / "client")
     assert client_ledger.epsilon(answered, delta) == pytest.approx(everything, rel=1e-9)
 
 

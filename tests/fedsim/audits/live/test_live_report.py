@@ -65,7 +65,7 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
     directory = RunDirectory.create(tmp_path / "run", config)
     with patch("fedsim.report.page.write_report"):
         server_app.carry_out(grid, preflight(config), directory)
-    rounds = reader.read(tmp_path / f"{RUN_ID}.fedt").rounds
+    rounds = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]
 
 
@@ -296,14 +296,14 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     report = live_report.assemble(audit, FACTS, 0.95)
     assert report.bounds.epsilon == math.inf
     assert "∞ at delta" in _summary(report)
-    page = live_words.write(report, tmp_path / "report")
+    page = live_words.write_live(report, tmp_path / "report")
     written = json.loads((page.parent / "report.json").read_text())
     assert written["bounds"]["epsilon"] == "Infinity"
 
 
 def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    page = live_words.write(report, tmp_path / "report")
+    page = live_words.write_live(report, tmp_path / "report")
     assert page.parent.stat().st_mode & 0o077 == 0
     assert json.loads((page.parent / "report.json").read_text()) == report.as_json()
 

@@ -110,7 +110,7 @@ def test_the_honest_training_is_acquitted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = _trained(tmp_path, {})
-    privacy = model_card.read(directory).privacy
+    privacy = model_card.read_card(directory).privacy
     # Who sees every message is told what the server is told.
     epsilon = privacy.towards[0].epsilon["pld"]
     claim = ("--claimed-epsilon", 1.0001 * epsilon, "--claimed-delta", privacy.delta)
@@ -192,12 +192,12 @@ def test_of_a_resumed_training_the_auditor_counts_what_left_once(
         _trained(tmp_path, {})
     monkeypatch.undo()
     budget.accept(RunDirectory.open(tmp_path / "run"), 99.0)
-    privacy = model_card.read(_trained(tmp_path, {}, run_id=2)).privacy
+    privacy = model_card.read_card(_trained(tmp_path, {}, run_id=2)).privacy
     assert privacy.rounds_charged == 9
     _, report = _audit(tmp_path, capsys)
     assert report["facts"]["run"] == "2"
     assert report["missed"] == 0
     assert report["bounds"]["epsilon"] == pytest.approx(privacy.towards[0].epsilon["pld"], rel=1e-9)
-    answers = client_ledger.read(tmp_path / "state")
+    answers = client_ledger.read_answers(tmp_path / "state")
     spent = client_ledger.epsilon(answers, privacy.delta)
     assert spent == pytest.approx(report["bounds"]["epsilon"], rel=1e-9)

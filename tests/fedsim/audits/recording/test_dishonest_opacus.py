@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.recording import opacus
 
 DELTA = 1e-5
@@ -67,7 +67,7 @@ def verdict(
     claimed = engine.get_epsilon(DELTA) * 1.05
     del optimizer, module, loader
     gc.collect()
-    report = audit(read(path), AuditOptions(claim=Claim(claimed, DELTA))).as_json()
+    report = audit(read_transcript(path), AuditOptions(claim=Claim(claimed, DELTA))).as_json()
     texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
     return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
 

@@ -18,7 +18,7 @@ from fedsim.audits.recorded.audit import audit
 from fedsim.audits.recorded.loop_checks import scale_epsilon
 from fedsim.audits.recorded.loop_steps import composed
 from fedsim.audits.recording import nvflare_filter
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import Accounted, Recorder
 
@@ -67,7 +67,9 @@ def _alarms(report: dict[str, Any]) -> str:
 
 def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     _train(tmp_path / "right.fedt")
-    report = audit(read(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
+    report = audit(
+        read_transcript(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
+    ).as_json()
     assert (report["claim"]["verdict"], report["findings"]) == ("supported", [])
     found = fedsim.audit(
         tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
@@ -75,11 +77,14 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     assert found.verdict.value == "supported"
     assert found.epsilon == report["release"]["epsilon"]["point"]
     _train(tmp_path / "half.fedt", noise=0.5)
-    report = audit(read(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
+    report = audit(
+        read_transcript(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
+    ).as_json()
     assert report["claim"]["verdict"] == "convicted"
     # Nothing here is of a client's whole update.
     report = audit(
-        read(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA, unit="client"))
+        read_transcript(tmp_path / "right.fedt"),
+        AuditOptions(claim=Claim(CLAIM, DELTA, unit="client")),
     ).as_json()
     assert report["claim"]["verdict"] == "not judged"
 
@@ -93,7 +98,7 @@ def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
         _train(path, seed)
-        report = audit(read(path), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
+        report = audit(read_transcript(path), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
         if report["claim"]["verdict"] != "supported":
             accused.append((seed, report["findings"]))
     # Six checks at one in ten thousand: 0.24 in 400, and more than 2 once in 500 studies.
@@ -104,7 +109,7 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
     _train(tmp_path / "parts.fedt", layers=4)
     _train(tmp_path / "own.fedt", own_size=True)
     parts, own = (
-        audit(read(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
+        audit(read_transcript(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
         for name in ("parts.fedt", "own.fedt")
     )
     assert "clipped to more than the norm" in _alarms(parts)
@@ -132,7 +137,7 @@ def test_a_step_that_cannot_be_recorded_ends_the_recording_and_not_the_training(
     recorder.step(["text"])
     recorder.step([np.ones(3)])
     assert caplog.text.count("RECORDING STOPPED") == 1
-    found = read(tmp_path / "steps.fedt")
+    found = read_transcript(tmp_path / "steps.fedt")
     assert found.rounds == () and found.incomplete
     with pytest.raises(InputError, match="unit is 'person'"):
         Recorder(tmp_path / "other.fedt", unit="person")
@@ -151,7 +156,9 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Pa
             sample_rate=0.1,
             accounted=Accounted(1.0, 0.1, 1),
         )
-    report = audit(read(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))).as_json()
+    report = audit(
+        read_transcript(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))
+    ).as_json()
     assert report["claim"]["verdict"] == "not judged"
     assert "few were recorded to exclude one fixed size" in report["claim"]["reasons"][0]
 

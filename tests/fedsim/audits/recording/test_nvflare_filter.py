@@ -13,7 +13,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.recorded.participant_rounds import laplace_epsilon
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 
 pytest.importorskip("nvflare", reason="nvflare is not installed")
 
@@ -46,7 +46,7 @@ def test_what_svt_privacy_is_given_is_not_what_it_spends(tmp_path: Path) -> None
 
     np.random.seed(4)  # noqa: NPY002  (NVFlare draws its noise from there)
     path = _filtered(SVTPrivacy(epsilon=0.1), tmp_path)
-    report = audit(read(path), AuditOptions(claim=Claim(0.1, DELTA))).as_json()
+    report = audit(read_transcript(path), AuditOptions(claim=Claim(0.1, DELTA))).as_json()
     found = report["filtered"]
     assert report["claim"]["verdict"] == "convicted"
     assert found["rounds"] == ROUNDS
@@ -61,7 +61,8 @@ def test_percentile_privacy_adds_no_noise(tmp_path: Path) -> None:
     from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
 
     report = audit(
-        read(_filtered(PercentilePrivacy(), tmp_path)), AuditOptions(claim=Claim(8, DELTA))
+        read_transcript(_filtered(PercentilePrivacy(), tmp_path)),
+        AuditOptions(claim=Claim(8, DELTA)),
     ).as_json()
     assert report["claim"]["verdict"] == "convicted"
     assert "adds no noise" in report["findings"][0]["why"]
@@ -88,7 +89,9 @@ def test_noise_that_is_a_share_of_the_update_is_told_from_another_filter_of_its_
 
     path = _filtered(GaussianPrivacy([DataKind.WEIGHT_DIFF], None), tmp_path)
     assert (
-        audit(read(path), AuditOptions(claim=Claim(8.0, DELTA))).as_json()["claim"]["verdict"]
+        audit(read_transcript(path), AuditOptions(claim=Claim(8.0, DELTA))).as_json()["claim"][
+            "verdict"
+        ]
         == verdict
     )
 
@@ -114,7 +117,7 @@ def _gaussian(folder: Path, noise: float, seed: int, kind: str = "WEIGHT_DIFF") 
 
     path = _filtered(Gaussian(), folder, kind, clipping_norm=0.005, noise_std=0.01)
     # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
-    return audit(read(path), AuditOptions(claim=Claim(5.0, DELTA))).as_json()
+    return audit(read_transcript(path), AuditOptions(claim=Claim(5.0, DELTA))).as_json()
 
 
 @pytest.mark.parametrize(
@@ -177,6 +180,6 @@ def test_a_declared_filter_that_does_not_clip_is_not_supported(
             return dxo
 
     path = _filtered(Noisy(), tmp_path, clipping_norm=NORM, noise_std=2 * NORM)
-    report = audit(read(path), AuditOptions(claim=Claim(6, DELTA))).as_json()
+    report = audit(read_transcript(path), AuditOptions(claim=Claim(6, DELTA))).as_json()
     assert report["claim"]["verdict"] == verdict
     assert any("moves with them" in one["why"] for one in report["findings"]) == (factor == 0)

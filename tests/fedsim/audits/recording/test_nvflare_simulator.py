@@ -9,7 +9,7 @@ import pytest
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 
 pytest.importorskip("nvflare", reason="nvflare is not installed")
 
@@ -36,7 +36,7 @@ def test_every_filter_of_a_simulated_job_is_judged_by_what_it_did(tmp_path: Path
     assert done.returncode == 0, done.stderr[-2000:]
     reports = {}
     for site, (claimed, verdict) in CLAIMS.items():
-        transcript = read(tmp_path / f"site-{site}.fedt")
+        transcript = read_transcript(tmp_path / f"site-{site}.fedt")
         assert (transcript.facts.node, transcript.facts.run) == (site, "simulate_job")
         assert [observed.round for observed in transcript.rounds] == [*range(ROUNDS)]
         reports[site] = report = audit(

@@ -21,7 +21,7 @@ from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import environment, executable
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 
 pytestmark = [pytest.mark.flower, pytest.mark.slow]
 
@@ -77,7 +77,7 @@ def _run(folder: Path, own: dict[str, str], *where: str, keep: str = "false") ->
 def _audited(folder: Path) -> Iterator[dict[str, Any]]:
     """Audit what each client recorded, at its accountant's last word."""
     for client in range(CLIENTS):
-        transcript = read(folder / f"client-{client}.fedt")
+        transcript = read_transcript(folder / f"client-{client}.fedt")
         steps = Counter(str(step.mechanism["engine"]) for step in transcript.rounds)
         assert [*steps.values()] == [STEPS] * ROUNDS
         told = audit(transcript, AuditOptions(delta=DELTA)).as_json()["release"]["accountants"]

@@ -22,7 +22,7 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import opacus
 
@@ -97,7 +97,9 @@ class Training:
 def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
     gc.collect()  # an optimiser that nobody holds any more has ended its transcript
     claim = None if claimed is None else Claim(claimed, DELTA)
-    return audit(read(path), AuditOptions(claim=claim, delta=None if claim else DELTA)).as_json()
+    return audit(
+        read_transcript(path), AuditOptions(claim=claim, delta=None if claim else DELTA)
+    ).as_json()
 
 
 def _texts(report: dict[str, Any], *severities: str) -> str:

@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.recording import pfl as record_pfl
 
 pytest.importorskip("pfl", reason="pfl is not installed")
@@ -79,7 +79,7 @@ def _train(
         )
     del mechanism
     gc.collect()
-    return audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json()
+    return audit(read_transcript(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json()
 
 
 def _alarms(report: dict[str, Any]) -> str:
@@ -182,7 +182,9 @@ def test_users_that_are_not_clipped_and_sums_of_something_else_are_an_alarm(
         monkeypatch.undo()
         del mechanism, central
         gc.collect()
-        return _alarms(audit(read(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json())
+        return _alarms(
+            audit(read_transcript(path), AuditOptions(claim=Claim(2.0, DELTA))).as_json()
+        )
 
     assert "clipped gradient" not in alarms("right", 1.0, 0.0)
     assert "clipped gradient" in alarms("longer", 1.5, 0.0)

@@ -11,7 +11,7 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 
 pytest.importorskip("pfl", reason="pfl is not installed")
 
@@ -25,7 +25,7 @@ def _trained(path: Path, sampler: str) -> dict[float, dict[str, Any]]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return {
-        claim: audit(read(path), AuditOptions(claim=Claim(claim, DELTA))).as_json()
+        claim: audit(read_transcript(path), AuditOptions(claim=Claim(claim, DELTA))).as_json()
         for claim in (EPSILON, 4.5)
     }
 
@@ -34,7 +34,9 @@ def _trained(path: Path, sampler: str) -> dict[float, dict[str, Any]]:
 def test_users_who_are_in_one_cohort_each_have_the_epsilon_of_one_step(tmp_path: Path) -> None:
     path = tmp_path / "steps.fedt"
     reports = _trained(path, "minimize_reuse")
-    members = [member for step in read(path).rounds for member in step.participants or ()]
+    members = [
+        member for step in read_transcript(path).rounds for member in step.participants or ()
+    ]
     assert sorted(members) == [*range(USERS)]
     release = reports[EPSILON]["release"]
     assert release["noise"] == "as claimed"

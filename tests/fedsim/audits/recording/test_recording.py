@@ -20,7 +20,7 @@ from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound, Transcript
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.recording import canary_mod, record, recording_mod
@@ -173,7 +173,7 @@ def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Pat
     with Writer(path, loop.facts_of("server", "fedsim.recording.record", "")) as killed:
         killed.append(ObservedRound(1))
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
-    found = read(path)
+    found = read_transcript(path)
     assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
 
 
@@ -188,9 +188,9 @@ def test_a_run_that_an_exception_ended_can_be_taken_up_again(
     path = tmp_path / "server.fedt"
     with pytest.raises(error):
         _run(record(Interrupted(), path))
-    assert error.__name__ in read(path).incomplete
+    assert error.__name__ in read_transcript(path).incomplete
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
-    found = read(path)
+    found = read_transcript(path)
     assert [one.round for one in found.rounds] == [1, 1, 2, 3]
     assert (found.ended, found.incomplete) == (True, "")
     with pytest.raises(InputError, match="has ended"):
@@ -221,7 +221,7 @@ def test_a_run_that_fails_says_so_in_its_transcript(tmp_path: Path) -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, NODES)
     with pytest.raises(ZeroDivisionError):
         _run(record(strategy, tmp_path / "t"), change=0.0)
-    found = read(tmp_path / "t")
+    found = read_transcript(tmp_path / "t")
     assert found.ended
     assert "ZeroDivisionError" in found.incomplete
 
@@ -236,8 +236,8 @@ def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> N
     _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
     (path,) = tmp_path.iterdir()
     assert path.name == f"{RUN_ID}.fedt"
-    assert read(path).facts.run == str(RUN_ID)
-    assert len(read(path).rounds) == ROUNDS
+    assert read_transcript(path).facts.run == str(RUN_ID)
+    assert len(read_transcript(path).rounds) == ROUNDS
     # It exists now: nothing was trained before that is said.
     with pytest.raises(InputError, match="exists"):
         _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))

@@ -72,7 +72,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert found.released.trainings == 1
     assert found.released.epsilon <= config.privacy.stop_at
     assert budget.plan(Batches(config), nominal) == config.training.rounds
-    kit.write(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     limits = tomllib.loads((tmp_path / "kit" / "clients" / "client-0" / "node.toml").read_text())
     assert config.trials.count <= limits["max-trials"]
     one = admission.released(config.scheme, nominal, config.trials.count)

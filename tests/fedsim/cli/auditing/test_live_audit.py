@@ -17,7 +17,7 @@ from fedsim.config import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.federation.transcripts.reader import read
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     (tmp_path / "empty").mkdir()
     fewer = _federation(tmp_path / "fewer", 4)
     elsewhere = tmp_path / "mnist.fedt"
-    found = read(recorded / f"{RUN_ID}.fedt")
+    found = read_transcript(recorded / f"{RUN_ID}.fedt")
     with Writer(elsewhere, found.facts) as writer:
         for each in found.rounds:
             writer.append(replace(each, mechanism={**each.mechanism, "data.name": "mnist"}))
@@ -272,7 +272,7 @@ def test_a_foreign_transcript_opens_no_folder_that_it_names_and_no_connection(
     mine, hers = tmp_path / "private", tmp_path / "foreign.fedt"
     mine.mkdir()
     (mine / "data.npz").write_bytes(b"nobody asked to have this read")
-    found = read(federation / "transcripts" / f"{RUN_ID}.fedt")
+    found = read_transcript(federation / "transcripts" / f"{RUN_ID}.fedt")
     for name, place in (("npz", mine / "data.npz"), ("mnist", tmp_path / "new")):
         told = {"data.name": name, "data.root": str(place), "data.download": True}
         hers.unlink(missing_ok=True)

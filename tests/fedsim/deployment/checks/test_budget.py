@@ -45,7 +45,7 @@ def place(written: Path) -> Path:
 
 
 def _said(place: Path) -> list[tuple[str, str]]:
-    findings = machines.check(place.parents[1], place.name)
+    findings = machines.check_machines(place.parents[1], place.name)
     return [(one.state, one.message) for one in findings if one.what in ("answered", "budget")]
 
 

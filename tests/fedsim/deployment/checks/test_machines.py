@@ -25,7 +25,7 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
     client = found("client-0")
     assert set(client) == {"server"}
     assert "is unreachable" in client["server"]
-    assert {one.machine for one in machines.check(written)} == {
+    assert {one.machine for one in machines.check_machines(written)} == {
         "server",
         "client-0",
         "client-1",
@@ -61,9 +61,9 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
     own = written / "clients" / "client-0" / "fedsim-client-0.service"
     installed = tmp_path / own.name
     shutil.copy(own, installed)
-    assert not [one for one in machines.check(written, "client-0") if one.what == "unit"]
+    assert not [one for one in machines.check_machines(written, "client-0") if one.what == "unit"]
     installed.write_text(own.read_text().replace("UMask=0077\n", ""))
-    (line,) = (one for one in machines.check(written, "client-0") if one.what == "unit")
+    (line,) = (one for one in machines.check_machines(written, "client-0") if one.what == "unit")
     assert (line.state, f"copy {own} there" in line.message) == (NOTE, True)
 
 
@@ -86,13 +86,15 @@ def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
 @pytest.mark.parametrize("machine", [None, "server", "client-0"])
 def test_the_authoritys_key_is_looked_at_wherever_it_is(written: Path, machine: str | None) -> None:
     (written / "ca" / "ca.key").chmod(0o644)
-    wrong = [one for one in machines.check(written, machine) if one.state == WRONG]
+    wrong = [one for one in machines.check_machines(written, machine) if one.state == WRONG]
     assert any(one.machine == "ca" and "chmod 600" in one.message for one in wrong)
 
 
 def _seen(written: Path, machine: str) -> dict[str, str]:
     """What was looked at on a machine, with how it is."""
-    return {one.what: one.state for one in machines.check(written) if one.machine == machine}
+    return {
+        one.what: one.state for one in machines.check_machines(written) if one.machine == machine
+    }
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def test_without_settings_all_else_is_looked_at(written: Path, found: Found, mac
     place = kit.folder(written, machine)
     (place / "settings.env").unlink()
     place.chmod(0o755)
-    wrong = [one for one in machines.check(written, machine) if one.state == WRONG]
+    wrong = [one for one in machines.check_machines(written, machine) if one.state == WRONG]
     assert sorted(one.what for one in wrong) == ["permissions", "settings"]
     assert f"cannot read '{place / 'settings.env'}'" in found(machine)["settings"]
     assert "copy this machine's folder anew" in found(machine)["settings"]

@@ -43,7 +43,7 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
     )
 
     def lines() -> list[tuple[str, str]]:
-        checked = machines.check(written, "client-0")
+        checked = machines.check_machines(written, "client-0")
         return [
             (one.state, one.message.partition("data.csv")[2])
             for one in checked
@@ -99,10 +99,14 @@ def test_what_a_client_agrees_to_release_of_held_back_records_is_looked_at(
     path = written / "clients" / "client-0" / "node.toml"
     text = path.read_text().replace('consent = ""', 'consent = "measures"')
     path.write_text(f"{text}\n{keys}\n")
-    (line,) = [each for each in machines.check(written, "client-0") if each.what == "measures"]
+    (line,) = [
+        each for each in machines.check_machines(written, "client-0") if each.what == "measures"
+    ]
     assert (line.state, said in line.message) == (state, True), line
     path.write_text(f"{text}\n{keys}\n".replace('"measures"', '""'))
-    lines = [each for each in machines.check(written, "client-0") if each.what == "measures"]
+    lines = [
+        each for each in machines.check_machines(written, "client-0") if each.what == "measures"
+    ]
     assert {each.state for each in lines} == {NOTE}
     assert len(lines) == len(keys.splitlines())
 
@@ -111,7 +115,7 @@ def test_a_node_that_computes_longer_than_the_server_waits_says_so(
     written: Path, small: Callable[..., Config]
 ) -> None:
     def said() -> list[tuple[str, str]]:
-        lines = machines.check(written, "client-0")
+        lines = machines.check_machines(written, "client-0")
         return [(each.state, each.message) for each in lines if each.what == "deadline"]
 
     place = written / "clients" / "client-0"
@@ -145,22 +149,24 @@ def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> Non
 def test_an_auditors_config(
     tmp_path: Path, old: str, new: str, what: str, said: str, free_port: FreePort
 ) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     node = tmp_path / "kit" / "auditor" / "node.toml"
-    before = {one.what: one for one in machines.check(tmp_path / "kit", "auditor")}
+    before = {one.what: one for one in machines.check_machines(tmp_path / "kit", "auditor")}
     assert before["transcripts"].state == OK
     node.write_text(node.read_text().replace(old, new))
-    wrong = [one for one in machines.check(tmp_path / "kit", "auditor") if one.state == WRONG]
+    wrong = [
+        one for one in machines.check_machines(tmp_path / "kit", "auditor") if one.state == WRONG
+    ]
     after = {one.what: one.message for one in wrong if one.what not in ("server", "commands")}
     assert set(after) == {what}
     assert said in after[what]
 
 
 def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: FreePort) -> None:
-    kit.write(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     folder = tmp_path / "kit" / "auditor" / "transcripts"
     folder.chmod(0o755)
-    wrong = {one.what: one.message for one in machines.check(tmp_path / "kit", "auditor")}
+    wrong = {one.what: one.message for one in machines.check_machines(tmp_path / "kit", "auditor")}
     assert wrong["transcripts"].endswith(f"chmod 700 {folder}")
 
 

@@ -34,15 +34,17 @@ def test_an_expired_certificate(written: Path, found: Found) -> None:
 
 def test_a_certificate_that_expires_soon_is_spoken_of(written: Path) -> None:
     _certify(written, ["127.0.0.1"], 7, datetime.now(UTC))
-    (line,) = (one for one in machines.check(written, "server") if one.what == "certificate")
+    (line,) = (
+        one for one in machines.check_machines(written, "server") if one.what == "certificate"
+    )
     assert line.state == NOTE
     assert "expires in 6 days" in line.message
 
 
 def test_a_certificate_for_another_address(tmp_path: Path, free_port: FreePort) -> None:
-    kit.write(tmp_path / "kit", "federation.example", 8443, 2, superlink_port=free_port())
+    kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2, superlink_port=free_port())
     _certify(tmp_path / "kit", ["elsewhere.example"], 9, datetime.now(UTC))
-    findings = machines.check(tmp_path / "kit", "server")
+    findings = machines.check_machines(tmp_path / "kit", "server")
     (line,) = (one for one in findings if one.what == "certificate")
     assert (line.state, "is not for federation.example" in line.message) == (WRONG, True)
 
@@ -91,7 +93,7 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _registrations(written: Path) -> list[tuple[str, str]]:
-    findings = machines.check(written, "server")
+    findings = machines.check_machines(written, "server")
     return [(one.state, one.message) for one in findings if one.what == "registered"]
 
 
@@ -147,7 +149,9 @@ def test_a_node_that_somebody_else_registered_is_named(
 def test_others_may_read_the_authoritys_key(written: Path) -> None:
     key = written / "ca" / "ca.key"
     key.chmod(0o644)
-    wrong = [one for one in machines.check(written) if (one.machine, one.state) == ("ca", WRONG)]
+    wrong = [
+        one for one in machines.check_machines(written) if (one.machine, one.state) == ("ca", WRONG)
+    ]
     assert [one.message for one in wrong] == [f"others may read {key} (644); chmod 600 {key}"]
 
 
@@ -160,8 +164,8 @@ def test_an_authority_that_ends(written: Path) -> None:
     own = certificates.authority(3)
     (written / "ca" / "ca.key").write_bytes(own.private)
     (written / "ca" / "ca.crt").write_bytes(own.public)
-    (line,) = (one for one in machines.check(written) if one.machine == "ca")
+    (line,) = (one for one in machines.check_machines(written) if one.machine == "ca")
     assert (line.state, "expires in 2 days" in line.message) == (NOTE, True)
     (written / "ca" / "ca.key").write_bytes(certificates.authority(3).private)
-    (line,) = (one for one in machines.check(written) if one.machine == "ca")
+    (line,) = (one for one in machines.check_machines(written) if one.machine == "ca")
     assert (line.state, "does not fit ca.crt" in line.message) == (WRONG, True)

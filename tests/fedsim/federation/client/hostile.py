@@ -359,5 +359,5 @@ def _told(reply: Message) -> str:
 
 def _answer(said: str, node: Mapping[str, Scalar]) -> Answer:
     state = Path(str(node["state-path"]))
-    answers = client_ledger.read(state) if state.is_dir() else []
+    answers = client_ledger.read_answers(state) if state.is_dir() else []
     return Answer(said, client_ledger.epsilon(answers, DELTA), len(answers))

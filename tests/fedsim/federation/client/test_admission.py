@@ -128,7 +128,7 @@ def test_a_request_that_the_run_does_not_plan_is_refused(
     context = client()
     with pytest.raises(RefusedError, match=refusal):
         client_app.app(_message(**lie), context)
-    assert client_ledger.read(_state(context)) == []
+    assert client_ledger.read_answers(_state(context)) == []
     assert _answers(context).shape == (1, PARAMETERS)
 
 
@@ -206,7 +206,7 @@ def _state(context: Context) -> Path:
 
 
 def _spent(context: Context) -> float:
-    return client_ledger.epsilon(client_ledger.read(_state(context)), 1e-5)
+    return client_ledger.epsilon(client_ledger.read_answers(_state(context)), 1e-5)
 
 
 def _epsilon(*steps: Steps) -> float:
@@ -237,7 +237,7 @@ def test_a_run_that_the_budget_cannot_bring_to_its_end_is_refused_before_its_fir
     two = {"trials.count": 2}
     with pytest.raises(RefusedError, match="with all rounds and trials that it plans, would bring"):
         _answers(client(node, two))
-    assert client_ledger.read(_state(client())) == []
+    assert client_ledger.read_answers(_state(client())) == []
     # Four rounds are planned, of which privacy.stop-at has the server run two for each trial.
     ends = two | {"training.rounds": 4, "privacy.delta": 1e-5}
     stop: dict[str, Scalar] = {
@@ -288,7 +288,7 @@ def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(
 
     monkeypatch.setattr("fedsim.federation.client.seen_models.keep", full)
     _answers(client({}, {"run.job": "training"}))
-    assert [answer.round for answer in client_ledger.read(_state(client()))] == [1]
+    assert [answer.round for answer in client_ledger.read_answers(_state(client()))] == [1]
 
 
 def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
@@ -345,7 +345,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
         client_app.app(_message(), context)
     path = _state(context) / client_ledger.FILE
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [answer.round for answer in client_ledger.read(path.parent)] == [1]
+    assert [answer.round for answer in client_ledger.read_answers(path.parent)] == [1]
 
 
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
@@ -379,7 +379,7 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     stated = ledger.read(directory)[-1].epsilon[0]["server"]
     assert stated == pytest.approx(_epsilon(Steps(Z, 2 + 3)))
     for client in range(config.federation.clients):
-        answers = client_ledger.read(tmp_path / f"client-{client}")
+        answers = client_ledger.read_answers(tmp_path / f"client-{client}")
         assert client_ledger.epsilon(answers, 1e-5) == stated
 
 
@@ -394,7 +394,7 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
     path.write_bytes(written + b'{"round": 2' if torn else written.replace(b"5.0", b"9.0"))
     if torn:
         _answers(context, round=2)
-        assert len(client_ledger.read(path.parent)) == 2
+        assert len(client_ledger.read_answers(path.parent)) == 2
     else:
         with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)

@@ -73,7 +73,7 @@ def _trains(context: Context, round: int) -> np.ndarray:
 
 
 def _ledger(context: Context) -> list[client_ledger.AnsweredMessage]:
-    return client_ledger.read(Path(str(context.node_config["state-path"])))
+    return client_ledger.read_answers(Path(str(context.node_config["state-path"])))
 
 
 def test_it_is_charged_before_it_leaves_and_answered_once(

@@ -52,22 +52,22 @@ def _asked(*kinds: str) -> dict[str, str]:
 
 
 def test_nobody_asks_simulated_people() -> None:
-    consent.check({"partition-id": 0}, _asked(*consent.KINDS))
+    consent.require({"partition-id": 0}, _asked(*consent.KINDS))
 
 
 @pytest.mark.parametrize("said", ["", "canaries", "challenge"])
 def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
     with pytest.raises(consent.RefusedError, match="did not consent to 'oracle'") as refusal:
-        consent.check(NODE | {"consent": said}, _asked("oracle"))
+        consent.require(NODE | {"consent": said}, _asked("oracle"))
     wanted = str(refusal.value).rpartition(' set consent = "')[2].partition('"')[0]
-    consent.check(NODE | {"consent": wanted}, _asked("oracle"))
+    consent.require(NODE | {"consent": wanted}, _asked("oracle"))
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
 
 def test_what_was_agreed_to_is_done() -> None:
     said = {"consent": " challenge , oracle"}
-    consent.check(NODE | said, _asked("challenge", "oracle"))
-    consent.check(NODE | {"consent": ""}, {})
+    consent.require(NODE | said, _asked("challenge", "oracle"))
+    consent.require(NODE | {"consent": ""}, {})
 
 
 @pytest.mark.parametrize("key", [key for key in consent.DEPLOYED if key != consent.KEY])
@@ -79,7 +79,7 @@ def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_not
     assert terms is not None
     assert terms.kinds == frozenset()
     with pytest.raises(consent.RefusedError, match="did not consent to 'central'"):
-        consent.check(said, _asked("central"))
+        consent.require(said, _asked("central"))
 
 
 def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
@@ -102,4 +102,4 @@ def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
 )
 def test_terms_that_mean_nothing_are_no_consent(said: dict[str, Scalar], complaint: str) -> None:
     with pytest.raises(consent.RefusedError, match=complaint):
-        consent.check(NODE | {"consent": ""} | said, {})
+        consent.require(NODE | {"consent": ""} | said, {})

@@ -185,11 +185,11 @@ def test_a_worker_with_another_program_is_refused_by_its_name(
 
 
 def test_noise_that_cannot_be_drawn_again_is_refused() -> None:
-    dispatch.check("seed", 0)
+    dispatch.check_chargeable("seed", 0)
     with pytest.raises(InputError, match="noise from the operating system"):
-        dispatch.check("system", 0)
+        dispatch.check_chargeable("system", 0)
     with pytest.raises(InputError, match="tolerated-dropouts"):
-        dispatch.check("seed", 1)
+        dispatch.check_chargeable("seed", 1)
 
 
 def test_workers_share_the_cores_and_the_memory(small: Make) -> None:

@@ -67,7 +67,7 @@ def test_the_model_is_that_of_an_experiment_with_one_trial(
 ) -> None:
     once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
     repeated = run(small(changes | once))
-    kept = checkpoint.read(_train(training(changes)))
+    kept = checkpoint.read_checkpoint(_train(training(changes)))
     assert kept is not None
     assert kept.round == 3
     found = hashlib.sha256(kept.model[0].tobytes()).digest()
@@ -82,7 +82,7 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
     config = directory.config
     public = distribution.draw(config.data, distribution.dataset(config.data, "")).held_out_records
     predicted, probabilities = saved_model.predict(model, torch.tensor(public.features))
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     assert card.utility is not None
     assert np.mean(predicted.numpy() == public.labels) == pytest.approx(card.utility.accuracy)
     true = probabilities.numpy()[np.arange(len(public)), public.labels]
@@ -182,14 +182,14 @@ def test_a_killed_training_goes_on_after_its_last_round(
         (1, 3),
         (2, 3),
     ]
-    assert model_card.read(resumed).privacy.rounds_charged == 3
+    assert model_card.read_card(resumed).privacy.rounds_charged == 3
 
 
 def test_rounds_that_a_killed_training_released_are_paid_for(
     training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = training({"privacy.noise-source": "system"})
-    whole = model_card.read(_train(training({"privacy.noise-source": "system"}, "whole")))
+    whole = model_card.read_card(_train(training({"privacy.noise-source": "system"}, "whole")))
     assert whole.privacy.guaranteed
     really = ResumableDPSGD.aggregate_train
 
@@ -208,7 +208,7 @@ def test_rounds_that_a_killed_training_released_are_paid_for(
         _train(config)
     directory = RunDirectory.open(Path(config.run.out))
     directory.write_json("accepted.json", {"epsilon": 100.0})
-    card = model_card.read(_train(config))
+    card = model_card.read_card(_train(config))
     # Three rounds, and the one whose messages had left.
     assert (card.privacy.rounds_charged, card.privacy.attempts) == (4, 2)
     # Towards a participant.
@@ -220,7 +220,7 @@ def test_a_training_from_the_seed_is_no_guarantee_and_says_so(
     training: Callable[..., Config],
 ) -> None:
     directory = _train(training({}))
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     assert not card.privacy.guaranteed
     assert "No guarantee of differential privacy" in (directory.path / model_card.PAGE).read_text()
 
@@ -241,9 +241,9 @@ def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -
     ("place", "name"),
     [
         (ResumableDPSGD, "configure_train"),  # of the third round, after two
-        pytest.param(saved_model, "write", marks=pytest.mark.slow),
-        (model_card, "write"),
-        pytest.param(training_report, "write", marks=pytest.mark.slow),
+        pytest.param(saved_model, "write_model", marks=pytest.mark.slow),
+        (model_card, "write_card"),
+        pytest.param(training_report, "write_training_report", marks=pytest.mark.slow),
     ],
     ids=["between rounds", "before the model", "before its card", "before its report"],
 )
@@ -267,7 +267,7 @@ def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
     values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
     assert values[0].read_bytes() == values[1].read_bytes()
     assert [row.round for row in ledger.read(resumed)] == [1, 2, 3]
-    towards = [model_card.read(run).privacy.towards for run in (whole, resumed)]
+    towards = [model_card.read_card(run).privacy.towards for run in (whole, resumed)]
     assert towards[0] == towards[1]
 
 
@@ -349,7 +349,7 @@ def test_own_records_train_the_model_that_pooled_ones_would(
         "audit.attacks": "none",
     }
     pooled = run(own(changes | {"audit.evaluated-trials": 1} | game, "rehearsal"))
-    kept = checkpoint.read(_train(own(changes)))
+    kept = checkpoint.read_checkpoint(_train(own(changes)))
     assert kept is not None
     assert hashlib.sha256(kept.model[0].tobytes()).digest() == pooled["final_models"][0].tobytes()
 
@@ -391,7 +391,7 @@ def test_predictions_of_a_file_are_the_models(
         [row.split(",")[0] for row in rows],
     )
     right = np.array([row.split(",")[0] for row in rows]) == np.load(public)["label"]
-    utility = model_card.read(directory).utility
+    utility = model_card.read_card(directory).utility
     assert utility is not None
     assert utility.records == 20  # data.held-out of the public ones
     assert len(rows) == 30
@@ -417,7 +417,7 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
         loss = torch.nn.functional.cross_entropy(model(record[None]), label[None])
         gradient = torch.autograd.grad(loss, list(model.parameters()))
         lengths.append(float(torch.cat([part.flatten() for part in gradient]).norm()))
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     assert card.utility is not None
     assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
     assert "training.clipping-norm" not in model_quality.learning(card.utility)

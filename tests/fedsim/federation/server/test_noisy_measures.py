@@ -69,7 +69,7 @@ def test_measures_that_say_nothing_are_refused_before_anything_is_written(
 def test_the_card_has_every_client_that_answered(training: Callable[..., Config]) -> None:
     config = training()
     directory = _train(config)
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     assert [one.client for one in card.client_measures] == list(range(config.federation.clients))
     for one in card.client_measures:
         assert one.epsilon == 2.0
@@ -112,7 +112,7 @@ def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
     named = {one.client for one in missing}
     assert named
     assert {one.of for one in missing} == {"measures"}
-    card = model_card.read(directory)
+    card = model_card.read_card(directory)
     assert named.isdisjoint(one.client for one in card.client_measures)
 
 
@@ -134,16 +134,16 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
 
     for place, name, instead in (
         (RunDirectory, "write_json", torn),
-        (saved_model, "write", killed),
+        (saved_model, "write_model", killed),
     ):
         monkeypatch.setattr(place, name, instead)
         with pytest.raises(Killed):
             _train(config)
         monkeypatch.undo()
     directory = RunDirectory.open(Path(config.run.out))
-    asked, before = noisy_measures.read(directory)
+    asked, before = noisy_measures.read_measures(directory)
     assert asked == 2  # the first answers were forgotten, and are paid for
-    card = model_card.read(_train(config))
+    card = model_card.read_card(_train(config))
     assert {one.client: one.confusion for one in card.client_measures} == before
     assert {one.epsilon for one in card.client_measures} == {4.0}
 

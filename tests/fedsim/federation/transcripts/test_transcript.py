@@ -16,7 +16,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.federation.transcripts import framing
-from fedsim.federation.transcripts.reader import Reader, follow, read
+from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
@@ -50,11 +50,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def rounds(path: Path) -> list[int]:
-    return [observed.round for observed in read(path).rounds]
+    return [observed.round for observed in read_transcript(path).rounds]
 
 
 def test_what_was_written_is_read(path: Path) -> None:
-    found = read(path)
+    found = read_transcript(path)
     assert (found.facts, found.ended, found.torn) == (FACTS, False, 0)
     first, expected = found.rounds[0], seen(1)
     for name in ("model", "own", "unprotected", "aggregate"):
@@ -77,7 +77,7 @@ def test_only_its_user_may_read_it(path: Path) -> None:
 def test_big_endian_arrays_are_kept_by_value(tmp_path: Path) -> None:
     with Writer(tmp_path / "t", FACTS) as writer:
         writer.append(ObservedRound(1, model={"a": np.array([1.5, 2.5], ">f8")}))
-    assert read(tmp_path / "t").rounds[0].model["a"].tolist() == [1.5, 2.5]
+    assert read_transcript(tmp_path / "t").rounds[0].model["a"].tolist() == [1.5, 2.5]
 
 
 @pytest.mark.parametrize("array", [np.array([object()]), np.array(["text"]), np.array([1j])])
@@ -96,7 +96,7 @@ def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(
         second -= 1
     for length in range(second, len(content), 7):
         path.write_bytes(content[:length])
-        found = read(path)
+        found = read_transcript(path)
         assert [observed.round for observed in found.rounds] == [1, 2]
         assert found.torn == length - second
         with Writer(path, FACTS) as writer:
@@ -121,7 +121,7 @@ def test_every_damaged_byte_is_an_error_that_names_the_record(path: Path) -> Non
         damaged[position] ^= 0x10
         path.write_bytes(damaged)
         with pytest.raises(InputError, match=r"record \d of .* is damaged"):
-            read(path)
+            read_transcript(path)
 
 
 def test_a_record_left_out_is_an_error(path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_record_left_out_is_an_error(path: Path) -> None:
     starts = [i for i in range(len(content)) if content.startswith(framing.ROUND, i)]
     path.write_bytes(content[: starts[1]] + content[starts[2] :])
     with pytest.raises(InputError, match=r"record 2 of .* is damaged"):
-        read(path)
+        read_transcript(path)
 
 
 def test_a_version_from_the_future_is_refused(path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_version_from_the_future_is_refused(path: Path) -> None:
     content[len(framing.MAGIC)] = 9
     path.write_bytes(content)
     with pytest.raises(InputError, match="version 9"):
-        read(path)
+        read_transcript(path)
     with pytest.raises(InputError, match="version 9"):
         Writer(path, FACTS)
 
@@ -145,7 +145,7 @@ def test_a_version_from_the_future_is_refused(path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of the kind, but long enough to look at")
-    for use in (read, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
+    for use in (read_transcript, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
         with pytest.raises(InputError, match="not a fedsim transcript"):
             use(other)
     other.write_text("short")
@@ -153,7 +153,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         Writer(other, FACTS)
     assert other.read_text() == "short"
     with pytest.raises(InputError, match="cannot read"):
-        read(tmp_path / "missing")
+        read_transcript(tmp_path / "missing")
 
 
 def forged(path: Path, payload: bytes, length: int | None = None) -> None:
@@ -180,7 +180,7 @@ def test_a_huge_length_is_never_believed(path: Path) -> None:
     path.write_bytes(content)
     forged(path, b"", length=2**63)
     with pytest.raises(InputError, match="record 4 of"):
-        read(path)
+        read_transcript(path)
 
 
 @pytest.mark.parametrize(
@@ -205,12 +205,12 @@ def test_a_huge_length_is_never_believed(path: Path) -> None:
 def test_a_hostile_record_is_an_error_that_names_it(path: Path, payload: bytes) -> None:
     forged(path, payload)
     with pytest.raises(InputError, match=r"record 4 of .* is malformed"):
-        read(path)
+        read_transcript(path)
 
 
 def test_an_ended_transcript_says_so_and_is_not_continued(path: Path) -> None:
     Writer(path, FACTS).end("the disk was full")
-    found = read(path)
+    found = read_transcript(path)
     assert (found.ended, found.incomplete, len(found.rounds)) == (True, "the disk was full", 3)
     with pytest.raises(InputError, match="has ended"):
         Writer(path, FACTS)
@@ -271,10 +271,13 @@ def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_no
     path: Path,
 ) -> None:
     Writer(path, FACTS).end("the run ended with KeyboardInterrupt", resumable=True)
-    assert (read(path).ended, read(path).incomplete[-17:]) == (True, "KeyboardInterrupt")
+    assert (read_transcript(path).ended, read_transcript(path).incomplete[-17:]) == (
+        True,
+        "KeyboardInterrupt",
+    )
     with Writer(path, FACTS) as again:
         again.append(seen(4))
-    assert (rounds(path), read(path).ended) == ([1, 2, 3, 4], False)
+    assert (rounds(path), read_transcript(path).ended) == ([1, 2, 3, 4], False)
     Writer(path, FACTS).end("the disk is full")
     with pytest.raises(InputError, match="has ended"):
         Writer(path, FACTS)
@@ -291,7 +294,7 @@ def test_a_record_that_is_interrupted_leaves_nothing_behind(
             patch.setattr(os, "fsync", interrupted)
             writer.append(seen(4))
         writer.end("interrupted", resumable=True)
-    found = read(path)
+    found = read_transcript(path)
     assert ([one.round for one in found.rounds], found.incomplete) == ([1, 2, 3], "interrupted")
 
 

@@ -130,9 +130,9 @@ def test_the_bound_grows_with_rounds_and_parameters() -> None:
 
 
 def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not() -> None:
-    fixed_point.check(grid(), 30, 1e-5, 20.0)
+    fixed_point.check_rounding(grid(), 30, 1e-5, 20.0)
     with pytest.raises(InputError, match=r"raise the noise, or lower data\.records") as error:
-        fixed_point.check(grid(noise_multiplier=1e-9), 30, 1e-5, 1.0)
+        fixed_point.check_rounding(grid(noise_multiplier=1e-9), 30, 1e-5, 1.0)
     assert "\n" not in str(error.value)
 
 
@@ -140,10 +140,10 @@ def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts() 
     """(1 + e^epsilon) tau above delta/1000, also where a double has no such e^epsilon."""
     found, delta = grid(noise_multiplier=0.2), 1e-5
     edge = math.log(1e-3 * delta / found.total_variation(10))
-    fixed_point.check(found, 10, delta, edge - 0.01)
+    fixed_point.check_rounding(found, 10, delta, edge - 0.01)
     for epsilon in (edge + 0.01, 194.0, 1e4, math.inf):
         with pytest.raises(InputError, match=r"not negligible beside privacy\.delta"):
-            fixed_point.check(found, 10, delta, epsilon)
+            fixed_point.check_rounding(found, 10, delta, epsilon)
 
 
 def test_too_much_noise_for_integers_is_refused() -> None:

@@ -164,7 +164,9 @@ def test_what_is_not_attacked_is_refused_as_the_configured_vantage(
     assert why_not(small().scheme) is None
     everywhere = small(changes | {"audit.vantages": "all"})
     assert reason in (why_not(everywhere.scheme) or "")
-    plan.check(everywhere)
+    plan.check_possible(everywhere)
     with pytest.raises(InputError, match=reason) as refused:
-        released_model.check(small(changes | {"federation.vantage": "released-model"}).scheme)
+        released_model.check_attackable(
+            small(changes | {"federation.vantage": "released-model"}).scheme
+        )
     assert "\n" not in str(refused.value)

@@ -163,7 +163,7 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     theta = federation.initial_parameters(config.game, known, range(1))
     torch.testing.assert_close(known.logits(theta, features)[0], started(features))
     theta += 0.1
-    saved_model.write(
+    saved_model.write_model(
         tmp_path,
         config.model,
         config.data.public_schema,
@@ -269,7 +269,7 @@ def test_the_example_of_the_page_is_worth_its_file(
     def accuracy(folder: str, changes: dict[str, Scalar]) -> float:
         given: dict[str, Scalar] = {"run.out": folder, "privacy.noise-source": "seed"}
         config = load(ROOT / "configs" / "fine-tune-digits.toml", given | changes, "training")
-        utility = model_card.read(RunDirectory.open(Path(fedsim.train(config)))).utility
+        utility = model_card.read_card(RunDirectory.open(Path(fedsim.train(config)))).utility
         assert utility is not None
         return utility.accuracy
 

@@ -150,7 +150,7 @@ def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Pat
         found = fedsim.load_model(public)(features)
         expected = plain(features.long(), attention_mask=(features != 0).long()).logits
     torch.testing.assert_close(found, expected)
-    assert torch.equal(saved_model.read(public, str(tmp_path / "public.csv")), features)
+    assert torch.equal(saved_model.read_features(public, str(tmp_path / "public.csv")), features)
     card = json.loads((public / "model_card.json").read_text())
     right = float((found.argmax(1) == torch.tensor(rows.labels)).float().mean())
     assert card["utility"]["accuracy"] == pytest.approx(right)

@@ -87,7 +87,7 @@ def test_it_says_what_left_and_how_exposed_each_record_is(
 ) -> None:
     run = RunDirectory.open(client.parent / "run")
     found = _report(client, capsys, "--others", client.parent / "others.npz", "--model", run.path)
-    towards = model_card.read(run).privacy.towards[0]
+    towards = model_card.read_card(run).privacy.towards[0]
     assert found["budget"]["epsilon"] == pytest.approx(towards.epsilon["pld"], rel=1e-9)
     (only,) = found["runs"]
     assert (only["rounds"], only["trials"], only["charged"]) == (ROUNDS, 1, True)
@@ -136,7 +136,7 @@ def test_records_that_were_held_back_are_in_no_round_of_it(
         {"consent": "measures", "measures-share": 0.25, "measures-epsilon": 0.5},
     )
     # By chance, fewer than 20 of 40 records would be left once in 20,000 times.
-    card = model_card.read(RunDirectory.open(tmp_path / "run"))
+    card = model_card.read_card(RunDirectory.open(tmp_path / "run"))
     (mine,) = [one for one in card.client_measures if one.client == 0]
     held_back = sum(map(sum, mine.confusion))
     found = _report(place, capsys, "--others", tmp_path / "others.npz")
@@ -150,7 +150,7 @@ def test_records_that_were_held_back_are_in_no_round_of_it(
 
 def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
     """Return mu of every record, and the share that was cut, by one gradient after another."""
-    (training,) = seen_models.read(client / "state")
+    (training,) = seen_models.read_seen(client / "state")
     data = np.load(client.parent / "client-0.npz")
     features = np.stack([data["age"] / 100, data["dose"] / 5], axis=1).astype(np.float32)
     labels = (data["sick"] == "yes").astype(np.int64)

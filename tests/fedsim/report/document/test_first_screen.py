@@ -6,7 +6,7 @@ import pytest
 
 from fedsim.report.document import first_screen, html
 from fedsim.report.document.blocks import Bar, Bars, Check, Document, FirstScreen, Mark
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, check
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, report_check
 
 REPORT = {"kind": "training", "alarms": 0, "rounds": [{"epsilon": 2.5, "accuracy": None}]}
 
@@ -55,7 +55,7 @@ def test_what_is_below_guessing_stands_at_guessing_and_is_told_as_it_is():
     ],
 )
 def test_a_check_says_what_its_gate_says_and_fails_only_where_that_is_proven(shuts, fails, mark):
-    found = check("Something.", shuts, REPORT, fails)
+    found = report_check("Something.", shuts, REPORT, fails)
     assert (found.mark, found.condition) == (mark, shuts)
 
 

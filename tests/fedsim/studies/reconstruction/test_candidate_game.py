@@ -138,7 +138,7 @@ def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path:
 
 def test_what_the_game_cannot_play_is_refused(small: Make) -> None:
     with pytest.raises(InputError, match=r'set privacy.sensitivity = "global"'):
-        candidate_game.check(small({"privacy.sensitivity": "local"}).game)
+        candidate_game.check_guessed_training(small({"privacy.sensitivity": "local"}).game)
     known = federation.load(small().experiment)
     with pytest.raises(InputError, match="at most 31"):
         of_records(known, 0, 40, 0)

@@ -94,7 +94,7 @@ def test_the_page_has_every_item_with_its_statement_and_its_command(
 ) -> None:
     chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
     made = list(making.make(chosen, smoke))
-    page.write(tmp_path, made, {"Figure 8": "no data"})
+    page.write_reproduction(tmp_path, made, {"Figure 8": "no data"})
     text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
     assert "Not made" in text
     for item in made:

@@ -49,11 +49,11 @@ def test_a_page_with_marks_gets_the_table_and_a_folder_of_notes(tmp_path: Path) 
     begin, end = notes.MARKS
     page = tmp_path / "page.md"
     page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    notes.write(page, [AGREES])
+    notes.write_notes(page, [AGREES])
     text = page.read_text()
     assert text.startswith(f"before\n{begin}\n\n1 items")
     assert text.endswith(f"{end}\nafter\n")
     assert "old" not in text
     assert "[The sources, made again](../page.md)" in (tmp_path / "page" / "xiao.md").read_text()
-    notes.write(tmp_path / "whole.md", [AGREES])
+    notes.write_notes(tmp_path / "whole.md", [AGREES])
     assert (tmp_path / "whole.md").read_text() == notes.note("xiao", [AGREES])

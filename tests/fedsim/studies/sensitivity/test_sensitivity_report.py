@@ -22,7 +22,7 @@ from fedsim.studies.sensitivity.sensitivity_report import (
     rows,
     summary,
     verdict,
-    write,
+    write_sensitivity,
 )
 from fedsim.studies.sensitivity.sensitivity_study import LABEL, Study
 
@@ -137,7 +137,7 @@ def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Conf
 
 
 def test_a_report_is_its_users_alone(found: Study, tmp_path: Path) -> None:
-    page = write(found, tmp_path / "out")
+    page = write_sensitivity(found, tmp_path / "out")
     assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
     assert {path.name for path in page.parent.iterdir()} == {"report.html", "report.json"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in page.parent.iterdir()} == {0o600}
