@@ -24,8 +24,16 @@ def find_root(
 
     Brent, *Algorithms for Minimization Without Derivatives*, 1973, chapter 4.
 
-    low, high: an interval at whose ends the function has different signs.
-    Raises ValueError for equal signs or NaN, and RuntimeError after `MOST_STEPS`.
+    Args:
+        function: continuous.
+        low: an end of an interval at whose ends the function has different signs.
+        high: the other end.
+        xtol: absolute tolerance, above 0.
+        rtol: relative tolerance, at least `PRECISION`.
+
+    Raises:
+        ValueError: equal signs, or a value that is NaN.
+        RuntimeError: no root after `MOST_STEPS`.
     """
     before, now, across = low, high, 0.0
     at_before, at_now, at_across = _checked(function, low), _checked(function, high), 0.0

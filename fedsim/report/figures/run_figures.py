@@ -206,7 +206,7 @@ def advantages(
             for value, label, colour, line in (
                 (bound, bound_name, INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
-                (theorem2, "Theorem 2 of Bernau et al.,\nno limit:", MUTED, ":"),
+                (theorem2, "Theorem 2 of Bernau et al.\n(not a valid limit):", MUTED, ":"),
             )
             if value is not None
         ]

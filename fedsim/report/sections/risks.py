@@ -130,8 +130,9 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
     ]
     said = (
         "The trials measure membership inference about the target. All intervals hold together "
-        f"at {confidence_of(report).strip()} confidence. The limits are those of the table above: "
-        "a false-positive rate here stands for the success without the training there."
+        f"at {confidence_of(report).strip()} confidence. One curve of theory gives the limits of "
+        "both tables: false positives count as success without the training, and true positives as "
+        "success with it."
     )
     headings = ("False positives", "True positives, measured", "Theory allows at most")
     return [Prose(said), tabulated(headings, rows)]

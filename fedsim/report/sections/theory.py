@@ -52,8 +52,8 @@ def _bounds(report: Report) -> Entries:
         ),
         (
             "How often the belief exceeds ρβ",
-            f"{percent(bounds.tail_probability)} if the record changes every round by as much as "
-            f"clipping allows; at most {percent(bounds.tail_limit)} in any case",
+            f"{percent(bounds.tail_probability)} for the record that changes the sums most; at "
+            f"most {percent(bounds.tail_limit)} for any other, which may exceed ρβ more often",
         ),
     ]
 

@@ -40,8 +40,8 @@ def by_the_model(report: Report) -> str:
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            "This run did not play the attack on the final model that has a limit by theory. For "
-            f"any one person, {bound}; a coin is right in 50%. "
+            "This run did not measure the attack on the final model to which the limit applies. "
+            f"For any one person, {bound}; a coin is right in 50%. "
             f"{vantage_words.how_to_measure(report, verdict.vantage)}"
             f"{BY_LOSSES * bool(report.membership_inference)}"
         )
@@ -215,8 +215,8 @@ COSTS = {
 MEANING = (
     "The limits of theory, with one setting changed at a time. Each cell has the largest share of "
     "right answers, ε, and the limit on the belief, which a small share of trainings may exceed. "
-    "“Raises it” marks a change that allows more than the present setting. The limit of a "
-    "participant also stands for the released model, which shows less."
+    "“Raises it” marks a change that allows more than the present setting. The released "
+    "model always has the limit of a participant, although it shows less."
 )
 
 
@@ -247,7 +247,9 @@ def _protects(change: Change, vantage: str) -> bool:
 
 
 def _cell(towards: Towards, now: Towards) -> Cell:
-    more = towards.rho_alpha > now.rho_alpha or towards.epsilon > now.epsilon
+    # The released model has the limit of a participant, who may learn more where it does not.
+    own = towards.vantage != "released-model"
+    more = own and (towards.rho_alpha > now.rho_alpha or towards.epsilon > now.epsilon)
     return Cell(
         f"≤ {percent((1 + towards.rho_alpha) / 2)}",
         f"ε {number(towards.epsilon)}, belief {percent(towards.rho_beta)}",

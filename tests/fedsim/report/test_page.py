@@ -559,7 +559,7 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
     assert (
-        "This run did not play the attack on the final model that has a limit by theory."
+        "This run did not measure the attack on the final model to which the limit applies."
         in not_attacked
     )
     assert verdict.BY_LOSSES.strip() in not_attacked
@@ -612,7 +612,9 @@ def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(wr
     (_, table, _) = verdict.LOWERING.words(report)
     for change, line in zip(others, table.groups[0].lines[1:], strict=True):
         for now, then, cell in zip(first.towards, change.towards, line.cells, strict=False):
-            assert (cell.mark is not None) == (then.rho_alpha > now.rho_alpha)
+            # A model's limit is a participant's, so a larger one does not show that it tells more.
+            more = then.rho_alpha > now.rho_alpha and then.vantage != "released-model"
+            assert (cell.mark is not None) == more
     assert any(cell.mark for line in table.groups[0].lines for cell in line.cells)
 
     (here,) = (found for found in report.verdicts if found.vantage == report.vantage)

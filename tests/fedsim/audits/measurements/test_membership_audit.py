@@ -227,4 +227,4 @@ def test_the_table_names_every_attack_and_the_figure_draws_the_one_that_sees_mos
     assert names["lira"][1] == "LiRA, online, on the target"
     assert names["rmia-offline"][1] == "RMIA, offline, on the target"
     results = dict.fromkeys(("yeom", "lira", "rmia-offline", "trajectory"), found)
-    assert attacks.drawn(results, client=False) == {"LiRA: losses at\nall global models": found}
+    assert attacks.drawn(results, client=False) == {"LiRA (losses of all models)": found}

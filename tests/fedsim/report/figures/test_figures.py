@@ -220,7 +220,7 @@ class TestAdvantages:
         labels = {text.get_text().replace("\n", " "): text for text in axes.texts}
         assert "bound ρα 0.256" in labels
         assert "prediction 0.256" in labels
-        assert "Theorem 2 of Bernau et al., no limit: 0.276" in labels
+        assert "Theorem 2 of Bernau et al. (not a valid limit): 0.276" in labels
         horizontals = {line.get_ydata()[0] for line in axes.get_lines() if len(line.get_xdata())}
         assert {0.2562, 0.2561, 0.2763} <= horizontals
 
