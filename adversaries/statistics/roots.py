@@ -62,7 +62,8 @@ def find_root(
                 here = (at_before - at_now) / (before - now)
                 there = (at_across - at_now) / (across - now)
                 top = -at_now * (at_across * there - at_before * here)
-                tried = top / (there * here * (at_across - at_before))
+                bottom = there * here * (at_across - at_before)
+                tried = top / bottom if bottom else math.inf
         # Bisect unless the other step is short and shrinks fast enough.
         if 2 * abs(tried) < min(abs(last), 3 * abs(middle) - tolerance):
             last, step = step, tried
@@ -75,7 +76,7 @@ def find_root(
 
 
 def _checked(function: Callable[[float], float], place: float) -> float:
-    if math.isnan(value := function(place)):
+    if math.isnan(value := float(function(place))):
         raise ValueError(f"the function is no number at {place}")
     return value
 

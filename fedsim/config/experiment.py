@@ -84,8 +84,8 @@ class Config(TomlTable):
     def __copy__(self) -> Self:
         """Return a copy without the cached objects, since `model_copy` then changes the values."""
         copied = super().__copy__()
-        for name in ("participation", "scheme", "game", "experiment"):
-            copied.__dict__.pop(name, None)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
         return copied
 
     @cached_property

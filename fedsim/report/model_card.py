@@ -127,9 +127,9 @@ LIMITS = (
 )
 
 FROM_A_FILE = (
-    "The records were read from one file or folder, as a whole. ε covers the rounds alone. It does "
-    "not cover what else was computed from these records: the scale of columns, the names of "
-    "classes and categories, and the quality on held-out records. For records of people, use "
+    "The records were read as a whole, by one process. ε covers the rounds alone. It does not "
+    "cover what else depends on these records, such as the scale of columns, the names of classes "
+    "and categories, and the quality on held-out records. For records of people, use "
     'data.name = "own" with a public schema.'
 )
 
@@ -211,7 +211,7 @@ def summary(card: ModelCard) -> RenderableType:
     lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
     if not privacy.guaranteed:
         lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
-    lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered]
+    lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered or ()]
     if card.utility is not None:
         lines.append(Text(learning(card.utility, card.task)))
     return terminal.shown(terminal.table(by_name, title=card.name), *lines)
@@ -405,7 +405,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
             "model."
         )
         yield Part("Rehearsed", [Prose(text)])
-    yield Part("Limits", [Bullets([*card.uncovered, *card.limits])])
+    yield Part("Limits", [Bullets([*(card.uncovered or ()), *card.limits])])
     written = (
         f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "
         f"{card.created}."

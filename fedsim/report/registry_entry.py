@@ -102,6 +102,10 @@ def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> 
     }
 
 
+UNPROTECTED = "The number of clients and of records, the configuration and the public schema."
+IN_PUBLIC = "Accuracies on public records concern no protected data."
+
+
 def _protection(card: ModelCard, facts: Mapping[str, str]) -> Entry:
     """Return the parts of the entry about the guarantee, its unit and its accounting."""
     privacy = card.privacy
@@ -117,10 +121,7 @@ def _protection(card: ModelCard, facts: Mapping[str, str]) -> Entry:
         "dp_variant": {
             "variant_name": "Approximate DP",
             "data_domain": facts.get("data-domain", domain),
-            "unprotected_quantities": (
-                "The number of clients and of records, the configuration and the public "
-                "schema. Accuracies on public records concern no protected data."
-            ),
+            "unprotected_quantities": " ".join([UNPROTECTED, *(card.uncovered or [IN_PUBLIC])]),
         },
         "privacy_loss": {
             "privacy_unit": privacy.unit,
@@ -186,7 +187,7 @@ def _description(card: ModelCard, alarms: int) -> str:
     if (rehearsal := card.rehearsal) is not None and rehearsal.advantage is not None:
         sentences.append(
             f"A rehearsal attacked the same training {rehearsal.trials} times on "
-            f"{rehearsal.records:,} records of other data: advantage {number(rehearsal.advantage)} "
+            f"{rehearsal.records:,} records: advantage {number(rehearsal.advantage)} "
             f"({span(rehearsal.advantage_interval, number)} at "
             f"{percent(rehearsal.confidence)}), where the noise allows "
             f"{number(rehearsal.rho_alpha)}."

@@ -137,8 +137,10 @@ def assemble(directory: RunDirectory) -> TrainingReport:
 
 def render_html(report: TrainingReport, card: ModelCard) -> str:
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
-    shared = " ".join([PARTLY_COVERED, *card.uncovered]) if card.uncovered else PUBLIC
-    blocks += [doc.Prose(shared), doc.Prose(CONFIDENTIAL), *_figures(report)]
+    if card.uncovered is not None:
+        partly = " ".join([PARTLY_COVERED, *card.uncovered])
+        blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
+    blocks += [doc.Prose(CONFIDENTIAL), *_figures(report)]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
     if report.missing:
@@ -177,7 +179,7 @@ def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
     ]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
-    answer += card.uncovered
+    answer += card.uncovered or ()
     if card.utility is not None:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"

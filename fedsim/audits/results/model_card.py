@@ -194,5 +194,6 @@ class ModelCard:
     """model.task."""
     client_measures: list[ClientMeasures] = field(default_factory=list)
     """Measurements of the clients that agreed and whose ledgers allowed it."""
-    uncovered: list[str] = field(default_factory=list)
-    """What depends on the records and no epsilon covers, in sentences."""
+    uncovered: list[str] | None = None
+    """What the reading of the records and a rehearsal released without noise, in sentences; None on
+    cards of earlier versions."""

@@ -105,7 +105,8 @@ def _copied(content: RecordDict) -> RecordDict:
     """Return a copy of a message's content.
 
     Strategies may put one record into many messages, and a client that changed it would change the
-    other messages. The arrays' values and bytes are immutable, so copies share them.
+    other messages. Arrays are read-only to the receiver and no sender writes
+    to them afterwards, so copies share them.
     """
     own = {}
     for name, record in content.items():

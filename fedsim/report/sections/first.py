@@ -222,7 +222,7 @@ def _steps(report: Report) -> list[doc.Words]:
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = (
-                "nothing to do. The audit is sensitive enough to missing noise. "
+                "more trials would add little about the amount of noise. "
                 if verdict.seen_below >= ENOUGH
                 else "more trials detect smaller losses of noise. "
             ) + vantage_words.noticed(report, verdict)

@@ -53,7 +53,7 @@ def _bounds(report: Report) -> Entries:
         (
             "How often the belief exceeds ρβ",
             f"{percent(bounds.tail_probability)} for the record that changes the sums most; at "
-            f"most {percent(bounds.tail_limit)} for any other, which may exceed ρβ more often",
+            f"most {percent(bounds.tail_limit)} for any record",
         ),
     ]
 

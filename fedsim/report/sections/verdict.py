@@ -215,8 +215,8 @@ COSTS = {
 MEANING = (
     "The limits of theory, with one setting changed at a time. Each cell has the largest share of "
     "right answers, ε, and the limit on the belief, which a small share of trainings may exceed. "
-    "“Raises it” marks a change that allows more than the present setting. The released "
-    "model always has the limit of a participant, although it shows less."
+    "“Raises it” marks a change that allows an observer more than the present setting. The "
+    "released model has the limit of a participant, although it shows less, so it has no such mark."
 )
 
 

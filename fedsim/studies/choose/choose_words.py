@@ -413,10 +413,11 @@ def _measured(result: Result, each: Candidate) -> str:
         if outcome.report and outcome.point.name == each.name
     )
     low, high = each.advantage_interval
-    decides = low > 0 or high < each.rho_alpha
     conclusion = (
-        "The trials do not contradict theory."
-        if decides
+        "The interval lies above the limit."
+        if low > each.rho_alpha
+        else "The trials do not contradict theory."
+        if low > 0 or high < each.rho_alpha
         else f"{trials} trials are too few: the interval contains the limit and a coin's 0."
     )
     return (

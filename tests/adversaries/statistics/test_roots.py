@@ -14,6 +14,7 @@ CASES: list[tuple[Callable[[float], float], float, float, dict[str, float]]] = [
     (lambda x: math.atan(50 * (x - 0.3)), -9.0, 4.0, {"xtol": 1e-9}),
     (lambda x: -1.0 if x < 1 / 3 else 1.0, 0.0, 1.0, {"xtol": 1e-12}),
     (lambda x: math.erfc(x) - 1e-30, 0.0, 20.0, {"xtol": 1e-13}),
+    (lambda x: (x**3 - 2) * 1e-120, 0.0, 2.0, {}),  # products of its values underflow
     (lambda x: x, 0.0, 1.0, {}),
     (lambda x: x - 1, 0.0, 1.0, {}),
 ]

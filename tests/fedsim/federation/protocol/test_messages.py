@@ -4,7 +4,12 @@ import io
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import (
+    inflate_object_from_contents,
+    validate_object_content,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -61,3 +66,17 @@ def test_an_array_of_another_version_is_read_all_the_same() -> None:
     np.lib.format.write_array(file, np.arange(3.0), version=(2, 0))
     array = Array(dtype="float64", shape=(3,), stype="numpy.ndarray", data=file.getvalue())
     assert messages.only(ArrayRecord({"sum": array})).tolist() == [0.0, 1.0, 2.0]
+
+
+def test_arrays_held_in_a_process_leave_it_as_flowers_own() -> None:
+    """Flower names the kind of an object by its class, and its nodes know its own classes only."""
+    sent = RecordDict({"model": messages.array_record(parameters=np.arange(6.0).reshape(2, 3))})
+    objects = get_all_nested_objects(sent)
+    contents = {name: each.deflate() for name, each in objects.items()}
+    for content in contents.values():
+        validate_object_content(content)
+    received = inflate_object_from_contents(sent.object_id, contents)
+    assert isinstance(received, RecordDict)
+    array = received.array_records["model"]["parameters"]
+    assert type(array) is Array
+    assert np.array_equal(array.numpy(), np.arange(6.0).reshape(2, 3))
