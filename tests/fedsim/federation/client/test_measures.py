@@ -211,5 +211,5 @@ def test_no_record_shares_a_kernel_with_another(
         return logits(model, theta, some)
 
     monkeypatch.setattr(measures_node.evaluation, "logits", counted)
-    _asked(client())
+    _asked(client({}, {"data.records": 72}))
     assert len(rows) > 1 and set(rows) == {1}
