@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,9 @@ def test_who_starts_the_apps_is_known_until_it_ends(
     try:
         assert supernode.starts_apps(place)
         # By which the app of a run says that the server does not wait for it so long.
-        own = Path(f"/proc/{apps.pid}/environ").read_bytes().split(b"\0")
-        assert f"FEDSIM_DEADLINE={kit.deadline(place)}".encode() in own
+        while not (own := Path(f"/proc/{apps.pid}/environ").read_bytes()):
+            time.sleep(0.01)  # the kernel fills it in a moment after the program began
+        assert f"FEDSIM_DEADLINE={kit.deadline(place)}".encode() in own.split(b"\0")
     finally:
         apps.kill()
         apps.wait()
