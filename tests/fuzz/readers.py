@@ -116,7 +116,7 @@ def _repacked(name: str) -> None:
 
     def remake(folder: Path) -> Reader:
         reader = make(folder)
-        return Reader(reader.path, reader.read_transcript, (damage.repacked,))
+        return Reader(reader.path, reader.read, (damage.repacked,))
 
     READERS[f"{name}, repacked"] = remake
 

@@ -38,7 +38,7 @@ def test_the_first_run_prints_what_the_pages_show(fedsim: Fedsim, tmp_path: Path
     (whole,) = _blocks(README, "digits An adversary")
     assert whole == printed[: len(whole)]
     assert re.match(r" [\d.]+ s: ", printed[len(whole) :])
-    (shown,) = _blocks(START / "reading-a-report.md", "server: No protection advantage no limit")
+    (shown,) = _blocks(START / "reading-a-report.md", "server: No protection advantage theory")
     assert shown in whole
     (shown, *_) = _blocks(START / "tutorial.md", "participant (audited): ")
     assert shown in whole
