@@ -191,9 +191,9 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   }
 }
 @media print {
-  @page { size: A4; margin: 16mm; @bottom-right { content: counter(page) " / " counter(pages);
+  @page { size: A4; margin: 14mm; @bottom-right { content: counter(page) " / " counter(pages);
     font: 8pt sans-serif; color: #5b6770; } }
-  :root { font-size: 9.5pt; }
+  :root { font-size: 9.2pt; }
   body { font-size: 1rem; max-width: none; padding: 0; }
   figure svg, figure img { max-width: 12.5cm; min-width: 0; }
   .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

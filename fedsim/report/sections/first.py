@@ -164,11 +164,11 @@ def checks(report: Report) -> list[doc.Check]:
         unknown = "The trials do not show that the adversary stays below the limit of theory."
         allowed = number(advantage_limit(report))
         if (high := number_at(values, "advantage.high")) is not None:
-            unknown += f" The interval reaches up to {number(high)}, and the limit is {allowed}."
+            unknown = f"The interval reaches up to {number(high)}, above the limit {allowed}."
         if vantage_words.reaches_limit(report, report.verdicts[place]):
             unknown += (
-                " Theory predicts that this adversary reaches the limit, so no realistic number of "
-                "trials can show it."
+                " Theory predicts that this adversary reaches the limit, so more trials cannot "
+                "decide."
             )
         shuts = f"advantage.high > {limit}"
         checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
@@ -182,8 +182,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "The ε of everything that was released. This run has none, because anyone who knows "
-            "its seed can remove the noise. The ε above is that of one training with secret noise."
+            "This run has no total ε: its seed removes the noise. The ε above is that of one "
+            "training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
