@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.supercore.inflatable.inflatable_object import InflatableObject
 
 from fedsim.game.round_game import RoundGame
 
@@ -111,12 +112,19 @@ class HeldArray(Array):
         self.dtype, self.shape, self.stype = str(values.dtype), values.shape, "numpy.ndarray"
 
     @cached_property
+    def _sent(self) -> Array:
+        """Flower's own array. What is sent names the kind of an object by its class."""
+        return Array.from_numpy_ndarray(self.values)
+
+    @property
     def data(self) -> bytes:  # type: ignore[override]
-        return Array.from_numpy_ndarray(self.values).data
+        return self._sent.data
+
+    def slice_array(self) -> list[tuple[str, InflatableObject]]:
+        return self._sent.slice_array()
 
     def deflate(self) -> bytes:
-        """Return what Flower sends, which names the kind of an object by its class."""
-        return Array(self.dtype, self.shape, self.stype, self.data).deflate()
+        return self._sent.deflate()
 
     def numpy(self) -> npt.NDArray[Any]:
         return self.values

@@ -69,7 +69,7 @@ def test_arrays_reach_a_client_in_process_without_being_encoded() -> None:
     (array,) = received
     assert array is sent["parameters"]
     assert isinstance(array, messages.HeldArray)
-    assert "data" not in vars(array)  # the bytes, which are made when they are asked for
+    assert "_sent" not in vars(array)  # its bytes, which are made when they are asked for
 
 
 def test_an_exception_becomes_an_error_reply_with_its_reason(grid: InProcessGrid) -> None:
