@@ -34,11 +34,19 @@ PAGE = re.compile(r"^([a-z-]+) (samples/\S+)$", re.M)
 """A line of what `every_page.py` prints: a kind, and where its page lies."""
 
 EXECUTE = """
-import sys, nbformat
+import sys, tempfile, nbformat
+from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
-NotebookClient(notebook, timeout=300).execute()
+with tempfile.TemporaryDirectory() as sockets:
+    kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=sockets + "/kernel")
+    NotebookClient(notebook, km=kernel, timeout=300, startup_timeout=300).execute()
 nbformat.write(notebook, sys.argv[2])
+"""
+"""A notebook is run by a kernel that is reached by files.
+
+By default a kernel is told TCP ports that were free a moment before. Another kernel that starts at
+the same time may take one of them, and the first then dies.
 """
 
 
