@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erf, erfcx, erfinv, ndtr
+import scipy
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
@@ -134,7 +134,7 @@ def mu_of_advantage(advantage: float) -> float:
     """
     if not 0 <= advantage <= 1:
         raise InputError(f"the advantage is {advantage}; give a number from 0 to 1")
-    return 2 * ROOT2 * float(erfinv(advantage))
+    return 2 * ROOT2 * float(scipy.special.erfinv(advantage))
 
 
 def tail(mu: float, epsilon: float) -> float:
@@ -153,7 +153,7 @@ def tail(mu: float, epsilon: float) -> float:
         return float(epsilon < 0)
     if math.isinf(mu):
         return 1.0
-    return float(ndtr(mu / 2 - epsilon / mu))
+    return float(scipy.special.ndtr(mu / 2 - epsilon / mu))
 
 
 def _log_delta(mu: float, epsilon: npt.ArrayLike) -> Floats:
@@ -173,14 +173,14 @@ def _log_delta_at(mu: float, deviation: npt.ArrayLike) -> Floats:
         x_middle = above + step / 2
         square = np.maximum(x_middle, 1.0) ** 2
         series = (1 - 1.5 / square + 3.75 / square**2) / (math.sqrt(math.pi) * square)
-        exact = 2 / math.sqrt(math.pi) - 2 * x_middle * erfcx(x_middle)
+        exact = 2 / math.sqrt(math.pi) - 2 * x_middle * scipy.special.erfcx(x_middle)
         # The exact formula cancels for large x.
         drop = step * np.where(x_middle > 100, series, exact)
     else:
-        drop = erfcx(above) - erfcx(above + step)
+        drop = scipy.special.erfcx(above) - scipy.special.erfcx(above + step)
     epsilon = mu * (ROOT2 * below + mu / 2)
-    rise = erf(below + step) - erf(below)
-    rise += np.expm1(-epsilon) * np.exp(-(below**2)) * erfcx(below + step)
+    rise = scipy.special.erf(below + step) - scipy.special.erf(below)
+    rise += np.expm1(-epsilon) * np.exp(-(below**2)) * scipy.special.erfcx(below + step)
     # log 0 is a delta too small for float64. Far out, rounding may put drop below 0.
     left = np.maximum(np.where(x > 0, drop, rise), 0.0)
     with np.errstate(divide="ignore", over="ignore"):

@@ -6,7 +6,7 @@ from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
+import scipy
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
@@ -128,7 +128,7 @@ def mean_interval(values: npt.ArrayLike, confidence: float) -> Interval:
     n = sample.size
     if n < 2:
         raise InputError(f"{n} values have no spread; give at least 2")
-    reach = -float(stdtrit(n - 1, tail)) * float(sample.std(ddof=1)) / math.sqrt(n)
+    reach = -float(scipy.special.stdtrit(n - 1, tail)) * float(sample.std(ddof=1)) / math.sqrt(n)
     mean = float(sample.mean())
     return Interval(mean - reach, mean + reach, confidence)
 
@@ -143,7 +143,7 @@ def wilson(share: float, trials: int, confidence: float) -> Interval:
 
     Raises InputError for confidence out of range. Source: Wilson, "Probable inference", 1927.
     """
-    quantile = float(ndtri(1 - significance(confidence) / 2))
+    quantile = float(scipy.special.ndtri(1 - significance(confidence) / 2))
     # The interval has the values p with |share - p| <= quantile * sqrt(p (1 - p) / trials). Its
     # ends are the roots of a quadratic equation in p.
     weight = quantile**2 / trials
@@ -163,7 +163,7 @@ def binomial_low(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
     counts = np.asarray(successes, np.float64)
     # The binomial tail P(X >= counts) at p is the beta distribution function at p. Its quantile is
     # therefore the limit. Without successes the limit is 0, and any valid parameter does.
-    limits = betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
+    limits = scipy.special.betaincinv(np.where(counts > 0, counts, 1.0), trials - counts + 1, tail)
     return np.where(counts > 0, limits, 0.0)
 
 
@@ -177,5 +177,7 @@ def binomial_high(successes: npt.ArrayLike, trials: int, tail: float) -> Floats:
     """
     failures = trials - np.asarray(successes, np.float64)
     # The same with P(X <= counts). The complemented quantile keeps its precision near 1.
-    limits = betainccinv(trials - failures + 1, np.where(failures > 0, failures, 1.0), tail)
+    limits = scipy.special.betainccinv(
+        trials - failures + 1, np.where(failures > 0, failures, 1.0), tail
+    )
     return np.where(failures > 0, limits, 1.0)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
+import scipy
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
@@ -31,7 +31,7 @@ def advantage_of_epsilon(epsilon: float, delta: float) -> float:
     Source: Kairouz, Oh and Viswanath, 2015, "The Composition Theorem for Differential Privacy",
     Theorem 2.1: tanh(epsilon / 2) + 2 delta / (1 + e^epsilon).
     """
-    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(expit(-epsilon)))
+    return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(scipy.special.expit(-epsilon)))
 
 
 TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
@@ -273,7 +273,7 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
     values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
     if not np.all((values > 0) & (values < 1)):
         raise InputError("a belief is out of range; give numbers strictly between 0 and 1")
-    losses = logit(values)
+    losses = scipy.special.logit(values)
     # The tail under D and the tail under D'.
     pairs = [(PLD.tail(mechanism, loss), PLD.tail_prime(mechanism, loss)) for loss in losses]
     if any(None in pair for pair in pairs):

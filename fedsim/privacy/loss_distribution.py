@@ -12,8 +12,6 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import log_ndtr, ndtr
 
 from adversaries.arrays import Floats
 from adversaries.statistics import gaussian
@@ -267,12 +265,13 @@ def _compose(
     pieces = [(part.masses, part.lowest, part.infinite, count) for part, count in parts]
     # The grid is wide enough for the sum, and as long as the longest part.
     low, high = _support([(masses, lower, n) for masses, lower, _, n in pieces])
-    size = next_fast_len(max(high - low + 1, *(len(masses) for masses, *_ in pieces)), real=True)
+    longest = max(high - low + 1, *(len(masses) for masses, *_ in pieces))
+    size = scipy.fft.next_fast_len(longest, real=True)
     # The sum's transform is the product of its parts'.
     spectrum: npt.NDArray[np.complex128] = np.ones(size // 2 + 1, dtype=np.complex128)
     for masses, _, _, count in pieces:
-        spectrum *= rfft(masses, size) ** count
-    total = irfft(spectrum, size)
+        spectrum *= scipy.fft.rfft(masses, size) ** count
+    total = scipy.fft.irfft(spectrum, size)
     # The transform counts from the sum of all lower ends, and wraps around: rotate it back.
     start = low - sum(lower * count for _, lower, _, count in pieces)
     losses = np.roll(total, -start)[: high - low + 1]
@@ -359,6 +358,7 @@ def _replace_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     arsinh = np.logaddexp(log_ratio, np.logaddexp(2 * log_ratio, 0.0) / 2)
     boundary = s**2 * (arsinh + half)
     # The excess where the record takes part, and (below 0) where it does not.
+    ndtr, log_ndtr = scipy.special.ndtr, scipy.special.log_ndtr
     met = ndtr((1 - boundary) / s) - np.exp(epsilons + log_ndtr((-1 - boundary) / s))
     missed = np.expm1(-epsilons) * np.exp(epsilons + log_ndtr(-boundary / s))
     return np.maximum(q * met + (1 - q) * missed, 0.0)

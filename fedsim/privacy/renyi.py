@@ -9,7 +9,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from adversaries.arrays import Floats
 from fedsim.privacy.mechanism import Steps
@@ -80,5 +80,6 @@ def _integral(steps: Steps, orders: Floats) -> Floats:
     # present".
     log_base = np.logaddexp(math.log1p(-q), math.log(q) + (2 * z - 1) / (2 * s * s))
     # In logs, because at high orders the integrand exceeds the largest float.
-    moments = logsumexp(log_density + orders[:, None] * log_base, axis=1) + math.log(spacing)
+    log_terms = log_density + orders[:, None] * log_base
+    moments = scipy.special.logsumexp(log_terms, axis=1) + math.log(spacing)
     return np.asarray(moments / (orders - 1), dtype=np.float64)

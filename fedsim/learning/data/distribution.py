@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.special import entr
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
@@ -52,7 +51,7 @@ class DataDistribution:
     def effective_classes(self) -> Floats:
         """The exponential of the entropy of each client's labels [clients] (Hill, 1973)."""
         shares = self.counts / self.sizes[:, None]
-        return np.exp(entr(shares).sum(axis=1))
+        return np.exp(scipy.special.entr(shares).sum(axis=1))
 
     @cached_property
     def label_skew(self) -> Floats:
