@@ -18,8 +18,8 @@ from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import parameter_shapes, unflatten
 from fedsim.learning.training.tasks import task_of
 
-BLOCK_SCALARS = {"cpu": 2**20, "cuda": 2**28}
-"""Scalars of parameters, and about as many layer outputs, in a block: 4 MiB and 1 GiB."""
+BLOCK_SCALARS = {"cpu": 2**22, "cuda": 2**28}
+"""Scalars of parameters, and about as many layer outputs, in a block: 16 MiB and 1 GiB."""
 
 OUTPUTS_AT_ONCE = 2**24
 """Largest number of output scalars that are kept at a time: 64 MiB."""
