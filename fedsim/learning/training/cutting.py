@@ -52,9 +52,11 @@ def examples_at_once(
     if whole:
         records_at_once = even(records, examples)
         return even(trials, examples / records_at_once), records_at_once
-    # Enough records that the cost of a trial itself is small.
+    # Enough records that the cost of a trial itself is small. Only few trials need two blocks of
+    # records for the threads to share: a smaller block takes longer for each example.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
-    most = max(fewest, min(examples / BLOCK_TRIALS, records / 2))
+    parts = 1 if trials >= BLOCKS * BLOCK_TRIALS else 2
+    most = max(fewest, min(examples / BLOCK_TRIALS, records / parts))
     records_at_once = even(records, most)
     # Then enough trials to fill the block, but at least enough to make it worthwhile.
     fewest = WORTH_A_BLOCK / (records_at_once * need.example)
