@@ -162,6 +162,9 @@ CONTRADICTS_DECLARED = StateWords(
     "do not rely on any ε of this recording before you know the cause of the alarm",
 )
 
+VAGUE = 0.5
+"""Length of an interval of the share of right answers that says little."""
+
 TABLE = (
     *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, TOO_FEW, NOT_MEASURED, CANNOT_TELL),
     *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, ABOVE, CONTRADICTS),
@@ -205,6 +208,7 @@ def standing(interval: Ends | None, limit: float, *, exact: bool, alarmed: bool 
 def words_of(
     state: State,
     *,
+    interval: Ends | None = None,
     over: bool = False,
     measured: bool = False,
     unlimited: StateWords = NO_PROTECTION,
@@ -212,6 +216,7 @@ def words_of(
     """Return the words of a state.
 
     Args:
+        interval: of the advantage; where it is wide, agreement with the limit says little.
         over: for "above", whether the whole interval lies above the limit.
         measured: for "untested", whether there is a measurement without an interval.
         unlimited: for "no-limit", the words that say why there is no limit.
@@ -222,6 +227,9 @@ def words_of(
         return unlimited
     if state == "untested":
         return CANNOT_TELL if measured else NOT_MEASURED
+    # An advantage is twice the share of right answers, less 1.
+    if state == "not-contradicted" and interval and (interval[1] - interval[0]) / 2 >= VAGUE:
+        return TOO_FEW
     return WORDS[state]
 
 

@@ -7,6 +7,7 @@ from scipy.special import expit
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
+from fedsim.audits.results.verdicts import VAGUE
 from fedsim.audits.run.guarantee import ONE_TRAINING
 from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import number, percent, plain
@@ -26,7 +27,7 @@ from fedsim.report.sections.section import (
     trials_of,
 )
 from fedsim.report.sections.theory import released
-from fedsim.report.sections.vantage_words import NAMES, VAGUE, condition
+from fedsim.report.sections.vantage_words import NAMES, condition
 
 
 def labels(report: Report) -> list[Label]:

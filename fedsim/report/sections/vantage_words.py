@@ -8,7 +8,6 @@ from fedsim.audits.results.verdicts import (
     NO_GUARANTEE,
     NO_LIMIT,
     NO_PROTECTION,
-    TOO_FEW,
     AllowedThere,
     OwnLimit,
     StateWords,
@@ -31,9 +30,6 @@ NOT_ATTACKED = "not attacked"
 EXCEPT_RARELY = "Meets, except in rare trainings"
 FEWER = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
 MEASURES_ALL = 'audit.vantages = "all"'
-
-VAGUE = 0.5
-"""Length of an interval of the share of right answers that says little."""
 
 NEARLY = 0.01
 """Relative distance from the limit that trials cannot resolve."""
@@ -79,11 +75,9 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
     measured, limit = verdict.measured, verdict.allowed.advantage
     interval = None if measured is None else measured.interval
-    vague = interval is not None and (interval[1] - interval[0]) / 2 >= VAGUE
-    if vague and verdict.state == "not-contradicted":
-        return TOO_FEW
     return words_of(
         verdict.state,
+        interval=interval,
         over=interval is not None and interval[0] > limit,
         measured=measured is not None,
         unlimited=_unlimited(report, verdict),

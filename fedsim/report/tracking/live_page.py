@@ -14,6 +14,7 @@ from markupsafe import Markup
 from fedsim.audits.results.verdicts import (
     NOT_CONTRADICTED,
     NOT_MEASURED,
+    TOO_FEW,
     StateWords,
     standing,
     words_of,
@@ -189,7 +190,9 @@ def _first(course: Course, planned: int, exact: bool) -> doc.FirstScreen:
         figure=doc.Bars(bars, "How often the adversary is right, after every batch of trials."),
         table=_table(looks, course.rho_alpha, exact),
         checks=_checks(course),
-        steps=[AT_THE_END if words is NOT_CONTRADICTED else f"{words.advice.capitalize()}."],
+        steps=[
+            AT_THE_END if words in (NOT_CONTRADICTED, TOO_FEW) else f"{words.advice.capitalize()}."
+        ],
     )
 
 
@@ -213,7 +216,7 @@ def _training(course: Course, delta: float) -> doc.FirstScreen:
 def so_far(look: Look, limit: float | None, exact: bool) -> StateWords | None:
     if look.interval is None or limit is None:
         return None
-    return words_of(standing(look.interval, limit, exact=exact))
+    return words_of(standing(look.interval, limit, exact=exact), interval=look.interval)
 
 
 def _table(looks: Sequence[Look], limit: float | None, exact: bool) -> doc.Table:

@@ -68,6 +68,13 @@ def test_only_an_interval_below_the_limit_is_good(
     assert set(re.findall(r'class="mark (\w+)">(?:So far|[A-Z]\w+ the|Not)', page)) == {kind}
 
 
+def test_a_wide_interval_agrees_with_anything(small: Make) -> None:
+    course = replace(UNDER_WAY, looks=(Look(4, 0.2, (-0.6, 0.5)),))
+    said = _words(render(small().experiment, small().audit, course, "training"))
+    assert "So far: Too few trials" in said
+    assert "Wait for the run" in said
+
+
 def test_before_the_first_batch_and_without_a_limit_nothing_is_judged(small: Make) -> None:
     before = replace(UNDER_WAY, looks=())
     assert "advantage is unknown" in render(small().experiment, small().audit, before, "training")
