@@ -75,7 +75,7 @@ def binomial_bound(
     Returns: the bound, with the numbers of canaries, guesses and right guesses in its details.
     Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
     """
-    check(included, scores, guesses)
+    check_canary_scores(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
     return EpsilonBound(
         epsilon=float(best.limits[0]),
@@ -103,7 +103,7 @@ def f_dp_bound(
     Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
     Raises InputError as `check`, or for delta or confidence out of range.
     """
-    check(included, scores, guesses)
+    check_canary_scores(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
     mu = float(best.limits[0])
     return EpsilonBound(
@@ -135,7 +135,7 @@ def client_canary_estimate(
     Raises InputError for bad arrays (`check`), or for delta or confidence out of range.
     Source: Andrew et al., "One-shot empirical privacy estimation", 2024.
     """
-    check(included, scores)
+    check_canary_scores(included, scores)
     measured = effect(included, _moderate(scores), confidence)
     mu, interval = (0.0, Interval(0.0, math.inf, confidence))
     if measured.reason is None:
@@ -230,7 +230,7 @@ def plans(canaries: int, guesses: int = 0) -> tuple[int, ...]:
     return tuple(dict.fromkeys(max(1, canaries // part) for part in parts))
 
 
-def check(included: Bools, scores: Floats, guesses: int = 0) -> None:
+def check_canary_scores(included: Bools, scores: Floats, guesses: int = 0) -> None:
     """Raise InputError for arrays or a number of guesses that no audit can use.
 
     Args:

@@ -40,7 +40,7 @@ from scipy.special import betaincinv, betaln, expit, gammaln, ndtr, xlog1py, xlo
 
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.bounds.guessing import LARGEST_MU, right_guesses
-from adversaries.bounds.one_run import COINS, check
+from adversaries.bounds.one_run import COINS, check_canary_scores
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta, significance
 
@@ -76,9 +76,9 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
 
     Returns: the bound, with canaries, guesses (that count), right, guesses_twice (that count
     twice), right_twice and mu_low in its details; 0 with the `reason` where m < `FEWEST`.
-    Raises InputError for bad arrays (`one_run.check`), or for delta or confidence out of range.
+    Raises InputError for bad arrays, or for delta or confidence out of range.
     """
-    check(included, scores)
+    check_canary_scores(included, scores)
     check_positive_delta(delta)
     alpha, m = significance(confidence), scores.size
     few = m < FEWEST
