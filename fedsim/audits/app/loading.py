@@ -186,7 +186,7 @@ OLDER = (
 
 NO_NUMBERS = (
     "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
-    "This audit moves models along a direction, and needs models of weights"
+    "This audit shifts a model's weights along a direction, so that it needs numeric weights"
 )
 
 SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
