@@ -70,9 +70,9 @@ def _sampler(runs: LoopObservation) -> Finding | None:
     wrong = runs.batches()
     if not wrong:
         return None
-    kind = runs.present[0].samplers
+    kind = f" ({samplers})" if (samplers := runs.present[0].samplers) else ""
     return Finding(
-        f"the accountant assumes Poisson sampling, but the loader's batches are {kind}: "
+        f"the accountant assumes Poisson sampling, but the loader's batches{kind} contradict this: "
         + "; ".join(wrong.values()),
         "leave poisson_sampling=True, or account for every step without amplification",
     )
