@@ -388,7 +388,7 @@ def shape_findings(
             Finding(
                 f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
                 f"{'pair' if len(repeated) == 1 else 'pairs'}): their difference has no noise. A "
-                "random seed that is set again in every round explains this"
+                "random seed that is set again in every round would explain this"
             )
         )
     elif declared and not independent(releases):

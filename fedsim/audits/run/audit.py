@@ -292,8 +292,8 @@ def _pac(run: AuditedRun) -> PacResult:
         else "D and D' at even odds"
     )
     note = (
-        "Bounds how often the secret is guessed on average over the stated prior, not for every "
-        "person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
+        "This bounds how often the secret is guessed on average over the stated prior, not for "
+        "every person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
         "guarantee."
     )
     return PacResult(

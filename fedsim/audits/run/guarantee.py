@@ -127,8 +127,8 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
         )
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
-            f"Forward and backward passes ran in {precision}. The beliefs are about the "
-            "challenge's gradients in full precision, which the sums contain rounded."
+            f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "
+            "gradients in full precision, but the sums contain them rounded."
         )
     if audit.prior != 0.5:
         texts.append(

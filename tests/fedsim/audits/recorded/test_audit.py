@@ -528,7 +528,9 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
     without = {key: kept for key, kept in SERVER.items() if key != name}
     missing = report_of(federation(rounds=2, mechanism=without))
     assert report["release"] == missing["release"]
-    assert f"the recorded {name} is neither 0 nor between 1e-30 and 1e30" in texts(report, "caution")
+    assert f"the recorded {name} is neither 0 nor between 1e-30 and 1e30" in texts(
+        report, "caution"
+    )
     assert "is no number" not in texts(missing)
 
 
