@@ -293,8 +293,8 @@ def _pac(run: AuditedRun) -> PacResult:
     )
     note = (
         "This bounds how often the secret is guessed on average over the stated prior, not for "
-        "every person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
-        "guarantee."
+        "every person in it. equivalent_epsilon is the epsilon with the same bound on success, not "
+        "a DP guarantee."
     )
     return PacResult(
         **asdict(pac.guarantee(information, run.delta)),
