@@ -241,7 +241,7 @@ def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
     pairs = zip(central.noise_norms, central.clipping_norms, strict=False)
     ratios = [after / before for after, before in pairs]
     observed = subject.configuration.observation is not None and len(ratios) > 0
-    span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times it)" if observed else ""
+    span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times C_t)" if observed else ""
     return Finding(
         "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1"
         f"{span}. One client changes the count of clipped updates by 1, but the noise on the count "
@@ -263,7 +263,7 @@ def _realised_noise(subject: RuleSubject) -> Finding | None:
     ratio = run.noise_ratios[least]
     return Finding(
         f"the noise added in round {least + 1} is {ratio.low:.3g} to {ratio.high:.3g} times the "
-        f"configured noise, and {len(different)} of {len(shares)} rounds differ from it "
+        f"configured noise; {len(different)} of {len(shares)} rounds differ from it "
         f"({ratio.confidence:.1%} confidence for all rounds at once)",
         "look for code that scales, rounds or replaces the noise",
         severity="alarm" if ratio.high < 1 else "note",

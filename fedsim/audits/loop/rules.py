@@ -101,9 +101,9 @@ def _multiplier(runs: LoopObservation) -> Finding | None:
         return None
     first = wrong[0]
     return Finding(
-        f"the noise has a standard deviation of {first.noise_multiplier * first.noise_norm:g}, "
-        f"and a clipped gradient a norm of up to {first.sensitivity:g}, but the accountant "
-        f"recorded a noise multiplier of {first.told_multiplier:g}",
+        f"a clipped gradient has a norm of up to {first.sensitivity:g}, and the noise a standard "
+        f"deviation of {first.noise_multiplier * first.noise_norm:g}. But the accountant recorded "
+        f"a noise multiplier of {first.told_multiplier:g}",
         "scale the noise with the clipping norm of the whole gradient: the square root of the "
         "sum of the layers' squared norms",
     )

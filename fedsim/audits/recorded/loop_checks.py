@@ -53,8 +53,8 @@ NEIGHBOUR = (
     "record is replaced by one that adds nothing), record with size_public=True"
 )
 NOT_POISSON = (
-    "the accountant assumes that every record is in a batch independently with probability {:g}, "
-    "but batches come from {}, so that its amplification by sampling is not proven"
+    "the accountant assumes that every record joins a batch independently with probability {:g}, "
+    "but batches come from {}. Its amplification by sampling is not proven"
 )
 SIZES = (
     "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}; mean rate "

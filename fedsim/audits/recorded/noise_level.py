@@ -163,7 +163,7 @@ def reduced(
 
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
-    "model in this precision, so that the audit cannot tell whether it was added"
+    "model in this precision. The audit cannot tell whether it was added"
 )
 
 NO_NOISE = (

@@ -75,9 +75,9 @@ A wide interval that contains 1 rejects nothing: with few numbers, noise of any 
 BY = "the class's name, its configuration and the matching noise of every round"
 
 NO_BOUND = (
-    "the noise of GaussianPrivacy is a share of the update itself, as measured in all {} rounds "
-    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. This "
-    f"rests on {BY}"
+    "the noise of GaussianPrivacy is a share of the update itself, and nothing is clipped: epsilon "
+    "is infinite. This was measured in all {} rounds ({:.3g} to {:.3g} times that share in all), "
+    f"and rests on {BY}"
 )
 
 TOO_FEW = (

@@ -132,8 +132,8 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
         )
     if audit.prior != 0.5:
         texts.append(
-            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and "
-            "delta' are stated from even odds, which epsilon bounds."
+            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and delta' "
+            "still start from even odds, which epsilon bounds."
         )
     return texts
 

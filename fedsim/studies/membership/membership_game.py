@@ -299,9 +299,9 @@ def check_attacked_training(rules: GameRules) -> None:
     )
     if rules.model.initialisation == "worst-case":
         raise InputError(
-            'model.initialisation is "worst-case", which fits the first model to all records of D '
-            "without noise, so that every model has seen the records that it is tested on; "
-            'set model.initialisation = "random"'
+            'model.initialisation is "worst-case", which fits the first model to all records of '
+            "D without noise. Every model would have seen the records that it is tested on; set "
+            'model.initialisation = "random"'
         )
 
 
@@ -380,9 +380,9 @@ def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
         needed = 2 * max(int(tail.max()) for tail in tails) + 1
         raise InputError(
-            f"--models is {count}: every second model is a shadow model, and for some record, too "
-            "few of them have it in their training data, or too few lack it. With run.seed = "
-            f"{seed}, at least {needed} models are needed; give --models {needed} or more"
+            f"--models is {count}: every second model is a shadow model. For some record, too few "
+            f"of them have it in their training data, or too few lack it. With run.seed = {seed}, "
+            f"at least {needed} models are needed; give --models {needed} or more"
         )
     sizes = inside.sum(axis=1)
     if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():

@@ -332,7 +332,7 @@ def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPa
     config = {"clients": 4.0}
     with (
         opened(APP, 2, {"variant": "uniform", **config}) as app,
-        pytest.raises(AppFailedError, match="more --clients"),
+        pytest.raises(AppFailedError, match="larger --clients"),
     ):
         audit(app, trials=20, seed=0)
 
