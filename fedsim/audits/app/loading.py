@@ -231,7 +231,10 @@ def untrained(kinds: Counter[str]) -> str:
     first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
     if not kinds:
         return f"{first}: its server sent no message"
-    sent = " and ".join(f"{count} messages of type '{kind}'" for kind, count in kinds.items())
+    sent = " and ".join(
+        f"{count} {'message' if count == 1 else 'messages'} of type '{kind}'"
+        for kind, count in kinds.items()
+    )
     if not any(kind.startswith("train") for kind in kinds):
         return (
             f"the app trains no model: its server sent {sent}. This audit judges models that "

@@ -202,7 +202,7 @@ def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
     return Finding(
         f"the accountant's last answer (epsilon {last.epsilon:.4g} at delta {last.delta:g}) "
         f"counts {last.releases} of {releases} releases: it was rebuilt during the run, and lost "
-        "the earlier ones",
+        "the rest",
         "build one accountant before the first round and keep it, or restore it with "
         "state_dict() and load_state_dict()",
     )
