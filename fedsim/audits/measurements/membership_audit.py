@@ -27,7 +27,7 @@ COINS_SEED = 0x5EED
 
 WITHOUT_LOSS = (
     "Attacks by losses are left out: the target is a crafted gradient that belongs to no record, "
-    "so that it has no loss. Its replacement belongs to neither world."
+    "so that it has no loss. The record that it replaces belongs to neither world."
 )
 
 
