@@ -223,7 +223,7 @@ def test_a_divisor_that_depends_on_the_number_of_records_is_convicted_where_it_d
         verdicts[records] = _audited(path, epsilon)
     # int(500/10) is 50 and int(499/10) 49; int(505/11) is int(504/11).
     assert verdicts[500]["claim"]["verdict"] == "convicted"
-    assert "50, and 49 with one record fewer" in _texts(verdicts[500], "alarm")
+    assert "50, but 49 with one record fewer" in _texts(verdicts[500], "alarm")
     assert verdicts[505]["claim"]["verdict"] == "supported", verdicts[505]["findings"]
 
 
