@@ -204,8 +204,8 @@ def run(
             `adversaries.attacks.membership_attacks` or their names, in place of "audit.attacks".
         trials: number of trials T ("trials.count").
         rounds: number of rounds k ("training.rounds").
-        seed: of all random numbers ("run.seed").
-        device: that computes ("run.device").
+        seed: seed of all random numbers ("run.seed").
+        device: device that computes ("run.device").
         out: run directory ("run.out"); None for fedsim-runs/NAME-TIME.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
@@ -284,8 +284,8 @@ def audit(
         claimed_epsilon: epsilon of the whole run; needs claimed_delta.
         claimed_delta: delta of claimed_epsilon.
         claimed_unit: unit that the claim protects; None to infer it.
-        delta: of a recorded transcript's epsilons without a claim; None for 1e-5.
-        confidence: of every interval, in (0, 1).
+        delta: delta of a recorded transcript's epsilons, if there is no claim; None for 1e-5.
+        confidence: confidence of every interval, in (0, 1).
         trials: app or loop: number of runs under attack; None for the default.
         neighbouring: app or loop: difference between the two worlds.
         seed: app or loop: seed of all random numbers.
@@ -405,7 +405,7 @@ def combined(overrides: Mapping[str, Any] | None, values: Mapping[str, Any]) -> 
     """Return overrides and the values that are not None, with paths as text.
 
     Args:
-        overrides: dotted keys; None for none.
+        overrides: dotted keys, or None.
         values: by dotted key; they take precedence.
     """
     given = {key: each for key, each in values.items() if each is not None}

@@ -167,8 +167,8 @@ def pac(
         rate: probability that a record is used.
         budget: information that may be released about the choice of records, in nats.
         simulations: number of simulated subsets that decide the noise.
-        confidence: of the noise, over simulations.
-        seed: of the simulations. The subset and the noise come from the operating system.
+        confidence: confidence of the noise, over simulations.
+        seed: seed of the simulations. The operating system draws the subset and the noise.
 
     Returns:
         The result; only its `released` may be published.
@@ -199,10 +199,10 @@ def trials(
     Args:
         source: run directory, or a configuration as for `fedsim.run`.
         advantage: expected advantage, in place of a source.
-        halfwidth: of the advantage's interval.
-        confidence: of the interval; None for that of the source, or 0.95.
-        delta: of lower bounds on epsilon; None for that of the source, or 1e-5.
-        share: of the true epsilon that lower bounds must reach, in (0, 1).
+        halfwidth: half the length of the advantage's interval.
+        confidence: confidence of the interval; None for the source's own, or 0.95.
+        delta: delta of lower bounds on epsilon; None for the source's own, or 1e-5.
+        share: share of the true epsilon that lower bounds must reach, in (0, 1).
 
     Raises:
         InputError: the advantage is missing or given twice, or a number is out of range.
@@ -268,7 +268,7 @@ def reconstruct(
         candidates: number of records, one of which the training uses; None for 100. Give this or a
             column.
         column: column whose value of the target is guessed instead: "label", or one of a table.
-        prior: of the column's values: "uniform", or "data" for their shares outside D.
+        prior: prior of the column's values: "uniform", or "data" for their shares outside D.
         trials: number of trials.
         out: directory of the report; None writes nothing.
         overrides: other dotted keys.
@@ -335,8 +335,8 @@ def one_run(
     Args:
         scores: run directory or auditor's transcript, whose canaries are then scored; a CSV of
             scores; or (included bool [m], scores float64 [m]), included by a fair coin.
-        delta: of epsilon.
-        confidence: of each bound, in (0, 1).
+        delta: delta of epsilon.
+        confidence: confidence of each bound, in (0, 1).
         guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
         orthogonal: the canaries have orthogonal directions, which allows a third bound.
         trial: number of the trial to audit; None for the first.

@@ -151,7 +151,7 @@ def cluster(
     Every holder of its keys can run code on its machines, so use your own.
 
     Args:
-        address: of the scheduler, as "HOST:PORT".
+        address: address of the scheduler, as "HOST:PORT".
         certificates: folder with ca.pem, cert.pem and key.pem; None without TLS.
         insecure: whether to reach a scheduler on another machine without TLS.
 
@@ -199,7 +199,7 @@ def rehearse(
     Args:
         config: path of a training's file, a configuration, or dotted keys over the defaults.
         trials: number of trials ("trials.count").
-        seed: of all random numbers ("run.seed").
+        seed: seed of all random numbers ("run.seed").
         out: run directory ("run.out"); None for fedsim-runs/NAME-TIME.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
@@ -405,7 +405,7 @@ def sign(directory: Path | str, key: Path | str, out: Path | str | None = None) 
     """Write signed evidence of a run or an audit, as `fedsim sign` does; return its path.
 
     Args:
-        directory: of a finished run or audit, or an audited transcript.
+        directory: directory of a finished run or audit, or an audited transcript.
         key: file of an Ed25519 private key (PEM or OpenSSH).
         out: path of the evidence; None for evidence.json in the directory.
 

@@ -49,7 +49,7 @@ class OneRun:
     @property
     def title(self) -> str:
         included = int(self.included.sum())
-        return f"{self.scores.size} canaries, {included} of them in, δ = {self.delta:g}"
+        return f"{self.scores.size} canaries, {included} of them included, δ = {self.delta:g}"
 
     @property
     def caption(self) -> str:

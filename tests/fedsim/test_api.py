@@ -345,7 +345,7 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
         (lambda: fedsim.trials({}, advantage=0.2), "the configuration' and advantage 0.2 both"),
         (lambda: fedsim.trials(advantage=1.5), "advantage is 1.5; give a number of at least 0"),
         (lambda: fedsim.trials(advantage=0.2, share=2), "share is 2; give a number between"),
-        (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds: only for a Flower app"),
+        (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds is only for a Flower app"),
         (lambda: fedsim.audit("mine.py:train", trials=20), "mine.py"),
         (lambda: fedsim.audit("server.fedt"), "server.fedt"),
     ],

@@ -48,7 +48,7 @@ def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(
 ) -> None:
     report = report_of(quickstart(privacy="server")["server"])
     said = " ".join(one["why"] for one in report["findings"])
-    assert "a client weighs up to 0.5, while the noise assumes 0.333 of each" in said
+    assert "a client has a weight of up to 0.5, while the noise assumes 0.333 for each" in said
 
 
 def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(

@@ -40,14 +40,15 @@ BOUNDS = ("clopper_pearson", "gaussian")
 
 UNKNOWN = (
     "theory does not know what {} adds to the aggregate of the updates, and the attack disproved "
-    "nothing; theory covers Flower's own DP wrappers around FedAvg"
+    "nothing. Theory covers Flower's own DP wrappers around FedAvg"
 )
 """Why a claim is not judged where only an attack looked at it."""
 
 OWN_NOISE = (
-    "the app's own code makes the noise of {}. The same noise from Flower's code would be enough, "
-    "and the attack disproved nothing. But an audit cannot tell independent Gaussian noise on "
-    "every parameter from noise that only measures alike; leave the noise to Flower's own code"
+    "the app's own code makes the noise of {}. The same amount of noise from Flower's code would "
+    "be enough, and the attack disproved nothing. But an audit cannot tell independent Gaussian "
+    "noise on every parameter from other noise that measures the same. Let Flower's own code add "
+    "the noise"
 )
 """Why a claim is not judged that theory supports only if the app's own noise is Gaussian."""
 
@@ -227,7 +228,7 @@ def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) ->
     if 0 in guarantee.on_models:
         return "there is no noise"
     if configuration.central is not None and configuration.central.adaptive:
-        return "the noise of adaptive clipping follows the updates"
+        return "with adaptive clipping, the scale of the noise depends on the updates"
     own = configuration.central is not None and configuration.central.own_noise
     if own or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
         return "the noise differs from the configured noise, or the app's own code makes it"
@@ -290,7 +291,9 @@ def audit_directory(
         overrides[ROUNDS_KEY] = rounds
     count = overrides.get(ROUNDS_KEY, 1)
     if isinstance(count, int | float) and count < 1:
-        raise InputError(f"{ROUNDS_KEY} is {count}; without a round nothing is released: give 1")
+        raise InputError(
+            f"{ROUNDS_KEY} is {count}, so that the app would release nothing; give at least 1"
+        )
     description.read(app.expanduser().resolve())  # before a process takes seconds to start
     order = AppOrder(str(app), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:

@@ -38,7 +38,7 @@ def _no_app(root: Path) -> str:
         if start:
             return (
                 f"'{root}' has no pyproject.toml, and {path.name} calls "
-                f"{start.group().rstrip('( ')} of Flower's older stack. Scripts cannot be audited; "
-                "make them an app of ServerApp and ClientApp"
+                f"{start.group().rstrip('( ')} of Flower's older stack. Scripts cannot be "
+                "audited; turn them into an app with a ServerApp and a ClientApp"
             )
     return f"'{root}' has no pyproject.toml; name a Flower app's directory"

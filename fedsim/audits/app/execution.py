@@ -153,8 +153,8 @@ class _AuditGrid(InProcessGrid):
         self._asked += 1
         if self._asked > MOST_QUESTIONS:
             raise AppFailedError(
-                f"the app waits for more than {self._audited.clients} clients; audit it "
-                "with more --clients"
+                f"the app waits for more than {self._audited.clients} clients; give a larger "
+                "--clients"
             )
         return super().get_node_ids()
 

@@ -170,7 +170,9 @@ def flat(content: RecordDict) -> Vector:
     """Return all floating-point numbers of a message's one model, float64 [P]."""
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise AppFailedError(f"a message holds {len(records)} models; one can be audited")
+        raise AppFailedError(
+            f"a message holds {len(records)} models; this audit needs exactly one in each message"
+        )
     return flat_record(records[0])
 
 

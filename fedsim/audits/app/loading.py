@@ -186,7 +186,7 @@ OLDER = (
 
 NO_NUMBERS = (
     "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
-    "This audit moves models along a direction, and needs models of weights"
+    "This audit shifts a model's weights along a direction, so that it needs numeric weights"
 )
 
 SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
@@ -231,7 +231,10 @@ def untrained(kinds: Counter[str]) -> str:
     first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
     if not kinds:
         return f"{first}: its server sent no message"
-    sent = " and ".join(f"{count} messages of type '{kind}'" for kind, count in kinds.items())
+    sent = " and ".join(
+        f"{count} {'message' if count == 1 else 'messages'} of type '{kind}'"
+        for kind, count in kinds.items()
+    )
     if not any(kind.startswith("train") for kind in kinds):
         return (
             f"the app trains no model: its server sent {sent}. This audit judges models that "

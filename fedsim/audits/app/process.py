@@ -161,7 +161,7 @@ def claim_of(configuration: Configuration) -> Claim | None:
     observation = configuration.observation
     if observation is not None and observation.statements:
         last = observation.statements[-1]
-        source = "the app's accountant, at its end"
+        source = "the app's accountant, at the end of the run"
         return Claim(
             last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, unit="client"
         )
@@ -172,7 +172,7 @@ def local_claim(configuration: Configuration) -> Claim | None:
     local = configuration.local
     if local is None or not 0 < local.delta < 1:
         return None
-    source = "LocalDpMod, of every message"
+    source = "LocalDpMod, for every message"
     return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, unit="client")
 
 

@@ -89,7 +89,7 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
         )
     if private := _signs(configuration):
         return (
-            f"{private}. The claim may be about their records, and trials do not train, so that "
+            f"{private}. The claim may therefore be about records. Trials do not train, so that "
             f"no trial contains the noise of training; {DECLARE}"
         )
     run = configuration.observation
@@ -99,9 +99,10 @@ def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
     if not run.training.random:
         return ""
     return (
-        "training is random (two trainings of one model with different seeds gave two updates). It "
-        "may add noise of its own, which no trial contains, since trials do not train. Put the "
-        f"noise where it can be seen, in a strategy of Flower's or a mod, or, {DECLARE}"
+        "training is random: two trainings of one model with different seeds gave different "
+        "updates. Training may add noise of its own. No trial contains that noise, since trials "
+        "do not train. Add the noise in a Flower strategy or a mod, where the audit sees it. Or, "
+        f"{DECLARE}"
     )
 
 
@@ -145,11 +146,11 @@ def _local_formula(subject: RuleSubject) -> Finding | None:
     tight = theory.enough_noise(Claim(local.epsilon, local.delta, Scope.ROUND, ""), 1)
     return Finding(
         "LocalDpMod computes its noise by the classic formula, which is proved for epsilon <= 1. "
-        f"Here epsilon is {local.epsilon:g}: the formula gives {z:.4g} times the sensitivity, and "
-        f"{tight:.4g} times is needed",
+        f"Here epsilon is {local.epsilon:g}: the formula gives noise of {z:.4g} times the "
+        f"sensitivity, and {tight:.4g} times is needed",
         f"lower epsilon to 1 or less, or raise the sensitivity to {tight / z:.4g} times its value"
         if z < tight
-        else "nothing: here the formula gives more noise than needed",
+        else "change nothing: here the formula gives more noise than needed",
         severity="alarm" if z < tight else "note",
     )
 
@@ -160,15 +161,15 @@ def _weighted_average(subject: RuleSubject) -> Finding | None:
         return None
     if run is not None and run.constant_weights:
         return None
-    effect = "one client can be any part of the average"
+    effect = "one client can make up any part of the average"
     if run is not None:
-        effect = f"one client can be {theory.share(central, run, 0):.3f} of the average"
+        effect = f"one client can make up {theory.share(central, run, 0):.3f} of the average"
         total = sum(run.weights.values())
         effect += f" (with the weights of this run, up to {max(run.weights.values()) / total:.3f})"
     return Finding(
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
-        f"update counted 1/{central.sampled_clients}. But '{central.weighted_by}' weights the "
-        f"average, which each client states itself and nothing bounds: {effect}",
+        f"update counted 1/{central.sampled_clients}. But the average is weighted by "
+        f"'{central.weighted_by}', which each client states itself and nothing bounds: {effect}",
         "weight all clients alike: send a constant 1 under the key of weighted_by_key, or pass "
         "accountant=RdpAccountant(...), which refuses unequal weights",
         # Before the run, weights may yet be constant.
@@ -199,8 +200,9 @@ def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
     if last.releases >= releases:
         return None
     return Finding(
-        f"the accountant's last answer (epsilon {last.epsilon:.4g} at delta {last.delta:g}) counts "
-        f"{last.releases} of {releases} releases: it was built anew on the way, and lost the rest",
+        f"the accountant's last answer (epsilon {last.epsilon:.4g} at delta {last.delta:g}) "
+        f"counts {last.releases} of {releases} releases: it was rebuilt during the run, and lost "
+        "the rest",
         "build one accountant before the first round and keep it, or restore it with "
         "state_dict() and load_state_dict()",
     )
@@ -212,8 +214,8 @@ def _inner_strategy(subject: RuleSubject) -> Finding | None:
         return None
     inner = subject.configuration.strategies[-1]
     return Finding(
-        f"{central.strategy} adds noise for the average of clipped updates, but adds it to the "
-        f"output of {inner}, whose sensitivity is different and unknown",
+        f"{central.strategy} scales its noise to the average of clipped updates, but adds it to "
+        f"the output of {inner}, whose sensitivity is different and unknown",
         "wrap a plain FedAvg, and apply the server optimiser to its noisy result",
         # The app's own code may still compute an average.
         severity="alarm" if subject.configuration.known else "note",
@@ -239,7 +241,7 @@ def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
     pairs = zip(central.noise_norms, central.clipping_norms, strict=False)
     ratios = [after / before for after, before in pairs]
     observed = subject.configuration.observation is not None and len(ratios) > 0
-    span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times it)" if observed else ""
+    span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times C_t)" if observed else ""
     return Finding(
         "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1"
         f"{span}. One client changes the count of clipped updates by 1, but the noise on the count "
@@ -261,7 +263,7 @@ def _realised_noise(subject: RuleSubject) -> Finding | None:
     ratio = run.noise_ratios[least]
     return Finding(
         f"the noise added in round {least + 1} is {ratio.low:.3g} to {ratio.high:.3g} times the "
-        f"configured noise, and {len(different)} of {len(shares)} rounds differ from it "
+        f"configured noise; {len(different)} of {len(shares)} rounds differ from it "
         f"({ratio.confidence:.1%} confidence for all rounds at once)",
         "look for code that scales, rounds or replaces the noise",
         severity="alarm" if ratio.high < 1 else "note",
@@ -305,14 +307,19 @@ def _no_noise(subject: RuleSubject) -> Finding | None:
     # Before the run it is unknown what training does.
     trained = run is not None and run.training is not None and not unseen(configuration)
     return Finding(
-        "nothing adds noise: every participant receives every update unchanged, in the average"
+        "nothing adds noise: every participant receives the average of the unchanged updates"
         if trained
-        else "nothing adds noise to an update after training: every participant receives it in the "
-        "average as the client's training returns it, with whatever noise training adds",
+        else (
+            "nothing adds noise after training: every participant receives the average of the "
+            "updates as training returns them, with whatever noise training adds"
+        ),
         "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant"
         if trained
-        else "nothing if training is private by itself (for example with Opacus) and the claim is "
-        "about records; else wrap the strategy in DifferentialPrivacyServerSideFixedClipping",
+        else (
+            "change nothing if training is private by itself (for example with Opacus) and the "
+            "claim is about records; otherwise wrap the strategy in "
+            "DifferentialPrivacyServerSideFixedClipping"
+        ),
         severity="alarm" if trained else "note",
     )
 
@@ -327,10 +334,10 @@ def _noise_below_claim(subject: RuleSubject) -> Finding | None:
     steps = len(guarantee.multipliers) if claim.scope is Scope.RUN else 1
     least = min(guarantee.multipliers)
     return Finding(
-        f"{steps} {'rounds' if steps > 1 else 'round'} of true noise multiplier {least:.4g} "
-        f"{'is' if steps == 1 else 'are'} private at epsilon "
-        f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; "
-        f"the claim is {claim.epsilon:.4g}",
+        f"{steps} {'rounds' if steps > 1 else 'round'} with a true noise multiplier of "
+        f"{least:.4g} {'is' if steps == 1 else 'are'} private at epsilon "
+        f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; the "
+        f"claim is {claim.epsilon:.4g}",
         f"a true noise multiplier of {theory.enough_noise(claim, steps):.4g} keeps the claim"
         if claim.epsilon > 0
         else "no finite noise keeps epsilon 0",
@@ -349,7 +356,7 @@ def _local_below_claim(subject: RuleSubject) -> Finding | None:
         return None
     return Finding(
         f"LocalDpMod claims epsilon {own.epsilon:.4g} for every message, towards the server; its "
-        f"noise keeps {'no' if math.isinf(epsilon) else f'{epsilon:.4g}, not that'} epsilon "
+        f"noise gives {'no finite epsilon' if math.isinf(epsilon) else f'epsilon {epsilon:.4g}'} "
         "(the verdict is on another claim)",
         f"a true noise multiplier of {theory.enough_noise(own, 1):.4g} keeps it"
         if own.epsilon > 0

@@ -348,13 +348,13 @@ def check_followable(experiment: Experiment) -> None:
     scheme = rules.scheme
     if scheme.privacy.noise.mechanism.own_law:
         raise InputError(
-            f"privacy.noise is '{scheme.privacy.noise}'. Its law depends on messages that only the "
-            "server receives, so that only the run itself can audit it"
+            f"privacy.noise is '{scheme.privacy.noise}'. Its distribution depends on messages "
+            "that only the server receives, so that only the run's own audit can judge it"
         )
     if not scheme.participation.complete:
         raise InputError(
-            "federation.sampling-rate is below 1. A live auditor does not follow which clients "
-            "join a round; such a run audits itself"
+            "federation.sampling-rate is below 1. A live auditor does not know which clients "
+            "join a round; read the run's own audit instead"
         )
     if scheme.training.sampling_rate < 1 and rules.noise_seed is None:
         raise InputError(
@@ -364,7 +364,7 @@ def check_followable(experiment: Experiment) -> None:
         )
     if not data.root and data.name not in BUNDLED:
         raise InputError(
-            f"the run's data, {data.name}, are files, and the audit opens no folder that a "
-            "transcript names; give this machine's folder with --data-root, or audit the canaries "
-            "alone (--no-challenge)"
+            f"the run's data, {data.name}, are files, but the audit does not open a folder that a "
+            "transcript names; give this machine's folder with --data-root, or audit the "
+            "canaries alone (--no-challenge)"
         )

@@ -93,17 +93,17 @@ def _by_worlds(audit: LiveAudit, published: int, observed: int) -> float:
 def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float) -> str:
     config = audit.run
     if config.trials.worlds == "d-only":
-        return "worlds cannot tell, since all trials of the run are in one world"
+        return "winning trials cannot refute it, since all trials of the run are in one world"
     if worlds is None:
-        return "give --worlds after the run"
+        return "to count the won trials, give --worlds after the run"
     if observed is None:
-        return "the trials with a belief are not of both worlds"
+        return "all trials with a belief are in one world"
     played = precision.design(config.trials, config.audit.confidence, len(worlds))
     if _all_won(observed, played) > bound:
         return ""
     design = Design(played.common, played.share)
     needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
-    return f"{observed.size} trials, all won, would not refute it {SURE}: {needed} are needed"
+    return f"winning all {observed.size} trials would not refute it {SURE}: {needed} are needed"
 
 
 def _of_canaries(audit: LiveAudit) -> str:
@@ -113,7 +113,7 @@ def _of_canaries(audit: LiveAudit) -> str:
     if watch is None and audit.texts is not None:
         return "planted texts prove only a lower bound on epsilon"
     if watch is None or effect is None or claimed is None:
-        return "give --canary-seed-file of a client that plants canaries"
+        return "to audit canaries, give the --canary-seed-file of a client that plants them"
     if effect.reason is not None:
         return f"canaries measured nothing: {effect.reason}"
     loud, quiet = watch.sides
@@ -121,17 +121,20 @@ def _of_canaries(audit: LiveAudit) -> str:
         return ""
     needed = _least(lambda canaries: _tells(canaries // 2, canaries // 2, claimed))
     return (
-        f"{loud + quiet} canaries would not tell half of the noise from all of it {SURE}: {needed} "
-        "are needed"
+        f"{loud + quiet} canaries could not distinguish half of the noise from all of it {SURE}: "
+        f"{needed} are needed"
     )
 
 
 def _of_noise(audit: LiveAudit) -> str:
     if audit.noise is None:
-        return "the noise of the sums is judged only in a run of one training"
+        return "the noise of the sums is judged only if the run has one training"
     if audit.noise.telling:
         return ""
-    return f"half of the noise would not show in the sums {SURE}, since records fill them too much"
+    return (
+        f"half of the noise would not be detected in the sums {SURE}, since the records "
+        "contribute too much to them"
+    )
 
 
 def _all_won(worlds: Bools, design: Design) -> float:

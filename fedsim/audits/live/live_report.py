@@ -243,7 +243,9 @@ def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     reasons = guarantee.dp_failings(audit.config.game, audit.config.audit)
     epsilon = PLD.epsilon(mechanism, claim.delta)
     if not claim.allows(epsilon):
-        reasons.append(f"the noise that the server states allows epsilon {epsilon:.4g}")
+        reasons.append(
+            f"the noise that the server states allows epsilon {epsilon:.4g}, above the claim"
+        )
     return reasons
 
 
@@ -254,8 +256,8 @@ def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
     planned = reported or trials.count
     if audit.trials < planned and reported is None and trials.until_halfwidth:
         missing.append(
-            f"{audit.trials} trials were observed of a run that may stop before its {planned} "
-            "(trials.until-halfwidth), so that only --worlds says whether these are all"
+            f"{audit.trials} trials were observed, but the run may stop before its {planned} "
+            "(trials.until-halfwidth): only --worlds tells whether these are all"
         )
     elif audit.trials < planned:
         missing.append(f"{audit.trials} of {planned} trials were observed")
@@ -350,9 +352,9 @@ def _planted(path: Path) -> list[Canaries]:
             raise ValueError("it names no canaries")
     except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(
-            f"cannot read seeds from '{path}': {error}; the file has a line for each client that "
-            "plants canaries, with the canary-seed and canary-count of its node.toml: 1234 100, "
-            "followed by text where its canary-kind is text"
+            f"cannot read seeds from '{path}': {error}; write a line for each client that plants "
+            "canaries, with the canary-seed and canary-count of its node.toml: 1234 100, then "
+            "the word text if its canary-kind is text"
         ) from None
     return planted
 

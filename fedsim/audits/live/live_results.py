@@ -10,9 +10,10 @@ from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.privacy import identifiability
 
 CANARIES = (
-    "The signal of one made-up record of norm C in the sums of one training so far, over all "
-    "that hides it, other records included. The claim counts the noise alone, and is an upper "
-    "bound. The belief in a canary's true state starts at 1/2, and assumes the claimed noise."
+    "The signal of one made-up record of norm C in the sums of one training so far. It is "
+    "divided by the noise and the other records that hide it. The claimed signal counts the "
+    "noise alone, and is an upper bound. The belief in a canary's true state starts at 1/2, and "
+    "assumes the claimed noise."
 )
 
 TEXTS = (

@@ -160,8 +160,9 @@ class TextWatch:
             )
         if model.name == "hugging-face" and not model.weights_path:
             raise InputError(
-                "the audit needs the decoder to score the texts, but it opens no folder that a "
-                "transcript names; give this machine's copy of model.weights with --weights"
+                "the audit needs the decoder to score the texts, but it does not open a folder "
+                "that a transcript names; give this machine's copy of model.weights with "
+                "--weights"
             )
         shape: tuple[int, ...] = (data.length,)
         if data.name == OWN:
@@ -179,8 +180,8 @@ class TextWatch:
     def begin(self, trials: range, round: int, parameters: npt.NDArray[np.floating]) -> None:
         if parameters.shape[1] != (size := models.size(self._model)):
             raise InputError(
-                f"the recorded model has {parameters.shape[1]} trained parameters, but that of "
-                f"--weights has {size}; name the copy of model.weights that the run starts from"
+                f"the recorded model has {parameters.shape[1]} trained parameters, but the model "
+                f"of --weights has {size}; name the copy of model.weights that the run starts from"
             )
         coins = np.concatenate([each.coins(trials) for each in self._planted], axis=1)
         losses = self._losses(parameters)

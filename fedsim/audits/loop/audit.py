@@ -439,5 +439,5 @@ def _claim_of(observation: LoopObservation) -> Claim | None:
     answer = observation.present[0].statement
     if answer is None or not math.isfinite(answer.epsilon):
         return None
-    source = "the loop's accountant, at its end"
+    source = "the loop's accountant, at the end of the run"
     return Claim(answer.epsilon, answer.delta, Scope.RUN, source, unit="record")

@@ -72,7 +72,7 @@ def imported(name: str) -> Any:
     place, _, attribute = name.rpartition(":")
     if not place or not attribute.isidentifier():
         raise InputError(
-            f"'{name}' is not a name; write MODULE:NAME, such as mine:train, or "
+            f"'{name}' is not of the form MODULE:NAME; write for example mine:train, or "
             "path/to/mine.py:train"
         )
     module_name = _on_path(place)
@@ -328,8 +328,8 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
     return tuple(
         _pair(name, crafted, last, data, neighbouring)
         for name, crafted in (
-            ("loud among blank others", blank.with_record(last, LOUD * point, rare)),
-            ("very loud among them", blank.with_record(last, VERY_LOUD * point, rare)),
+            ("loud among blank records", blank.with_record(last, LOUD * point, rare)),
+            ("very loud among blank records", blank.with_record(last, VERY_LOUD * point, rare)),
             ("poison", data.with_record(last, point, rare)),
         )
     )

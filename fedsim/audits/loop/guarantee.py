@@ -218,9 +218,9 @@ class LoopObservation:
             test = sampling_test(sizes, records, rate)
             if test.p_value < ALPHA / 2 / len(kinds):
                 wrong["sizes"] = (
-                    f"{len(sizes)} batches have {test.rate:.3g} of the records each, and "
-                    f"{test.dispersion:.2g} of the variance that Poisson sampling at {rate:.3g} "
-                    f"gives (p = {test.p_value:.1g})"
+                    f"{len(sizes)} batches hold {test.rate:.3g} of the records on average, and "
+                    f"their sizes have {test.dispersion:.2g} times the variance that Poisson "
+                    f"sampling at {rate:.3g} gives (p = {test.p_value:.1g})"
                 )
         if len(sampled) < len(steps):  # counts include steps that are not sampled
             return wrong
@@ -231,8 +231,8 @@ class LoopObservation:
         chance = records * float(binom.sf(most - 1, len(steps), mean))
         if most > mean * len(steps) + 1 and chance < ALPHA / 2:
             wrong["rates"] = (
-                f"a record was drawn {most} times in {len(steps)} batches, but Poisson sampling at "
-                f"{mean:.3g} gives {mean * len(steps):.3g} (p = {chance:.1g})"
+                f"a record was drawn {most} times in {len(steps)} batches, but Poisson sampling "
+                f"at {mean:.3g} gives {mean * len(steps):.3g} on average (p = {chance:.1g})"
             )
         return wrong
 
@@ -272,7 +272,7 @@ def _rounded(value: float) -> float:
 VALUES: dict[str, Callable[[ObservedRun], set[float]]] = {
     "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
     "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
-    "rate that is accounted for": lambda run: {_rounded(step.told_rate) for step in run.steps},
+    "accounted sampling rate": lambda run: {_rounded(step.told_rate) for step in run.steps},
 }
 """Parts of a mechanism that must not depend on the data, as observed in a run."""
 

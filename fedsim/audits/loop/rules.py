@@ -14,10 +14,10 @@ def _data_dependent(runs: LoopObservation) -> Finding | None:
     if not runs.unlike:
         return None
     return Finding(
-        f"{'; '.join(runs.unlike)}: the release reveals how many records there are, and the noise "
-        f"has another scale{_where(runs)}",
-        "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, or "
-        "choose a number of records at which neither changes",
+        f"{'; '.join(runs.unlike)}: the release reveals the number of records, and the scale of "
+        f"the noise changes with it{_where(runs)}",
+        "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, "
+        "or choose a number of records at which they do not change",
     )
 
 
@@ -32,7 +32,7 @@ def _where(runs: LoopObservation) -> str:
     records = len(runs.present[0].counts)
     batches = round(1 / rates[0])
     if batches == 1:
-        return "; this happens at every number of records, since a batch has all of them"
+        return "; this happens at every number of records, since one batch holds all of them"
     sizes = [
         size
         for size in range(1, records + 1)
@@ -42,11 +42,11 @@ def _where(runs: LoopObservation) -> str:
     safe = (n for n in range(records, 2, -1) if sizes and all(_fixed(n, size) for size in sizes))
     other = next(safe, None)
     return (
-        "; with batches of b this happens at every number of records n that is a multiple of "
+        "; with batches of b, this happens if the number of records n is a multiple of "
         f"ceil(n/b), or one more than a multiple of b: {records} "
-        + ("is one of them" if sizes else "may be one of them")
+        + ("is such a number" if sizes else "may be such a number")
         + ("" if other is None else f", {other} is not")
-        + "; check the number of your training"
+        + "; check the number of records of your training"
     )
 
 
@@ -60,7 +60,7 @@ def _data_dependent_records(runs: LoopObservation) -> Finding | None:
     if runs.displaced <= 1:
         return None
     return Finding(
-        f"{runs.displaced} of the loader's records differ where one record of the data does: the "
+        f"if one record of the data changes, {runs.displaced} of the loader's records change: the "
         "loop reads the data before the first noisy step, to scale or to choose records",
         "take means, scales and choices from public data, or account for them",
     )
@@ -70,9 +70,9 @@ def _sampler(runs: LoopObservation) -> Finding | None:
     wrong = runs.batches()
     if not wrong:
         return None
-    kind = runs.present[0].samplers
+    kind = f" ({samplers})" if (samplers := runs.present[0].samplers) else ""
     return Finding(
-        f"the accountant assumes Poisson sampling, but the loader's batches are {kind}: "
+        f"the accountant assumes Poisson sampling, but the loader's batches{kind} contradict this: "
         + "; ".join(wrong.values()),
         "leave poisson_sampling=True, or account for every step without amplification",
     )
@@ -83,7 +83,7 @@ def _rebuilt(runs: LoopObservation) -> Finding | None:
     if statement is None or statement.steps >= recorded:
         return None
     return Finding(
-        f"the accountant's last answer counts {statement.steps} steps of the {recorded} that "
+        f"the accountant's last answer counts {statement.steps} of the {recorded} steps that "
         "accountants recorded",
         "keep one PrivacyEngine, or load the accountant's state into the next one",
     )
@@ -101,10 +101,11 @@ def _multiplier(runs: LoopObservation) -> Finding | None:
         return None
     first = wrong[0]
     return Finding(
-        f"noise of {first.noise_multiplier * first.noise_norm:g} hides a clipped gradient of at "
-        f"most {first.sensitivity:g}, but the accountant recorded a multiplier of "
-        f"{first.told_multiplier:g}",
-        "scale the noise with the norm of the whole gradient: sqrt(sum of squares) of the layers'",
+        f"a clipped gradient has a norm of up to {first.sensitivity:g}, and the noise a standard "
+        f"deviation of {first.noise_multiplier * first.noise_norm:g}. But the accountant recorded "
+        f"a noise multiplier of {first.told_multiplier:g}",
+        "scale the noise with the clipping norm of the whole gradient: the square root of the "
+        "sum of the layers' squared norms",
     )
 
 
@@ -114,8 +115,8 @@ def _realised(runs: LoopObservation) -> Finding | None:
         return None
     where, measured = off
     return Finding(
-        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} of the configured noise "
-        "(chi-square, 99.99 % for all steps and tensors together)",
+        f"{where} the noise is {measured.low:.3g} to {measured.high:.3g} times the configured "
+        "noise (chi-square, 99.99 % for all steps and tensors together)",
         "let Opacus's optimizer alone add noise, once for each step",
     )
 
@@ -125,7 +126,8 @@ def _clipping(runs: LoopObservation) -> Finding | None:
     if not wrong:
         return None
     return Finding(
-        f"in {len(wrong)} steps the noised sum is not the sum of each record's clipped gradient",
+        f"in {len(wrong)} {'step' if len(wrong) == 1 else 'steps'} the noised sum is not the sum "
+        "of each record's clipped gradient",
         "clip every record's gradient before summation, as Opacus's optimizer does",
     )
 
@@ -135,14 +137,14 @@ def _adaptive(runs: LoopObservation) -> Finding | None:
         if "clipping norm" not in runs.varied:
             return None
         return Finding(
-            "the clipping norm of one and the same step differs between runs: it follows the data, "
+            "the clipping norm of the same step differs between runs: it depends on the data, "
             "and no accountant recorded this",
-            "fix the clipping norm or its schedule beforehand, or add noise to what it follows and "
-            "account for that",
+            "fix the clipping norm or its schedule beforehand, or add noise to the number that "
+            "sets it, and account for that noise",
         )
     return Finding(
-        "the clipping norm follows the share of unclipped gradients. Its denominator, the true "
-        "size of the batch, has no noise and is in no accountant",
+        "the clipping norm depends on the share of unclipped gradients. The denominator of this "
+        "share, the true batch size, has no noise and is in no accountant",
         "divide by the expected size of a batch, or fix the clipping norm",
     )
 
@@ -157,7 +159,7 @@ def _untold(runs: LoopObservation) -> Finding | None:
     if unnoised := runs.present[0].unnoised:
         return Finding(
             f"an ordinary optimizer took {unnoised} steps on the model, without noise",
-            "step with Opacus's optimizer alone, on data that are private",
+            "on private data, take steps with Opacus's optimizer alone",
         )
     untold = sum(not step.told for step in runs.steps)
     queried = runs.present[0].statement is not None
@@ -175,9 +177,9 @@ def _unreleased(runs: LoopObservation) -> Finding | None:
         return None
     names = ", ".join(runs.changed[:3]) + (" and others" if len(runs.changed) > 3 else "")
     return Finding(
-        "with other data and every released step the same, the model still ends differently "
-        f"(tensor {names}): something without noise changes it",
-        "give every parameter that learns to Opacus's optimizer, freeze the others, and take "
+        "with other data but the same released steps, the final model still differs (tensor "
+        f"{names}): something without noise changes it",
+        "let Opacus's optimizer train every parameter that learns, freeze the others, and take "
         "buffers, learning rates and stopping from public data",
     )
 
@@ -186,8 +188,7 @@ def _seeded(runs: LoopObservation) -> Finding | None:
     if not runs.seeded:
         return None
     return Finding(
-        "runs with different seeds, or two steps, have the same noise: the loop sets a seed of its "
-        "own",
+        "runs with different seeds, or two steps, have the same noise: the loop sets its own seed",
         "draw noise from a generator without a constant seed",
     )
 
@@ -196,7 +197,8 @@ def _secure(runs: LoopObservation) -> Finding | None:
     if not runs.steps or all(step.secure for step in runs.steps):
         return None
     return Finding(
-        "the noise comes from PyTorch's own generator, which can be predicted, in floating point",
+        "the noise comes from PyTorch's own generator, in floating point. This generator can be "
+        "predicted",
         "for real records, use PrivacyEngine(secure_mode=True), which needs torchcsprng",
         severity="note",
     )

@@ -287,7 +287,8 @@ class Loop:
             rows = rows[None]
         if len(rows) != runs or rows.ndim not in (2, 3):
             raise AppFailedError(
-                f"the loop returned {rows.shape}; give a model [P] or steps [k, P] for each seed"
+                f"the loop returned an array of shape {rows.shape}; return a model [P] or steps "
+                "[k, P] for each seed"
             )
         return list(rows if rows.ndim == 3 else rows[:, None])
 

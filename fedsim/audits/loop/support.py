@@ -101,33 +101,33 @@ HALVINGS = 16
 
 
 UNKNOWN = (
-    "theory does not know the loop, and the attack disproved nothing. Theory knows loops whose "
-    "every step is taken by Opacus's optimizer, and that return the model which those steps made"
+    "theory does not know the loop, and the attack disproved nothing. Theory covers loops in "
+    "which Opacus's optimizer takes every step, and which return the model that these steps made"
 )
 
 BESIDE = (
-    "the model carries something beside its weights that differs between honest runs, or that "
+    "besides its weights, the model carries content that differs between honest runs, or that "
     "cannot be read ({}); return a state dict of weights alone"
 )
 
 UNEVEN = (
     "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
-    "theory knows no other noise"
+    "theory covers no other noise"
 )
 
 LEAST = (
     "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
-    "confidence, {0.runs} runs). At that noise epsilon is {0.epsilon:.4g}, above the claimed "
-    "{1:.4g}; "
+    "confidence, {0.runs} runs). At that noise, epsilon is {0.epsilon:.4g}, above the claimed "
+    "{1:.4g}. "
 )
 
 MORE = (
-    "about {} more runs would tell with 80 % probability, if the noise is as configured: give "
+    "About {} more runs would decide with 80 % probability, if the noise is as configured: give "
     "--trials {}"
 )
 
 NO_ROOM = (
-    "no number of runs would tell, because the claim leaves no room for a measurement error; "
+    "No number of runs would decide, because the claim leaves no room for a measurement error; "
     "these runs support a claim of {:.4g}"
 )
 

@@ -102,7 +102,7 @@ def _why_unstated(earlier: int, delta: float, gamma: float, pairs: int) -> str:
     if strict <= gamma:
         return (
             f"delta {delta:g} is too small: it leaves {strict:g} for a record at the percentile, "
-            f"which is not above the probability {gamma:g} that the estimator fails"
+            f"but must leave more than the estimator's failure probability {gamma:g}"
         )
     return "one distance in a round shows no spread: gather more pairs" if pairs < 2 else ""
 

@@ -112,8 +112,8 @@ normal log-odds in a hundred. Where either refuses the first bound, the second l
 """
 
 RULE = (
-    "the first that holds of: studentised Gaussian (full batches), mu of Gaussian privacy (full "
-    "batches), the sampled mechanism's trade-off curve, Clopper-Pearson"
+    "the first of these that applies: studentised Gaussian (full batches), mu of Gaussian "
+    "privacy (full batches), the sampled mechanism's trade-off curve, Clopper-Pearson"
 )
 
 PROFILE_POINTS = 41
@@ -127,7 +127,7 @@ LESS_NOISE = (
 )
 
 MORE_NOISE = (
-    "Trials on D and on D' lie less far apart than the claimed noise allows. Likely causes: "
+    "Trials on D and on D' lie closer together than the claimed noise predicts. Likely causes: "
     "more noise than claimed, an adversary with wrong sums or a wrong sampling rate, or a target "
     "whose contribution is shorter than the reported gradient."
 )
@@ -182,8 +182,8 @@ class BoundsAudit:
             return reason
         if mixed_share(self._trial_mu, float(self._trial_mu.max())) > LARGEST_SHARE:
             return (
-                "the challenge moves the sums differently in every trial, so that log-odds are "
-                "mixed"
+                "the challenge moves the sums differently in every trial, so that the log-odds "
+                "are a mixture"
             )
         return None
 
@@ -360,7 +360,7 @@ def refused(rules: GameRules, audit_mode: str) -> dict[str, str]:
         elif common and not estimator.dependent_worlds:
             reasons[name] = COMMON
     if scheme.privacy.noise.mechanism.own_law or not scheme.training.clipping:
-        reason = "the mechanism is not one scale of noise on clipped sums"
+        reason = "the mechanism does not add noise of one scale to clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if scheme.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
@@ -392,7 +392,10 @@ def _never_normal(scheme: Scheme) -> str | None:
 def _worded(comparison: EstimateComparison) -> str:
     if comparison.name == "mu":
         claimed, low, high = (comparison.details[name] for name in ("predicted", "low", "high"))
-        return f"mu is {claimed:.3f} by the claim, but measured between {low:.3f} and {high:.3f}"
+        return (
+            f"the claim implies mu = {claimed:.3f}, but mu was measured between {low:.3f} and "
+            f"{high:.3f}"
+        )
     return (
-        f"beliefs do not come true as often as they say (p = {comparison.details['p_value']:.2g})"
+        f"beliefs do not come true as often as they state (p = {comparison.details['p_value']:.2g})"
     )

@@ -26,14 +26,14 @@ SEEN, SHADOWS_FOR_ONE = 10, 20
 COINS_SEED = 0x5EED
 
 WITHOUT_LOSS = (
-    "Attacks by losses are left out: the target is a crafted gradient, and no record has it, so "
-    "that it has no loss. Its replacement belongs to neither world."
+    "Attacks by losses are left out: the target is a crafted gradient that belongs to no record, "
+    "so that it has no loss. The record that it replaces belongs to neither world."
 )
 
 
 WITHHELD = (
-    "Attacks by losses are left out: the clients protect their records, so that no loss left them. "
-    "Play these attacks on records that need no protection."
+    "Attacks by losses are left out: the clients protect their records, so that they sent no "
+    "losses. Play these attacks on records that need no protection."
 )
 
 

@@ -23,8 +23,8 @@ from fedsim.game.mechanisms.vantages import suffix
 from fedsim.privacy.trust.model import Vantage
 
 MEANING = (
-    "Residuals are the aggregates less all that the adversary knows, in the directions in which D "
-    "and D' agree. They are noise of the claimed size if the mechanism is as claimed."
+    "Residuals are the aggregates minus everything that the adversary knows, in the directions "
+    "in which D and D' agree. They are noise of the claimed size if the mechanism is as claimed."
 )
 
 NEGLIGIBLE = 0.01
@@ -39,7 +39,7 @@ AS_CLAIMED = 0.8, 1.25
 FIRST_LEVEL = 1e-3
 """p-value of the first round's sum above which that sum is taken as the expected one."""
 
-SHARED = "the rounds share their noise, as with a seed that is used again"
+SHARED = "the rounds share their noise, as with a reused seed"
 
 
 def report(
@@ -169,7 +169,7 @@ def _of_repeats(tested: Residuals, sure: str) -> str:
     cause = "the sums of all rounds share the same error"
     if _noise_is_shared(tested):
         cause = SHARED
-    return f"The residuals of several rounds lean the same way ({sure}): {cause}."
+    return f"The residuals of several rounds point in the same direction ({sure}): {cause}."
 
 
 def _of_scale(tested: Residuals, scale: ScaleTest, sure: str) -> str:
@@ -189,8 +189,8 @@ def _of_shape(shape: ShapeTest, sure: str) -> str:
     if shape.ratio < shape.normal:
         cause = "Laplace noise, or coordinates without noise, would explain this"
     return (
-        f"The noise is not Gaussian ({sure}): the mean size of a coordinate is "
-        f"{shape.ratio:.4g} of its root mean square, {shape.normal:.4g} if normal. {cause}."
+        f"The noise is not Gaussian ({sure}): the mean size of a coordinate is {shape.ratio:.4g} "
+        f"of its root mean square, but {shape.normal:.4g} for normal noise. {cause}."
     )
 
 

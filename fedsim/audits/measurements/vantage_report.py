@@ -35,8 +35,8 @@ LINEARISED = (
 )
 NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
 CERTAIN = (
-    "without noise one step shows whether the record was used: belief and epsilon' are infinite, "
-    "not missing"
+    "without noise, one step shows whether the record was used: the belief is certain, and "
+    "epsilon' is infinite, not missing"
 )
 
 

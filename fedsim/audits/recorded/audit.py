@@ -61,42 +61,42 @@ from fedsim.federation.transcripts.records import (
 )
 
 RECORDS = (
-    "it is about a record of a client's data, and a transcript measures what is learnt about a "
-    "client's whole update"
+    "the claim is about a record of a client's data, but a transcript measures what is learnt "
+    "about a client's whole update"
 )
 CLIENTS = (
-    "it is about a client's whole update, and the noise of this recorded training loop protects a "
-    "record"
+    "the claim is about a client's whole update, but the noise of this recorded training loop "
+    "protects a record"
 )
 UNKNOWN_UNIT = (
-    "clients report an epsilon of their own ({}), so that it may be about their records, which a "
-    "transcript does not measure; if it is about a client's whole update, state that: "
+    "clients report an epsilon of their own ({}). The claim may be about their records, which a "
+    "transcript does not measure. If it is about a client's whole update, state that: "
     'record(..., unit="client"), or the claimed unit client'
 )
 NOISE_ELSEWHERE = (
-    "no noise is added after the updates were sent, and noise that clients add before is part of "
-    "the recorded updates. If they add noise, record a client: recording_mod(local_dp=...), or "
-    "canary_mod"
+    "no noise was added after the clients sent their updates. Noise that clients add before is "
+    "part of the recorded updates. If they add noise, record a client with "
+    "recording_mod(local_dp=...) or canary_mod"
 )
 UNBOUNDED = (
-    "no clipping norm was recorded, without which noise gives no guarantee; declare it: "
+    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
     "record(..., clipping_norm=...)"
 )
 UNKNOWN_COUNT = (
-    "adaptive clipping also releases a count of clipped updates, and no noise on it was recorded"
+    "adaptive clipping also releases a count of clipped updates, but no noise on it was recorded"
 )
 HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 CANARY_UNIT = (
-    "canaries measure what is learnt about a client's whole update as training returns it, and the "
-    "claim does not state that it is about that; if it is, set the claimed unit client"
+    "canaries measure what is learnt about a client's whole update as training returns it. The "
+    "claim does not state that it is about this; if it is, set the claimed unit to client"
 )
 CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
-    "the measured noise allows an epsilon of {}; more rounds would measure it more exactly, and "
-    "configured noise would be compared with it"
+    "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
+    "the audit would compare configured noise with it"
 )
 
-UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite by {}"
+UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite, according to {}"
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
         unjudged.append(CANARY_UNIT)
     elif canary is not None:
         unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "by canaries")
+        refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "that canaries show")
     filtered = recorded.measured.filtered
     if filtered is not None and filtered.proven is not None:
         refuted += _refutation(claim, filtered.proven.epsilon, "of the upload's noise")
@@ -200,8 +200,9 @@ def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
     return [f"is refuted: the epsilon {whose} is {value} ({ALARM_CONFIDENCE:.2%} confidence)"]
 
 
-REPEATED = "rounds were repeated: the recorded run began again, and every attempt counts"
-UNBELIEVABLE = "the recorded {} is neither 0 nor from 1e-30 to 1e30; it counts as not recorded"
+REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
+UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
+UNENDED = "the run has not ended"
 DEFAULTS = AuditOptions()
 
 
@@ -242,7 +243,7 @@ class Auditor:
             self._last_round = observed.round
         self._vantage.observe(observed)
 
-    def report(self, options: AuditOptions, missing: str = "the run goes on") -> RecordedReport:
+    def report(self, options: AuditOptions, missing: str = UNENDED) -> RecordedReport:
         """Return the report so far."""
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()

@@ -25,48 +25,49 @@ MOST_SIZES = 33
 """Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
 LONG_SUM = (
-    "the clipped sum is up to {:.4g} times as long as {} clipped gradients can be: gradients are "
-    "clipped to more than the norm that scales the noise, or by parts of the model"
+    "the clipped sum is up to {:.4g} times as long as the sum of {} clipped gradients can be: "
+    "gradients are clipped to more than the norm that scales the noise, or each part of the "
+    "model is clipped by itself"
 )
 UNCLIPPED = (
     "in {} of {} steps the noised sum is not the sum of each record's clipped gradient: a record's "
     "contribution may exceed the norm that scales the noise"
 )
 OWN_SIZE = (
-    "the divisor is the size of the drawn batch. It depends on its records: neighbours also "
-    "differ in the scale of sum and noise, which no accountant here covers; divide by the "
+    "the divisor is the size of the drawn batch, which depends on the records. Neighbours then "
+    "also differ in the scale of sum and noise, which no accountant here covers; divide by the "
     "expected size"
 )
 OWN_WEIGHT = (
-    "the sum is divided by a total weight of {:g} of {} users, without noise, and users weigh "
-    "differently. A user's weight may reveal something of its data, which no epsilon here covers; "
-    "weigh all users alike"
+    "the sum is divided by {:g}, the total weight of {} users, without noise on it. The users "
+    "have different weights. A user's weight may reveal something about its data, which no "
+    "epsilon here covers; give all users the same weight"
 )
 UNSEEN_WEIGHT = (
-    "the sum is divided by a total weight of {:g} of {} users, without noise. It was not recorded "
-    "whether they weigh differently, which no epsilon here would cover"
+    "the sum is divided by {:g}, the total weight of {} users, without noise on it. It was not "
+    "recorded whether the users have different weights, which no epsilon here would cover"
 )
 NEIGHBOUR = (
-    "the divisor is {:g}, and {:g} with one record fewer: the scale of {} numbers of noise tells "
-    "the two apart, with an epsilon of {} for it alone. Where the size of the data set is public "
-    "(a record is replaced by one that adds nothing), record with size_public=True"
+    "the divisor is {:g}, but {:g} with one record fewer: the scale of {} noise values tells the "
+    "two apart, with an epsilon of {} for that alone. If the size of the data set is public (a "
+    "record is replaced by one that adds nothing), record with size_public=True"
 )
 NOT_POISSON = (
-    "the accountant assumes that every record is in a batch independently with probability {:g}, "
-    "but batches are drawn by {}, so that its amplification by sampling is not proven"
+    "the accountant assumes that every record joins a batch independently with probability {:g}, "
+    "but batches come from {}. Its amplification by sampling is not proven"
 )
 SIZES = (
-    "the sizes of batches are not those of Poisson sampling at {0:.4g} (p = {3:.2g}; mean rate "
+    "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}; mean rate "
     "{1:.4g}, variance {2:.3g} times as large): amplification by sampling is not proven"
 )
 FAVOURED = (
-    "a record was in {} of {} batches, which sampling all records at {:.4g} does not do: its rate "
-    "is at least {:.3g} (99.99 % confidence, of all records)"
+    "a record was in {} of {} batches, more than sampling all records at {:.4g} explains: its "
+    "rate is at least {:.3g} (99.99 % confidence, for all records together)"
 )
 TWICE = "a record was twice in one step, and may change the sum by twice the clipping norm"
 ACCUMULATED = (
-    "one step is made of {} batches, and a record may be in several of them: the accountant's rate "
-    "is of one batch, so that its amplification is not proven"
+    "one step combines {} batches, and a record may be in several of them. The accountant's rate "
+    "is for one batch, so that its amplification is not proven"
 )
 UNTESTED = (
     "the audit cannot tell whether batches are Poisson samples: their sizes were not recorded, or "
@@ -75,8 +76,8 @@ UNTESTED = (
 )
 UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"
 UNCOUNTED = (
-    "the accountant counts {} of {} steps: it was begun anew ({} engines), and its last answer is "
-    "only of the last engine; this audit composes all steps"
+    "the accountant counts {} of {} steps: it was restarted ({} engines), and its last answer "
+    "covers only the last engine; this audit composes all steps"
 )
 OWN_COUNT = (
     "adaptive clipping divides its noisy count by the size of the drawn batch, which is released "
@@ -343,7 +344,7 @@ def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
             inverse += step.count_std**-2
         real = inverse**-0.5
         if step.charged.noise_multiplier > real * (1 + EXCESS):
-            why = ", the noisy count of clipped gradients included" if step.count_std else ""
+            why = ", including the noisy count of clipped gradients" if step.count_std else ""
             text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
             findings.append(Finding(text))
             break

@@ -47,7 +47,7 @@ NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
 SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
-UNSAMPLED = "no amplification by sampling: every step counts in which a record took part"
+UNSAMPLED = "no amplification by sampling: every step in which a record took part counts"
 NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
 COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
@@ -175,7 +175,7 @@ class LoopSteps:
                     else "the divisor stays as it is"
                 ),
                 SAMPLED if checked.amplified else UNSAMPLED,
-                "of a record's gradient only the clipping norm is known",
+                "only the clipping norm of a record's gradient is known",
             ],
         )
 

@@ -163,7 +163,7 @@ def reduced(
 
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
-    "model in this precision, so that the audit cannot tell whether it was added"
+    "model in this precision. The audit cannot tell whether it was added"
 )
 
 NO_NOISE = (
@@ -175,13 +175,14 @@ SAME = 0.99
 """Correlation above which the noise of two rounds is the same, whatever else remains."""
 
 ALIKE = (
-    "the rest of the aggregate is alike in several rounds, beyond chance: noise that is partly "
-    "reused protects less than declared, and anything else that follows the mean looks the same"
+    "the aggregate minus the mean is more alike in several rounds than chance explains. Noise "
+    "that is partly reused protects less than declared, but anything else that follows the mean "
+    "looks the same"
 )
 
 SHAPE_UNSEEN = (
-    "it was not tested{} whether the noise is Gaussian: it is too close to the rounding errors, "
-    "which are not"
+    "whether the noise is Gaussian was not tested{}: it is too close to the rounding errors, "
+    "which are not Gaussian"
 )
 
 
@@ -308,16 +309,17 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
     if level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
-            f"the noise of some rounds is less than configured: {worst.low:.4g} to "
-            f"{worst.high:.4g} times its standard deviation in the worst ({ALARM_CONFIDENCE:.2%} "
-            "confidence, of all rounds); more noise in other rounds does not make up for it"
+            f"some rounds have less noise than configured: the worst has {worst.low:.4g} to "
+            f"{worst.high:.4g} times the configured standard deviation ({ALARM_CONFIDENCE:.2%} "
+            "confidence, for all rounds together); more noise in other rounds does not make up "
+            "for it"
         )
         rounds = tuple(releases[at].round for at in level.too_low)
         return [Finding(text, rounds=rounds)]
     if level.verdict in ("less", "more"):
         text = (
             f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
-            f"times its standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
+            f"times the configured standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
         )
         return [Finding(text, severity="alarm" if level.verdict == "less" else "caution")]
     return []
@@ -385,7 +387,8 @@ def shape_findings(
         findings.append(
             Finding(
                 f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
-                "pairs): is the random seed set anew in every round? Their difference has no noise"
+                f"{'pair' if len(repeated) == 1 else 'pairs'}): their difference has no noise. A "
+                "random seed that is set again in every round would explain this"
             )
         )
     elif declared and not independent(releases):

@@ -54,11 +54,15 @@ GRID = 1e-4
 """Grid of losses, over the loss of one number; losses are rounded down, so that the bound holds."""
 
 SCALAR = "a number that is not an array is sent without noise: its epsilon is infinite"
-LESS = "the Laplace noise is less than configured: {:.4g} to {:.4g} times its scale (99.99 % conf.)"
+LESS = (
+    "the Laplace noise is less than configured: {:.4g} to {:.4g} times its scale (99.99 % "
+    "confidence)"
+)
 TOTAL = (
-    "SVTPrivacy(epsilon={:g}) covers only the choice of numbers. Its own ledger adds up to epsilon "
-    "{:.4g} in {} rounds (delta 0), noise of the upload included. The measured noise leaves at "
-    "least {:.4g} at delta {:g} between an update and its negative"
+    "the epsilon of SVTPrivacy(epsilon={:g}) covers only the choice of numbers. Its own ledger "
+    "adds up to epsilon {:.4g} in {} rounds (delta 0), including the noise of the upload. The "
+    "measured noise leaves an epsilon of at least {:.4g} at delta {:g} between an update and its "
+    "negative"
 )
 
 FILTER = "GaussianPrivacy"
@@ -71,14 +75,14 @@ A wide interval that contains 1 rejects nothing: with few numbers, noise of any 
 BY = "the class's name, its configuration and the matching noise of every round"
 
 NO_BOUND = (
-    "the noise of GaussianPrivacy is a share of the update itself, as measured in all {} rounds "
-    "({:.3g} to {:.3g} times that share in all), and nothing is clipped: epsilon is infinite. This "
-    f"rests on {BY}"
+    "the noise of GaussianPrivacy is a share of the update itself, and nothing is clipped: epsilon "
+    "is infinite. This was measured in all {} rounds ({:.3g} to {:.3g} times that share in all), "
+    f"and rests on {BY}"
 )
 
 TOO_FEW = (
     "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
-    "together, and in some round may be more than {:.0%} off (99.99 %), so that other noise fits "
+    "together. In some round it may be more than {:.0%} off (99.99 %), so that other noise fits "
     "as well; record more of the model's numbers in a round"
 )
 
@@ -219,25 +223,26 @@ def _scaled(observed: ObservedRound) -> Floats | None:
 TOWARDS = "the server, which sees this client's noised update by itself"
 
 NOTHING_MEASURED = (
-    "a participant sees aggregates of unknown updates, which show no noise; attach canary_mod, "
-    "record at the server, or record a local mechanism with recording_mod(local_dp=...)"
+    "a participant sees only aggregates of unknown updates, which do not show the noise; attach "
+    "canary_mod, record at the server, or record a local mechanism with "
+    "recording_mod(local_dp=...)"
 )
 
 
 SELECTION = (
     "the audit measures SVTPrivacy's noise on the numbers that it sends, but not what its choice "
-    "of numbers reveals: a claim can be disproved, and not supported"
+    "of numbers reveals: it can disprove a claim, but cannot support it"
 )
 
 
 NO_NOISE = (
-    "PercentilePrivacy cuts and clips numbers, and adds no noise: epsilon of what it sends is "
-    "infinite"
+    "PercentilePrivacy cuts and clips numbers, but adds no noise: the epsilon of what it sends "
+    "is infinite"
 )
 
 UNCLIPPED = (
-    "the noise on the updates moves with them (p = {:.1g}): they were not clipped to the declared "
-    "norm, or the noise follows them"
+    "the noise moves with the updates (p = {:.1g}): the updates were not clipped to the declared "
+    "norm, or the noise depends on them"
 )
 
 UNDECLARED = (
@@ -312,7 +317,8 @@ class ParticipantRounds:
 
     def _score(self, observed: ObservedRound, canary: Canary, after: Arrays) -> None:
         if vector(after).shape != vector(observed.model).shape:
-            self._notes.add("alarm", "the aggregate has other shapes", observed.round)
+            text = "the aggregate has other shapes than the model"
+            self._notes.add("alarm", text, observed.round)
             return
         score = canaries.score(observed.model, after, canary.seed)
         if not math.isfinite(score):
@@ -359,8 +365,8 @@ def _understated(release: ReleaseReport, mechanism: Mapping[str, Any]) -> list[F
     if real <= claimed:
         return []
     text = (
-        f"LocalDpMod claims epsilon {claimed:g} a round at delta {delta:g}; noise and clipping "
-        f"give at least {real:.3g}"
+        f"LocalDpMod claims epsilon {claimed:g} a round at delta {delta:g}, but its noise and "
+        f"clipping give at least {real:.3g}"
     )
     return [Finding(text)]
 
@@ -403,10 +409,11 @@ def canary_measured(
         log_odds=odds.tolist(),
         belief=expit(odds).tolist(),
         assumptions=[
-            "mu: scores are normal with one variance. Other clients' updates hide the canary too, "
-            "so that mu is what an outsider faces, at most that of the noise alone",
-            "all rounds: each is as loud as the measured ones, and all are about one secret",
-            "proven of one round: only that the coin is fair",
+            "mu: scores are normal with one variance. Other clients' updates hide the canary "
+            "too, so that mu describes an outsider, and is at most the mu of the noise alone",
+            "all rounds: the canary is as loud in each as in the measured ones, and all are "
+            "about one secret",
+            "proven of one round: assumes only that the coin is fair",
         ],
     )
 

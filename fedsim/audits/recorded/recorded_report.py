@@ -327,9 +327,10 @@ class Reported:
             "deltas add up (basic composition)"
         )
         return (
-            f"{self.clients} clients report an epsilon of their own ({self.named}) for their "
-            f"records: up to {self.largest:.4g} in one report, {self.total:.4g} in all rounds of a "
-            f"client ({basis}); this audit cannot check it"
+            f"{self.clients} {'client reports' if self.clients == 1 else 'clients report'} an "
+            f"epsilon of their own ({self.named}) for their records: up to {self.largest:.4g} in "
+            f"one report, {self.total:.4g} in all rounds of a client ({basis}); this audit cannot "
+            "check them"
         )
 
 

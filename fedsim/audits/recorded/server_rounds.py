@@ -26,13 +26,14 @@ TOWARDS = (
 )
 
 NO_MEAN = (
-    "{} does not release the plain mean of the updates by Flower's own code, so that the rest is "
-    "not noise alone, and neither noise nor beliefs are measured. If it is a mean of clipped "
-    "updates plus Gaussian noise, declare it: record(..., clipping_norm=, noise_multiplier=)"
+    "{} does not release the plain mean of the updates by Flower's own code. What it adds to the "
+    "mean is then not noise alone, and the audit measures neither noise nor beliefs. If it "
+    "releases a mean of clipped updates plus Gaussian noise, declare it: record(..., "
+    "clipping_norm=, noise_multiplier=)"
 )
 
 NO_COUNT_NOISE = (
-    "adaptive clipping releases a count of clipped updates, and no noise on it was recorded: "
+    "adaptive clipping releases a count of clipped updates, but no noise on it was recorded: "
     "epsilon has no known upper limit"
 )
 
@@ -44,15 +45,16 @@ UNCLIPPED = (
 )
 
 MISFIT = (
-    "the declaration does not fit: the rest moves with the updates, so that the aggregate is not a "
-    "mean of updates clipped to this norm; neither noise nor beliefs are measured. Declare nothing "
-    "if clipping is adaptive or of single arrays, or if an optimiser follows"
+    "the declaration does not fit: the aggregate minus the mean depends on the updates, so that "
+    "the aggregate is not a mean of updates clipped to this norm. The audit measures neither "
+    "noise nor beliefs. Declare nothing if clipping is adaptive or of single arrays, or if an "
+    "optimiser follows"
 )
 
 RATE = (
-    "the noise is less than declared, and the mean may be less by the same factor. A server "
-    "learning rate below 1, or an optimiser, looks the same and costs no privacy; neither noise "
-    "nor beliefs are measured. Record a run with a server learning rate of 1"
+    "the noise is less than declared, and the mean may be smaller by the same factor. A server "
+    "learning rate below 1, or an optimiser, looks the same and costs no privacy. The audit "
+    "measures neither noise nor beliefs. Record a run with a server learning rate of 1"
 )
 
 WEIGHTINGS = ("uniform", "examples")
@@ -60,13 +62,13 @@ EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
 """Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 
 WEIGHTED = (
-    "num-examples weights the mean: a client weighs up to {heaviest:.3g}, while the noise assumes "
-    "{presumed:.3g} of each, so that this client is protected less than configured"
+    "num-examples weights the mean: a client has a weight of up to {heaviest:.3g}, while the "
+    "noise assumes {presumed:.3g} for each. This client is protected less than configured"
 )
 
 FEWER = (
-    "fewer clients replied than num_sampled_clients: each weighs up to {heaviest:.3g}, while the "
-    "noise assumes {presumed:.3g}"
+    "fewer clients replied than num_sampled_clients: each has a weight of up to {heaviest:.3g}, "
+    "while the noise assumes {presumed:.3g}"
 )
 
 
@@ -290,5 +292,9 @@ class Weighting:
         elif self.against["uniform"] > EVIDENCE:
             text = f"{WEIGHTED}; the aggregates prove it"
         else:
-            text, severity = f"{WEIGHTED}; by FedAvg's code, too few rounds to tell", "caution"
+            text = (
+                f"{WEIGHTED}. This follows from FedAvg's code; too few rounds were recorded to "
+                "confirm it"
+            )
+            severity = "caution"
         return [Finding(text.format(heaviest=heaviest, presumed=presumed), severity=severity)]

@@ -32,8 +32,8 @@ EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
 
 NEIGHBOURS = (
-    "neighbours: the client's update of every round, or no change in its place; weights and number "
-    "of clients stay (replacing an update by another doubles the sensitivity)"
+    "neighbours: the client's update of every round, or no change in its place; weights and "
+    "number of clients stay the same (replacing an update by another doubles the sensitivity)"
 )
 
 COUNT = "the noisy count of clipped updates is released and composed too; beliefs do not use it"
@@ -80,7 +80,7 @@ def measured(
         normality_p_value=noisy_means.normality(releases),
         assumptions=[
             NEIGHBOURS,
-            "every round counts in which the client took part; no amplification by sampling",
+            "every round in which the client took part counts; no amplification by sampling",
             "the weights of the mean are public",
             *([COUNT] if any(release.count_std is not None for release in releases) else []),
         ],

@@ -78,7 +78,9 @@ class Declared:
         if multiplier is not None and not 0 <= multiplier < math.inf:
             raise InputError(f"noise_multiplier is {multiplier}; it must be at least 0")
         if multiplier is not None and norm is None:
-            raise InputError("noise_multiplier is in units of clipping_norm: give that too")
+            raise InputError(
+                "noise_multiplier is in units of clipping_norm; give clipping_norm too"
+            )
         if self.unit is not None and self.unit not in UNITS:
             raise InputError(f"unit is '{self.unit}'; it must be one of {', '.join(UNITS)}")
 

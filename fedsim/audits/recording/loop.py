@@ -68,7 +68,9 @@ class RoundSink:
         if self._reason:
             return
         if self._send is None:
-            raise RuntimeError(f"{self._to} needs its run, but a round came before Strategy.start")
+            raise RuntimeError(
+                f"{self._to} needs the name of the run, but a round came before Strategy.start"
+            )
         self._send(observed)
 
     def guarded(self) -> "_Guard":

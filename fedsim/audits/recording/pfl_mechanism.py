@@ -23,7 +23,7 @@ LONGER = 1e-3
 """Relative excess of a part over the clipping norm that is due to rounding in float32."""
 
 NOT_CENTRAL = (
-    "{} is not a CentrallyAppliedPrivacyMechanism of a GaussianMechanism, which can be recorded"
+    "{} cannot be recorded; give a CentrallyAppliedPrivacyMechanism of a GaussianMechanism"
 )
 
 

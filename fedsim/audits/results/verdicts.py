@@ -132,33 +132,35 @@ NO_GUARANTEE = StateWords(
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",
     "caution",
-    "the interval lies above the limit, but not far enough for an alarm, which needs 99.99 %",
+    "the interval lies above the limit, but not far enough for an alarm, which needs 99.99 % "
+    "confidence",
     "repeat it with more trials and another seed",
 )
 ABOVE = StateWords(
     "Above the limit",
     "alarm",
-    "the interval lies above the limit, and a check raises an alarm, at 99.99 %",
+    "the interval lies above the limit, and a check raises an alarm, with 99.99 % confidence",
     "do not rely on ε; the warning names the likely cause",
 )
 CONTRADICTS = StateWords(
     "Contradicts theory",
     "alarm",
-    "an alarm, at 99.99 %: a number other than the advantage contradicts the claim",
+    "an alarm, with 99.99 % confidence: a number other than the advantage contradicts the claim",
     "do not rely on ε; the warning names the likely cause",
 )
 
 CONTRADICTS_CLAIM = StateWords(
     "Contradicts the claim",
     "alarm",
-    "an alarm, at 99.99 %: the recording disproves the claimed ε",
+    "an alarm, with 99.99 % confidence: the recording disproves the claimed ε",
     "do not rely on the claim; the alarms say what disproves it",
 )
 
 CONTRADICTS_DECLARED = StateWords(
     "Contradicts what was declared",
     "alarm",
-    "an alarm, at 99.99 %: the recording contradicts the declared noise, sampling or clipping",
+    "an alarm, with 99.99 % confidence: the recording contradicts the declared noise, sampling "
+    "or clipping",
     "do not rely on any ε of this recording before you know the cause of the alarm",
 )
 

@@ -292,9 +292,9 @@ def _pac(run: AuditedRun) -> PacResult:
         else "D and D' at even odds"
     )
     note = (
-        "Bounds how often the secret is guessed on average over the stated prior, not for every "
-        "person in it. equivalent_epsilon is the epsilon with the same bound on success, not a DP "
-        "guarantee."
+        "This bounds how often the secret is guessed on average over the stated prior, not for "
+        "every person in it. equivalent_epsilon is the epsilon with the same bound on success, not "
+        "a DP guarantee."
     )
     return PacResult(
         **asdict(pac.guarantee(information, run.delta)),

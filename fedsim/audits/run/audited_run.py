@@ -168,11 +168,12 @@ COMMON = (
     "that need two independent samples, such as the Gaussian one, are left out."
 )
 STOPPED = (
-    "The trials could stop early, by their results, at one of {count} interim analyses planned in "
-    "advance. Each analysis has its share of the significance; this one has {share:.3g}. Every "
-    "interval and bound is computed at that share of 1 - confidence, and holds with the stated "
-    "confidence at whichever analysis the trials stop. Only the numbers of a one-run audit use "
-    "all of 1 - confidence: they are of trial 0, which is the same wherever the trials stop."
+    "The trials could stop early, by their results, at one of {count} interim analyses planned "
+    "in advance. Each analysis has its share of the significance; this one has {share:.3g}. "
+    "Every interval and bound is computed at that share of 1 - confidence, and holds with the "
+    "stated confidence no matter at which analysis the trials stop. Only the numbers of a "
+    "one-run audit use all of 1 - confidence: they come from trial 0, which is the same wherever "
+    "the trials stop."
 )
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
@@ -279,7 +280,7 @@ def _reason(run: AuditedRun) -> str:
         )
     if stopped_at is None:
         return (
-            f"all {planned} trials were run before half the interval's length was at most "
+            f"all {planned} trials were run, but half the interval's length did not fall to "
             f"trials.until-halfwidth = {wanted:g}"
         )
     return (

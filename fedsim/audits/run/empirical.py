@@ -299,11 +299,13 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
 WHAT = {
     "record": "a record of D",
     "backdoor": "a record of D with a pattern and another label",
-    "clipbkd": "a record along the direction that the data use least, labelled with the class that "
-    "the first model likes least (ClipBKD)",
+    "clipbkd": (
+        "a record along the direction that the data use least, labelled with the class that the "
+        "first model finds least likely (ClipBKD)"
+    ),
     "mislabelled": "a record of D with another label",
     "blank": "a record of zeros",
-    "gradient": "a gradient of the clipping norm, which no record has",
+    "gradient": "a crafted gradient with the clipping norm, which belongs to no record",
 }
 
 

@@ -64,11 +64,12 @@ def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
             "the noise. The numbers towards the server assume secure aggregation. To protect "
             'people, set federation.secure-aggregation = "secagg+".'
         )
-    if scheme.federation.colluding and not scheme.federation.trust.model.server_draws:
+    colluding = scheme.federation.colluding
+    if colluding and not scheme.federation.trust.model.server_draws:
+        who = "1 client" if colluding == 1 else f"{colluding} clients"
         failings.append(
-            f"{scheme.federation.colluding} clients sent their noise to the adversary through the "
-            "server, in the clear, so that their own records had no protection. To protect "
-            "people, set federation.colluding = 0."
+            f"{who} sent their noise to the adversary through the server, in the clear, so that "
+            "their own records had no protection. To protect people, set federation.colluding = 0."
         )
     if at_server.seat(audit.mode).reads_noise:
         disclosed = (
@@ -127,13 +128,13 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
         )
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
-            f"Forward and backward passes ran in {precision}. The beliefs are about the "
-            "challenge's gradients in full precision, which the sums contain rounded."
+            f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "
+            "gradients in full precision, but the sums contain them rounded."
         )
     if audit.prior != 0.5:
         texts.append(
-            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and "
-            "delta' are stated from even odds, which epsilon bounds."
+            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and delta' "
+            "still start from even odds, which epsilon bounds."
         )
     return texts
 
@@ -152,10 +153,10 @@ def budget_cautions(budget: Budget) -> list[str]:
             f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
         )
     if budget.earlier_attempts:
+        rounds = "1 round" if budget.earlier_attempts == 1 else f"{budget.earlier_attempts} rounds"
         texts.append(
-            f"Interrupted attempts released {budget.earlier_attempts} rounds of the same trials "
-            f"with noise of their own. The bounds include them ({epsilon}), but the adversary of "
-            "this transcript did not see them."
+            f"Interrupted attempts released {rounds} of the same trials, with separate noise. The "
+            f"bounds include this ({epsilon}), but the adversary of this transcript did not see it."
         )
     return texts
 

@@ -87,8 +87,9 @@ def cautions(
             else f" The effective noise multiplier was between {low:.4g} and {high:.4g}; the "
             "bounds use it."
         )
+        short = missing.rounds_with_missing_clients
         texts.append(
-            f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all "
+            f"Clients were missing in {short} {'round' if short == 1 else 'rounds'} of all "
             f"batches of trials and attempts. The worst round had {missing.fewest_shares} of "
             f"{federation.clients} clients.{noise}"
         )

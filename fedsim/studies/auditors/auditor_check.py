@@ -194,9 +194,11 @@ class AuditorCheck:
         worst = max(self.results, key=lambda each: each.share)
         where = f"{percent(worst.share)} of the games '{worst.game}' ({_span(worst.interval)})"
         sentences = {
-            Validity.INVALID: f"They are in {where}.",
-            Validity.VALID: f"They are in no more; the worst case is {where}.",
-            Validity.CANNOT_TELL: f"The games cannot tell: they are in {where}. Try more games.",
+            Validity.INVALID: f"The bound is above it in {where}.",
+            Validity.VALID: f"The games show no more: the worst case is {where}.",
+            Validity.CANNOT_TELL: (
+                f"The games cannot tell: the bound is above it in {where}. Try more games."
+            ),
         }
         stated = f"At its confidence of {self.confidence:g}, {claim}."
         verdict = f"{self.verdict.value.capitalize()} ({level} confidence)."
@@ -256,7 +258,8 @@ def check_auditor(
     check_delta(delta)
     if games < 100 or trials < 20:
         raise InputError(
-            f"{games} games of {trials} trials say nothing; give at least 100 games of 20 trials"
+            f"{games} games of {trials} trials are too few to tell anything; give at least 100 "
+            "games of 20 trials"
         )
     # Without a delta, a Gaussian has no finite epsilon that a bound could be above.
     bounded = [game for game in GAMES if np.isfinite(game.epsilon(delta))]

@@ -283,8 +283,8 @@ def candidate(outcome: RunOutcome, limit: Limit, settings: int) -> Candidate | N
     risk = dict(worst.risks).get(limit.baseline)
     if risk is None and limit.key == RISK:
         raise InputError(
-            f"the run {outcome.point.name} is of an earlier version of fedsim, whose reports have "
-            "no risks; name another directory with --out"
+            f"the run {outcome.point.name} was made by an earlier version of fedsim, whose "
+            "reports have no risks; name another directory with --out"
         )
     together = 1 - (1 - measured.confidence) / settings
     return Candidate(

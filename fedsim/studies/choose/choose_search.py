@@ -89,8 +89,8 @@ class ChoiceRequest:
             raise InputError(f"--set {choose.BASELINE}: give --baseline-risk, with --max-risk")
         if self.common.get("privacy.noise-source", "seed") != "seed":
             raise InputError(
-                "--set privacy.noise-source: fedsim choose draws the noise of its trials from the "
-                "seed, a measurement on records that need no protection; leave the key out"
+                "--set privacy.noise-source: fedsim choose draws the noise of its trials from "
+                "the seed, to measure on records that need no protection; leave the key out"
             )
 
     @property

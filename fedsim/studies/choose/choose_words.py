@@ -88,7 +88,7 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
             "tried that meets the limit in theory, for one combination of the other keys."
         )
     else:
-        yield "It is the least noise tried that meets the limit in theory."
+        yield "It has the least noise tried that meets the limit in theory."
     bound = result.request.limit
     if bound.key == RISK and chosen.risk is not None:
         without = of_cases(bound.baseline, bound.baseline)
@@ -117,8 +117,8 @@ def _left_out(result: Result) -> Iterator[str]:
             accuracy = ""
             if each.accuracy is not None and not each.alarm:
                 accuracy = (
-                    f" Its accuracy is {_accuracy(result, each)}, that of the most frequent class "
-                    f"{percent(each.majority)}."
+                    f" Its accuracy is {_accuracy(result, each)}; the most frequent class alone "
+                    f"gives {percent(each.majority)}."
                 )
             page = f"{each.name}/report.html"
             yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
@@ -136,7 +136,9 @@ def _left_out(result: Result) -> Iterator[str]:
 def _more(undecided: Candidate, least: float) -> str:
     """Return how many trials would decide whether a setting is accurate enough."""
     if undecided.accuracy_interval is None:
-        return "More trainings of each setting may tell: give the same command with more --trials."
+        return (
+            "More trainings of each setting may decide: give the same command with more --trials."
+        )
     if (trainings := trainings_needed(undecided, least)) is None:
         return "Its mean is not above that accuracy, so more trainings may show that it is too low."
     even = trainings + trainings % 2
@@ -181,7 +183,7 @@ def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
         tried = f"training.rounds={rounds},{rounds * 3}"
     yield (
         "The trials show no difference between the loosest and the strictest setting. The noise "
-        f"does not limit this model's accuracy; try --over {tried}."
+        f"may not be what limits this model's accuracy; try --over {tried}."
     )
 
 
@@ -202,7 +204,7 @@ def cost(result: Result) -> list[tuple[str, str, str]]:
         (
             "On public, proxy or simulated records",
             "nothing",
-            "noise of the seed, as on this page: a measurement",
+            "noise from the seed, as on this page: a measurement",
         )
     ]
     if result.cost is None:

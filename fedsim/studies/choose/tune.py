@@ -97,8 +97,11 @@ class TuningResult:
             (each.setting, f"{each.accuracies.mean():.1%}", f"{each.gain:+.1%} ± {each.margin:.1%}")
             for each in self.tried
         ]
-        trained = f"Trained on {self.trained_on} public records, judged on {self.judged_on} others."
-        caption = f"{trained} Best: {self.best.setting}."
+        trained = (
+            f"The models were trained on {self.trained_on} public records and judged on "
+            f"{self.judged_on} others."
+        )
+        caption = f"{trained} The best setting: {self.best.setting}."
         return html_table(("setting", "accuracy", "gain"), rows, caption)
 
 
@@ -125,7 +128,7 @@ def tune(
     features, labels = loaded.held_out()
     if len(labels) < FEWEST:
         raise InputError(
-            f"the experiment has {len(labels)} public records, and fedsim tune needs {FEWEST}; "
+            f"the experiment has {len(labels)} public records, but fedsim tune needs {FEWEST}; "
             "raise data.held-out, or give data.public-root"
         )
     draw = np.random.default_rng(key(config.run.seed, StreamRole.CLIENT_SAMPLING))

@@ -300,7 +300,9 @@ def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: boo
             if result is not None:
                 return asdict(result)
     return {
-        "refusal": "the Bayesian accountant does not apply: it needs the distances between "
-        "gradients of a run; give fedsim run CONFIG --set audit.bayesian-pairs=16, then "
-        "fedsim account RUN_DIRECTORY"
+        "refusal": (
+            "the Bayesian accountant does not apply: it needs the distances between gradients of "
+            "a run; give fedsim run CONFIG --set audit.bayesian-pairs=16, and then fedsim "
+            "account RUN_DIRECTORY"
+        )
     }

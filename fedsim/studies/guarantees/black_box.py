@@ -80,15 +80,15 @@ class PrivateResult:
         if self.any_success < 1:
             any_record = f"For a single record, it is right in at most {self.any_success:.1%}."
         return (
-            f"{self.function} of some of {self.records} records, each used with probability "
-            f"{self.rate:g}: {len(noise.centre)} numbers, released along {len(noise.variances)} "
-            f"directions from {self.simulations} simulations.",
-            f"Noise: {noise.size:.4g} (root mean square){relative}. Loss by the projection onto "
-            f"the directions: {self.residual:.4g}.",
+            f"{self.function} ran on a random part of {self.records} records, each used with "
+            f"probability {self.rate:g}. It released {len(noise.centre)} numbers, along "
+            f"{len(noise.variances)} directions from {self.simulations} simulations.",
+            f"Noise: {noise.size:.4g} (root mean square){relative}. The projection onto the "
+            f"directions loses {self.residual:.4g}.",
             f"The result releases at most {noise.budget:g} nats about the choice of records, with "
-            f"confidence {noise.confidence:.0%} over the simulations. A guess whether a record was "
-            f"used is right in at most {self.average_success:.1%} of cases, on average over "
-            f"records ({self.chance:.1%} without the release). {any_record}",
+            f"confidence {noise.confidence:.0%} over the simulations. A guess whether a record "
+            f"was used is right in at most {self.average_success:.1%} of cases, on average over "
+            f"records (without the release, {self.chance:.1%}). {any_record}",
             "This is an average over subsets, not differential privacy.",
         )
 

@@ -294,14 +294,14 @@ def check_attacked_training(rules: GameRules) -> None:
             ("canaries.count", rules.canaries.count, 0),
             ("trials.pairing", rules.trials.pairing, "independent"),
         ),
-        "fedsim membership treats all records alike, in independent models and DP-SGD with one "
-        "step in a round",
+        "fedsim membership treats all records alike. It needs independent models, and DP-SGD "
+        "with one step in a round",
     )
     if rules.model.initialisation == "worst-case":
         raise InputError(
-            'model.initialisation is "worst-case", which fits the first model to all records of D '
-            "without noise, so that every model has seen the records that it is tested on; "
-            'set model.initialisation = "random"'
+            'model.initialisation is "worst-case", which fits the first model to all records of '
+            "D without noise. Every model would have seen the records that it is tested on; set "
+            'model.initialisation = "random"'
         )
 
 
@@ -361,8 +361,8 @@ def _check_memory(memory_limit: int | None, data: DataConfig, rounds: int, count
         fits = available // each
         fewer = f"--models at most {fits}, or " * (fits >= 2 * (FEWEST + 1))
         raise InputError(
-            f"--models is {count}, whose losses take {readable(models * each)} with the copies "
-            f"that attacks make, but {readable(available)} are available (run.max-memory); give "
+            f"--models is {count}. Its losses take {readable(models * each)} with the copies that "
+            f"attacks make, but {readable(available)} are available (run.max-memory); give "
             f"{fewer}fewer data.records"
         )
 
@@ -380,16 +380,16 @@ def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
         needed = 2 * max(int(tail.max()) for tail in tails) + 1
         raise InputError(
-            f"--models is {count}: every second model is a shadow model, and too few of these have "
-            f"a certain record in their training data, or too few lack it. By the coins of "
-            f"run.seed = {seed}, it takes at least {needed} models; give --models {needed} or more"
+            f"--models is {count}: every second model is a shadow model. For some record, too few "
+            f"of them have it in their training data, or too few lack it. With run.seed = {seed}, "
+            f"at least {needed} models are needed; give --models {needed} or more"
         )
     sizes = inside.sum(axis=1)
     if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():
         raise InputError(
             f"model {alike[0]} would be trained on {'no' if not sizes[alike[0]] else 'every'} "
-            f"record, by the coins of run.seed = {seed} on data.records = {records}; give more "
-            "records, or another seed"
+            f"record, with run.seed = {seed} and data.records = {records}; give more records, or "
+            "another seed"
         )
 
 

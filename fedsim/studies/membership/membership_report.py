@@ -320,7 +320,7 @@ def render_html(report: MembershipReport) -> str:
     """Return the page, which needs no other file, script or network."""
     caption = (
         "True positive rate at each false positive rate, on log scales. The left side matters: "
-        "there, an attacker names few records and is right about them."
+        "there, an attacker rarely names a record that was not used."
     )
     sources = [
         (each.attack.title, f"{each.attack.source}; threshold {each.threshold}")

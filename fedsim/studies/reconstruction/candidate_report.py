@@ -174,9 +174,9 @@ def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
     if abs(deviate) > ndtri((1 + ALARM_CONFIDENCE) / 2):
         rank, noise = ("more", "smaller") if deviate < 0 else ("less", "larger")
         alarm = (
-            f"The posterior is not exact: it finds the true candidates {rank} often than it should "
-            f"({abs(deviate):.1f} standard deviations, {SURE}). The noise is {noise} than was "
-            "accounted for, or has another law."
+            f"The posterior is not exact: it finds the true candidates {rank} often than it "
+            f"should ({abs(deviate):.1f} standard deviations, {SURE}). The noise is {noise} than "
+            "was accounted for, or has another distribution."
         )
     yield AlarmCheck("posterior", alarm)
 

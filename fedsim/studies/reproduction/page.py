@@ -21,14 +21,15 @@ SMOKE = (
     "works. Do not compare its numbers with the sources."
 )
 
-CHANCE = "Each interval is of 95 %. Of many numbers, a few depart by chance."
+CHANCE = "Each interval is at 95 %. Of many numbers, a few depart by chance."
 
 
 def counted(made: Sequence[MadeItem]) -> str:
     kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
     return (
         f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
-        f"source, {kinds.count('departs')} depart from it, of {kinds.count('alone')} it has none."
+        f"source, {kinds.count('departs')} depart from it, and for {kinds.count('alone')} the "
+        "source has no value."
     )
 
 

@@ -287,7 +287,7 @@ def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbo
     if any((replacement is not None) != replace for _, replacement in pairs):
         raise InputError(
             f"a pair has {'no' if replace else 'a'} replacement, but privacy.neighbouring is "
-            f"'{neighbouring}'; give pairs of that kind"
+            f"'{neighbouring}'; give pairs of this kind"
         )
     records = np.asarray([record for record, _ in pairs], dtype=np.intp)
     _check_positions("record", records, len(loaded.split.members), "D")

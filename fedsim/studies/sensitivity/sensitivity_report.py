@@ -137,8 +137,8 @@ def verdict(study: Study) -> list[str]:
         median = min(1.0, view.truth.quantile(0.5) / view.truth.largest[0].sensitivity)
         sentences.append(
             f"In step {view.step}, its local sensitivity is {_share(view.reach(seen))} of the "
-            f"largest of any {noun} (rank {seen.rank:,} of {view.truth.pairs:,}). Half of "
-            f"all have {_share(median)} of the largest or more."
+            f"largest of any {noun} (rank {seen.rank:,} of {view.truth.pairs:,}). Half of all "
+            f"{noun}s have {_share(median)} of the largest or more."
         )
     trials, steps = chosen.course.shape
     return [
@@ -173,8 +173,8 @@ def _predicts_best(study: Study, view: View) -> str:
             f"{best}, has a rank correlation of {between}."
         )
     sentence = (
-        f"Of the dissimilarities, {best} orders {compared} most like {step}: rank "
-        f"correlation {between}."
+        f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank correlation "
+        f"is {between}."
     )
     if second is None or comparison.lead_low is None:
         return sentence
@@ -276,7 +276,7 @@ def render_html(study: Study) -> str:
     first = doc.FirstScreen(
         verdict(study),
         steps=[
-            "Before the run that attacks it, name the record with challenge.record, or its "
+            "Before a run attacks the record, name it with challenge.record, or name its "
             "dissimilarity with challenge.dissimilarity."
         ],
         sign_off=first_screen.sign_off(

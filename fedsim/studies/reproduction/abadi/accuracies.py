@@ -106,17 +106,19 @@ def concluded(numbers: Sequence[Number]) -> str:
     )
     published = [one.value for one in PRINTED.values()]
     falls = reduced == sorted(reduced, reverse=True)
-    ordered = "at every step, as published" if falls else "not at every step, unlike the published"
+    ordered = "at every step, as published"
+    if not falls:
+        ordered = "but not at every step, unlike the published results"
     most = max(abs(a - b) for a, b in zip(reduced, whole, strict=True))
     return (
-        f"With the components accuracy falls from {reduced[0]:.1%} without noise to "
-        f"{reduced[-1]:.1%} at ε = 0.5, {ordered} (there from {published[0]:.1%} to "
-        f"{published[-1]:.0%}). With all pixels it falls from {whole[0]:.1%} to {whole[-1]:.1%}. "
+        f"With the components, accuracy falls from {reduced[0]:.1%} without noise to "
+        f"{reduced[-1]:.1%} at ε = 0.5, {ordered} (published: from {published[0]:.1%} to "
+        f"{published[-1]:.0%}). With all pixels, it falls from {whole[0]:.1%} to {whole[-1]:.1%}. "
         f"At no ε do the two differ by more than {100 * most:.1f} points. The trainings are "
-        "shorter than the published, at a fixed learning rate: a search for one on private data "
-        "would cost ε. "
-        "The noise was made for the moments accountant's ε; by the privacy loss "
-        "distribution less was spent. The components are private too, and their noise is part of ε."
+        "shorter than the published ones and have a fixed learning rate, since a search for one "
+        "on private data would cost ε. The noise was chosen for the moments accountant's ε. By "
+        "the privacy loss distribution, less was spent. The components are private too, and "
+        "their noise is part of ε."
     )
 
 
@@ -224,7 +226,7 @@ def _numbers(
     epsilon: float, published: Reference, reduced: bool, noise: Spent, values: Floats
 ) -> list[Number]:
     name = _setting(epsilon, reduced)
-    departs = f"{EPOCHS['full']} epochs are not the published training"
+    departs = f"{EPOCHS['full']} epochs are not the published number"
     numbers = [averaged(f"{name}: accuracy", values, [published] * reduced, departs)]
     if noise.step:
         tight = accountant("pld").epsilon(noise.mechanism, DELTA)

@@ -83,8 +83,10 @@ def compared(means: Means) -> Reproduced:
             f"ε after {epoch} epochs, {name}",
             curve[epochs.index(epoch)],
             references=[PRINTED[epoch]] * (name == "moments"),
-            departs="the least of the exact moments, at order 10.4, is what we give; the slide "
-            "says ≈, and no order has less"
+            departs=(
+                "we give the least of the exact moments, at order 10.4; the slide says ≈, and no "
+                "order gives less"
+            )
             if (name, epoch) == ("moments", 400)
             else "",
         )
@@ -97,16 +99,16 @@ def compared(means: Means) -> Reproduced:
     with canvas.panel("epochs", "ε") as (figure, axes):
         canvas.draw_curves(axes, epochs, curves, colours, "semilogy", linewidth=2, marker=".")
     return Reproduced(
-        "The moments accountant is far below strong composition, as published, and the privacy "
-        "loss distribution below it again. The blog prints Theorem 2 with ε inside of the root: "
-        "this is several times what its own proof shows. Over few epochs it is also above basic "
-        "composition of amplified steps.",
+        "The moments accountant gives far less than strong composition, as published, and the "
+        "privacy loss distribution gives even less. The blog prints Theorem 2 with ε inside the "
+        "root. This is several times what its own proof shows. Over few epochs, it is also above "
+        "basic composition of amplified steps.",
         numbers,
         [
             ItemPicture(
                 "composition",
                 f"ε at δ = {DELTA:g} against epochs, q = {RATE:g}, σ = {NOISE:g}; the vertical "
-                "axis is logarithmic, so that all can be seen.",
+                "axis is logarithmic, to show all curves.",
                 canvas.to_svg(figure),
             )
         ],

@@ -60,10 +60,10 @@ def audit(means: Means, data: str) -> Reproduced:
     }
     return Reproduced(
         "ε′ from the sensitivities lies on the diagonal where noise is scaled to local "
-        "sensitivity. Elsewhere, global sensitivity wastes the rest of ε. ε′ from the "
-        "largest of the beliefs and from the advantage are estimates, with the spread of their "
-        "trials. Membership inference of the losses is far below identification, and Yeom's bound "
-        "far above both.",
+        "sensitivity. Elsewhere, global sensitivity wastes the rest of ε. ε′ from the largest "
+        "belief and ε′ from the advantage are estimates, with the spread of their trials. "
+        "Membership inference by losses is far below identification, and Yeom's bound is far "
+        "above both.",
         [
             one
             for belief, by_scale in runs.items()
@@ -99,11 +99,11 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
             cells[title] = f"{_worded(row)} {_mark(row, measured, predicted)}"
         columns.append(cells)
     return Grid(
-        "Identification against membership inference (panel d). Intervals of 95 % each. "
-        "The prediction of identification is exact, as noise is scaled to the pair's sensitivity. "
+        "Identification against membership inference (panel d). Each interval is at 95 %. The "
+        "prediction of identification is exact, since noise is scaled to the pair's sensitivity. "
         "<: below this prediction, where the measured identification differs from 0. >: above "
-        "prediction and measurement. ≈: cannot be told apart. The interval of Yeom's members and "
-        "others is over fresh ones too.",
+        "prediction and measurement. ≈: the two cannot be told apart. The interval of Yeom's "
+        "members and others also covers fresh ones.",
         ["advantage of", *(f"ρβ = {belief:g}" for belief in runs)],
         [(name, *(column[name] for column in columns)) for name in columns[0]],
     )

@@ -54,9 +54,9 @@ def exponents(means: Means) -> Reproduced:
         numbers.append(Number(f"exponent of {name}", slope, interval, None, [reference]))
         courses[name] = (sizes, seconds)
     return Reproduced(
-        "Choosing the neighbouring dataset costs a comparison of every two records, a belief a "
-        "gradient of every record in every step; the decision costs nothing. What does not grow "
-        "with the records (starting threads, cutting into blocks) keeps exponents a little low.",
+        "Choosing the neighbouring dataset compares every two records. A belief needs a gradient "
+        "of every record in every step. The decision costs nothing. Work that does not grow with "
+        "the records (starting threads, cutting into blocks) keeps exponents a little low.",
         numbers,
         [
             ItemPicture(

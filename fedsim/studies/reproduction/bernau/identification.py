@@ -174,8 +174,8 @@ def trained(means: Means) -> Reproduced:
 def concluded(numbers: Sequence[Number]) -> str:
     low, high = (pick(numbers, key=lambda one: one.ours) for pick in (min, max))
     return (
-        "With a hundred times the records and Adam the model learns in 30 steps: accuracy is "
-        f"between {low.ours:.3f} ({low.name.partition(':')[0]}) and {high.ours:.3f} "
+        "With a hundred times as many records and with Adam, the model learns in 30 steps: its "
+        f"accuracy is between {low.ours:.3f} ({low.name.partition(':')[0]}) and {high.ours:.3f} "
         f"({high.name.partition(':')[0]})."
     )
 

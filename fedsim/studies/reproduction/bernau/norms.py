@@ -47,10 +47,10 @@ def surveyed(means: Means, data: str) -> Reproduced:
         Number(f"private median at ε = {PAID:g}, of the first model's {median_of_one:.3g}", drawn),
     )
     return Reproduced(
-        f"The median norm is {median:.3g} at first and {trained:.3g} after training. The paper has "
-        "C = 3 for all data, and observes that gradients are usually longer: "
-        f"{percent(share)} of these are. A median that may be told costs ε = {PAID:g} more, on "
-        f"top of the training's (ε, δ = {DELTAS[data]:g}): basic composition.",
+        f"The median norm is {median:.3g} at first and {trained:.3g} after training. The paper "
+        "uses C = 3 for all data, and observes that gradients are usually longer: here "
+        f"{percent(share)} are. To publish the median costs ε = {PAID:g} more, on top of the "
+        f"training's (ε, δ = {DELTAS[data]:g}), by basic composition.",
         numbers,
         [
             ItemPicture(

@@ -39,7 +39,7 @@ def boundary(means: Means) -> Reproduced:
     sigma = _sigma(6.0)
     middle = scipy.optimize.brentq(lambda at: float(_log_odds(np.array([at]), sigma)[0]), -3, 4)
     return Reproduced(
-        "The belief passes one half midway between the two results: there the adversary's "
+        "The belief passes one half midway between the two results. There, the adversary's "
         "decision changes.",
         [Number("where the belief is one half", middle, None, 0.5)],
         [
@@ -58,7 +58,7 @@ def errors(means: Means) -> Reproduced:
     numbers = [_measured(means, epsilon, 2 + i) for i, epsilon in enumerate((6.0, 3.0))]
     drawing = canvas.to_svg(_drawn([6.0, 3.0], with_errors=True))
     return Reproduced(
-        "Half of ε leaves the boundary where it is and makes the regions of error larger: the "
+        "Halving ε leaves the boundary where it is and makes the regions of error larger: the "
         f"advantage falls from {numbers[0].ours:.3f} to {numbers[1].ours:.3f}.",
         numbers,
         [
@@ -184,10 +184,10 @@ def curves(means: Means) -> Reproduced:
         for epsilon, delta in product(epsilons, SHOWN_DELTAS)
     )
     return Reproduced(
-        "The belief does not depend on δ, the advantage does, as the paper says. Theorem 2 "
-        "as printed presumes the classic noise of Equation 1. Noise that is calibrated exactly to "
-        f"(ε, δ) lets the adversary have more, by up to {most:.3f}. It is no bound of an "
-        "(ε, δ) guarantee.",
+        "As the paper says, the belief does not depend on δ, but the advantage does. Theorem 2 "
+        "as printed assumes the classic noise of Equation 1. Noise that is calibrated exactly to "
+        f"(ε, δ) allows the adversary a larger advantage, by up to {most:.3f}. So Theorem 2 is not "
+        "a bound for an (ε, δ) guarantee.",
         [Number("advantage above Theorem 2, at most, ε to 10", most)],
         [
             ItemPicture("figure-3a", "ρβ against ε.", canvas.to_svg(belief)),

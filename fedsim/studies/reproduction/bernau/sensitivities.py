@@ -49,7 +49,7 @@ def followed(means: Means, data: str) -> Reproduced:
         for name, study in studies.items()
     ]
     return Reproduced(
-        f"Dissimilar pairs move a step more than similar ones do: {_root(highest.course):.3f} "
+        f"Dissimilar pairs change a step more than similar ones do: {_root(highest.course):.3f} "
         f"against {_root(lowest.course):.3f} under bounded privacy, of {_bound(bounded):g} that "
         "clipping allows.",
         numbers,
@@ -147,8 +147,8 @@ def compared(means: Means, data: str) -> Reproduced:
     ]
     best, *_, worst = ordered
     return Reproduced(
-        f"{better(measures[0], measures[-1], ordered)} Best at the first model is "
-        f"{_measure(best)}, worst {_measure(worst)}.",
+        f"{better(measures[0], measures[-1], ordered)} At the first model, {_measure(best)} is "
+        f"best and {_measure(worst)} worst.",
         numbers,
         [
             ItemPicture(
@@ -164,14 +164,16 @@ def compared(means: Means, data: str) -> Reproduced:
 def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -> str:
     """Return whether one dissimilarity orders pairs better than another, as in the paper."""
     if not {ours, other} <= correlations.keys():
-        return "What the paper compares has no rank correlation here."
+        return "The measures that the paper compares have no rank correlation here."
     first, second = correlations[ours], correlations[other]
     said = f"The paper finds {_measure(ours)} better than {_measure(other)} at ordering pairs"
     values = f"rank correlations {first.rho:.3f} and {second.rho:.3f}"
     if first.low > second.high:
-        return f"{said}. So it is here: {values}, intervals apart."
+        return f"{said}. The same holds here: {values}, and their intervals do not overlap."
     if second.low > first.high:
-        return f"{said}. Here it is the other way round: {values}, intervals apart."
+        return (
+            f"{said}. Here it is the other way round: {values}, and their intervals do not overlap."
+        )
     return f"{said}. No difference is seen here: {values}, and their intervals overlap."
 
 

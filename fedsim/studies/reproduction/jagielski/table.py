@@ -95,9 +95,9 @@ def small(means: Means) -> Reproduced:
     order = sorted(best, key=lambda name: -best[name])
     return Reproduced(
         f"Not the published size: {size.records} records, batches of {size.batch}, images of "
-        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings of a world. Rate, steps "
-        "and noise, and with them ε of theory, are those of the table. Without noise the bound "
-        f"falls in the order {', '.join(WORDS[name] for name in order)}. So randomness of the "
+        f"{size.side or 8} × {size.side or 8}, {size.trainings} trainings per world. Rate, steps "
+        "and noise, and thus the ε of theory, are those of the table. Without noise, the bound "
+        f"falls in the order {', '.join(WORDS[name] for name in order)}. So the randomness of the "
         f"first model hides the poison, as published. {_ceiling(size)} {_honest(played_by)}",
         numbers,
         [_picture("table-2-small", played_by)],
@@ -135,8 +135,10 @@ def _numbers(name: str, played: PoisonedScores, printed: float | None) -> list[N
             best,
             (min(low, best), max(high, best)),
             references=references,
-            departs="batches here are Poisson samples, the two classes and the poison's direction "
-            "ours",
+            departs=(
+                "batches here are Poisson samples, and the two classes and the poison's "
+                "direction are our choice"
+            ),
         ),
         Number(f"{name}: best of k, with {CONFIDENCE:.0%} for all", played.best(paid=True)),
         Number(f"{name}: accuracy", played.accuracy),
@@ -163,16 +165,19 @@ def ceiling(trainings: int) -> float:
 
 def _ceiling(size: Size) -> str:
     return (
-        f"{size.trainings} trainings of a world prove {ceiling(size.trainings):.2f} at most "
-        "(published: 4.54, of 1000)."
+        f"{size.trainings} trainings per world can prove at most {ceiling(size.trainings):.2f} "
+        "(published: 4.54, from 1000)."
     )
 
 
 def _honest(played_by: dict[Key, PoisonedScores]) -> str:
     above = [key for key, played in played_by.items() if played.best(paid=True) > key[2]]
     if above:
-        return f"Bounds are above ε of theory in {len(above)} cells: they refute it or err."
-    return "No bound is above the ε of theory, which the accounting does not contradict."
+        return (
+            f"In {len(above)} cells, the bound is above the ε of theory: it refutes theory, or it "
+            "is wrong."
+        )
+    return "No bound is above the ε of theory, so that the bounds do not contradict the accounting."
 
 
 def _picture(name: str, played_by: dict[Key, PoisonedScores]) -> ItemPicture:
@@ -181,7 +186,7 @@ def _picture(name: str, played_by: dict[Key, PoisonedScores]) -> ItemPicture:
     for (initialisation, norm, _), played in played_by.items():
         label = f"{WORDS[initialisation]}, C = {norm:g}"
         curves.setdefault(label, []).append(played.best(paid=False))
-    caption = "What ClipBKD proves of one record at 99 %, best of k, against ε of theory."
+    caption = "ε of one record that ClipBKD proves at 99 %, best of k, against the ε of theory."
     return ItemPicture(name, caption, _drawn(epsilons, curves))
 
 
@@ -221,15 +226,15 @@ def compared(means: Means, network: str) -> Reproduced:
         curves.setdefault(attack, []).append(best)
     return Reproduced(
         f"{_order(curves)} Not the published size: {size.records} records, batches of "
-        f"{size.batch}, {size.trainings} trainings of a world, which prove "
-        f"{ceiling(size.trainings):.2f} at most. Rate, steps and noise, and with them ε of "
-        "theory, are the published ones. All attacks start from one first model and see the "
-        "released model alone. C = 1; best of k with 99 % for all k together.",
+        f"{size.batch}, {size.trainings} trainings per world, which can prove at most "
+        f"{ceiling(size.trainings):.2f}. Rate, steps and noise, and thus the ε of theory, are the "
+        "published ones. All attacks start from one first model and see only the released model. "
+        "C = 1; best of k, with 99 % for all k together.",
         numbers,
         [
             ItemPicture(
                 f"figure-2-{network}",
-                "ε proven of one record against ε of theory, by attack.",
+                "ε of one record that each attack proves, against the ε of theory.",
                 _drawn(epsilons, curves),
             )
         ],
@@ -240,9 +245,9 @@ def _order(bounds: Mapping[str, list[float]]) -> str:
     """Return whether ClipBKD > backdoor > membership inference for all positive bounds."""
     proven = [each for each in zip(*bounds.values(), strict=True) if max(each) > 0]
     if not proven:
-        return "No attack proves anything in this size."
+        return "No attack proves anything at this size."
     held = sum(strong >= middle >= weak for strong, middle, weak in proven)
     return (
-        f"The published order, {' before '.join(ATTACKS)}, is seen at {held} of "
-        f"the {len(proven)} values of ε at which anything is proven."
+        f"The published order, {' before '.join(ATTACKS)}, holds at {held} of the {len(proven)} "
+        "values of ε at which an attack proves anything."
     )

@@ -120,11 +120,11 @@ def gamma_divergence(shape: float, ratio: float) -> Floats:
 def _own_concluded() -> str:
     few, many = (epsilon(n, MOVES[1]) for n in (SHOWN[0], SHOWN[-1]))
     return (
-        "The estimator's own leakage falls with the number of samples, as the source says; when "
-        "they are many, like 1/√n. Let its statistics be Gaussian and χ²: then a record "
+        "The estimator's own leakage falls with the number of samples, as the source says. For "
+        "many samples, it falls like 1/√n. If its statistics are Gaussian and χ², a record "
         f"{MOVES[1]:g} deviations away has ε = {few:.3g} at n = {SHOWN[0]}, and {many:.2g} at n = "
-        f"{SHOWN[-1]}. That rests on the assumed laws and on the distance of the record. It is no "
-        "guarantee of differential privacy, and it is for one step."
+        f"{SHOWN[-1]}. This depends on the assumed distributions and on the distance of the "
+        "record. It is not a guarantee of differential privacy, and it is for one step."
     )
 
 
@@ -200,15 +200,16 @@ def examined(means: Means) -> Reproduced:
     )
     normal, heavy = coverage["normal", 50].ours, coverage["log-normal, s = 3", 50].ours
     return Reproduced(
-        f"Holds: of {RECORDS} zeros the binary estimator never says 0 unless its confidence "
-        f"is 0, and 1 at confidence 1. A mean p has the failure probability (1 − p)^"
-        f"{RECORDS + 1}, one draw more than there are data, because of the flat prior. It "
-        f"overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
-        f"{1 - SIMULATED:g}). It does so of one fixed mean in as few as {least:.3f}, and never of "
-        f"one near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not hold in "
-        f"general: of heavy-tailed e^L it overestimates in {heavy:.3f}, and in {extreme.ours:.3f} "
-        "even at γ = 1e-16. So γ is no probability of failure unless e^L is bounded or nearly "
-        "normal. T steps make its tail T times longer in the exponent. " + _own_concluded(),
+        f"Holds: for {RECORDS} zeros, the binary estimator never says 0 unless its confidence is "
+        "0, and says 1 at confidence 1. A mean p has the failure probability (1 − "
+        f"p)^{RECORDS + 1}. Because of the flat prior, this is one draw more than there are data. "
+        f"The estimator overestimates in {flat.ours:.3f} of draws from that prior (1 − γ = "
+        f"{1 - SIMULATED:g}). For one fixed mean, it does so in as few as {least:.3f}, and never "
+        f"for one near 1. Theorem 4 holds for normal e^L: {normal:.3f} at n = 50. It does not "
+        f"hold in general: for heavy-tailed e^L, the estimator overestimates in {heavy:.3f}, and "
+        f"in {extreme.ours:.3f} even at γ = 1e-16. So γ is not a probability of failure unless "
+        "e^L is bounded or nearly normal. T steps make its tail T times longer in the exponent. "
+        + _own_concluded(),
         numbers,
         [
             ItemPicture(

@@ -102,10 +102,10 @@ def followed(means: Means) -> Reproduced:
         [
             ItemPicture(
                 "figure-1",
-                f"ε at δ = {DELTA:g} by step, q = 1/1000, for Weibull(0.5) gradients, by "
-                "what quantile of their norms the noise is twice. Solid: the Bayesian accountant, "
-                "unclipped; dashed: the moments accountant. Left at λ = 16, as in the authors' "
-                "code; right at the best λ.",
+                f"ε at δ = {DELTA:g} by step, q = 1/1000, for Weibull(0.5) gradients. The noise "
+                "is twice the quantile of their norms in the legend. Solid: the Bayesian "
+                "accountant, unclipped; dashed: the moments accountant. Left at λ = 16, as in "
+                "the authors' code; right at the best λ.",
                 _drawn(curves, clipped, ours),
             )
         ],
@@ -151,14 +151,14 @@ def _growth_shows(curves: dict[float, Growth], clipped: Growth, ours: Growth) ->
         f"Holds at λ = {FIXED}, which the authors fixed. If the noise is twice the "
         f"{QUANTILES[0]:g} quantile of the norms, ε grows by {rates[0]:.2g} in a step; at the "
         f"{QUANTILES[-1]:g} quantile, by {rates[-1]:.2g}. The Bayesian ε is at most the moments "
-        f"accountant's {within}. (The text at hand lacks the quantile of which the source says "
-        "so.) The growth holds for that fixed λ. At the best λ the moments accountant's ε after "
-        f"all steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
+        f"accountant's {within}. (Our text of the source lacks the quantile for which it says "
+        "this.) The growth holds for that fixed λ. At the best λ, the moments accountant's ε "
+        f"after all steps is {_last(ours.searched):.3g} instead of {_last(ours.fixed):.4g}. The "
         f"Bayesian ε, {_last(first.searched):.3g} at the {QUANTILES[0]:g} quantile and "
-        f"{_last(last.searched):.3g} at the {QUANTILES[-1]:g}, is above it without clipping at the "
-        f"quantiles {', '.join(above) or 'none'}. Clipping helps as the source says: even at the "
-        f"{QUANTILES[0]:g} quantile it gives {_last(clipped.searched):.3g}. The item theorem-3 "
-        "shows what these Bayesian ε of a replaced record leave out."
+        f"{_last(last.searched):.3g} at the {QUANTILES[-1]:g}, is above it without clipping at "
+        f"these quantiles: {', '.join(above) or 'none'}. Clipping helps as the source says: even "
+        f"at the {QUANTILES[0]:g} quantile it gives {_last(clipped.searched):.3g}. The item "
+        "theorem-3 shows what these Bayesian ε of a replaced record leave out."
     )
 
 
@@ -248,14 +248,14 @@ def _clipping_shows(
     worse = [f"{one:g}" for one, curve in unbounded.items() if (curve > dp).any()]
     holds = "Holds" if above <= 0 else "Does not hold"
     return (
-        f"{holds}: with clipping BDP's ε is never above DP's, at any σ and C of these "
-        f"(the largest difference is {above:.3g}). That a smaller C brings BDP's curve to DP's "
+        f"{holds}: that with clipping, BDP's ε is never above DP's at these σ and C (the largest "
+        f"difference is {above:.3g}). The claim that a smaller C brings BDP's curve to DP's "
         f"hardly holds here. The gap between them is {gaps[QUANTILES[-1]]:.3g} on average over σ "
         f"with C at the {QUANTILES[-1]:g} quantile and still {gaps[QUANTILES[0]]:.3g} at the "
-        f"{QUANTILES[0]:g} quantile. Weibull gradients have no negative entries: clipped "
-        "to one length two of them lie at most √2 C apart, not DP's 2 C. Unclipped gradients are "
-        "less consistent, as the source says. BDP's ε is above DP's at "
-        f"some σ for C at the quantiles {', '.join(worse) or 'none'}."
+        f"{QUANTILES[0]:g} quantile. Weibull gradients have no negative entries: clipped to one "
+        "length, two of them lie at most √2 C apart, not DP's 2 C. Unclipped gradients are less "
+        "consistent, as the source says. BDP's ε is above DP's at some σ for C at these "
+        f"quantiles: {', '.join(worse) or 'none'}."
     )
 
 

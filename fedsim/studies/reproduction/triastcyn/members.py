@@ -72,13 +72,12 @@ def compared(means: Means) -> Reproduced:
     results = [f"{name}, {_verdict(*p_values(of))}" for name, of in distances.items()]
     return Reproduced(
         "Welch's t-test and Levene's test compare the distances of members and of held-out "
-        f"records. The trainings are DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records, and "
-        "two without noise. These are five passes over 10 000 records, and 150 passes over 2000, "
-        "which the model then knows by heart. "
-        f"{'. '.join(results)}. The trainings "
-        "share their records, so their p-values are not independent. That no difference is found "
-        "is a matter of how little a model has memorised. The statement of the source is one about "
-        f"its model. It is, with {PAIRS[means.scale]} pairs no bound of the leakage.",
+        f"records. One kind of training is DP-SGD at ε = {trainings.EPSILON:g} on 20 000 records. "
+        "Two others have no noise: five passes over 10 000 records, and 150 passes over 2000, "
+        f"which the model then knows by heart. {'. '.join(results)}. The trainings share their "
+        "records, so their p-values are not independent. Whether a difference is found depends "
+        "on how much a model has memorised. The source's statement is about its own model. With "
+        f"{PAIRS[means.scale]} pairs, it does not bound the leakage.",
         numbers,
         [_picture(name, of) for name, of in distances.items()],
     )
@@ -127,7 +126,7 @@ def _verdict(equal: Floats, spread: Floats) -> str:
     spans = " and ".join(f"{one.min():.2g} to {one.max():.2g}" for one in (equal, spread))
     if low == 0:
         return f"p {spans}: no difference is found, as published"
-    return f"p {spans}: they differ in {low} of {len(equal)} trainings, unlike the published"
+    return f"p {spans}: they differ in {low} of {len(equal)} trainings, unlike the published result"
 
 
 def _picture(name: str, distances: Distances) -> ItemPicture:

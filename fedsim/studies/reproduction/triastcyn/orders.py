@@ -44,18 +44,18 @@ def searched(means: Means) -> Reproduced:
             Number(f"{ratio}: ε of the Rényi accountant as in the core paper, same steps", core),
         ]
     return Reproduced(
-        f"Holds: ε depends sharply on λ, and where it is least depends on the signal. At a ratio "
-        f"of 1 it is {curves[1.0].min():.4g} at λ = {SEARCHED[curves[1.0].argmin()]}, and "
+        "Holds: ε depends sharply on λ, and the best λ depends on the signal. At a ratio of 1, ε "
+        f"is {curves[1.0].min():.4g} at λ = {SEARCHED[curves[1.0].argmin()]}, and "
         f"{curves[1.0][UNSEARCHED - 1]:.6g} at λ = {UNSEARCHED}, the default of the authors' "
-        "accountant. λ must be searched. For a ratio of 0.1 the least lies at the end of the "
-        "figure's axis: a wider search finds less. With equal distances the Bayesian accountant "
-        "is the moments accountant, as the source says.",
+        "accountant. So λ must be searched. At a ratio of 0.1, the least ε lies at the end of "
+        "the figure's axis, and a wider search finds less. With equal distances, the Bayesian "
+        "accountant is the moments accountant, as the source says.",
         numbers,
         [
             ItemPicture(
                 "figure-5",
                 f"ε at δ = {DELTA:g} after {STEPS} steps, q = 64/60000, against λ, for fixed "
-                "distances over the noise; the vertical axis is logarithmic.",
+                "ratios of distance to noise; the vertical axis is logarithmic.",
                 _drawn(curves),
             )
         ],
@@ -92,14 +92,15 @@ def shown(means: Means) -> Reproduced:
         canvas.level_line(axes, printed, "Theorem 3", canvas.VERMILION, "--")
         canvas.level_line(axes, bound, "by convexity", canvas.GREEN, "--")
     return Reproduced(
-        "Theorem 3's proof takes g′ = 0 without loss of generality. For one sampled step there is "
-        "a loss. The noise of both worlds is a mixture in which the record takes part with "
-        "probability q. |g − g′| does not tell how far from the other records both are. At "
-        f"|g − g′| = σ, λ = {ORDER} and q = {SAMPLED:g} the moment is Theorem 3's {printed:.3g} at "
-        f"g′ = 0. At |g′| = {NORMS[-1]:g} σ it is {ratio:.3g} times that, the bound by "
-        "convexity. Figures 1, 3 and 4 and the authors' code use Theorem 3 as printed. So their "
-        "BDP ε of a replaced record is no bound where gradients are longer than the noise. A "
-        "record that is added or removed, with its norm as the distance, is accounted soundly.",
+        "Theorem 3's proof sets g′ = 0 without loss of generality. For one sampled step, "
+        "generality is lost: in both worlds, the noise is a mixture in which the record takes "
+        "part with probability q. |g − g′| does not tell how far both are from the other "
+        f"records. At |g − g′| = σ, λ = {ORDER} and q = {SAMPLED:g} the moment is Theorem 3's "
+        f"{printed:.3g} at g′ = 0. At |g′| = {NORMS[-1]:g} σ, it is {ratio:.3g} times that, which "
+        "is the bound by convexity. Figures 1, 3 and 4 and the authors' code use Theorem 3 as "
+        "printed. So their BDP ε of a replaced record is not a bound where gradients are longer "
+        "than the noise. The accounting is sound for a record that is added or removed, with its "
+        "norm as the distance.",
         [
             Number("exact moment, g′ = 0", float(exact[0]), closed_form=printed),
             Number(f"exact moment, |g′| = {NORMS[-1]:g} σ", float(exact[-1]), closed_form=bound),
@@ -110,7 +111,7 @@ def shown(means: Means) -> Reproduced:
             ItemPicture(
                 "theorem-3",
                 f"Log-moment at λ = {ORDER} of one step, q = {SAMPLED:g}, |g − g′| = σ, against "
-                "|g′|: by quadrature, as Theorem 3 has it, and bounded by convexity.",
+                "|g′|: by quadrature, by Theorem 3, and the bound by convexity.",
                 canvas.to_svg(figure),
             )
         ],

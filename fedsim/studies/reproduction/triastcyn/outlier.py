@@ -58,19 +58,21 @@ def attacked(means: Means) -> Reproduced:
     ]
     headings = ("DP ε", "Equation 1", "Laplace mean", "BDP ε of a resident", "Equation 1 of it")
     return Reproduced(
-        f"Holds: at ε = 2, 5 and 10 Equation 1 lets an attacker be right with probability "
-        f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. The bound "
-        "is of the posterior of one unlikely answer. Over all answers a Laplace mean lets him be "
-        f"right with {laplace_accuracy(2):.3f} at ε = 2. The same noise that leaves the outlier "
-        f"ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of {bdp[2]:.3g} at δ = {DELTA:g}. "
-        f"Without the accountant's slack it is {exact:.3g}. "
-        "The guarantee says nothing of the outlier, who was not drawn from their distribution.",
+        "Holds: at ε = 2, 5 and 10, Equation 1 lets an attacker be right with probability "
+        f"{accuracy(2):.4f}, {accuracy(5):.4f} and {accuracy(10):.5f} about the outlier. This "
+        "bound is on the posterior of one unlikely answer. Over all answers, a Laplace mean lets "
+        f"the attacker be right with probability {laplace_accuracy(2):.3f} at ε = 2. The same "
+        f"noise that leaves the outlier ε = {EPSILONS[2]:g} leaves the residents a Bayesian ε of "
+        f"{bdp[2]:.3g} at δ = {DELTA:g}. Without the accountant's slack, it is {exact:.3g}. The "
+        "Bayesian guarantee says nothing about the outlier, who was not drawn from the "
+        "residents' distribution.",
         numbers,
         [
             ItemPicture(
                 "outlier",
-                "Left: Equation 1, and an attacker's accuracy on a Laplace mean. Right: Bayesian ε "
-                "of the residents against the DP ε that the noise, scaled to the outlier, has.",
+                "Left: Equation 1, and an attacker's accuracy on a Laplace mean. Right: Bayesian "
+                "ε of the residents against the DP ε of the noise, which is scaled to the "
+                "outlier.",
                 _drawn(dp, bdp),
             )
         ],

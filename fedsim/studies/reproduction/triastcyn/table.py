@@ -85,28 +85,29 @@ def _concluded(title: str, reached: list[float], results: list[tuple[float, Baye
     ]
     below = [f"{norm:g}" for norm, one in results if _mean(one) < one.dp_epsilon]
     verdict = (
-        f"BDP's ε is below the tight one of DP at C = {', '.join(below)}, as published"
+        f"BDP's ε is below DP's tight ε at C = {', '.join(below)}, as published"
         if below
-        else "BDP's ε is at no C below the tight one of DP, unlike the published"
+        else "BDP's ε is below DP's tight ε at no C, unlike the published result"
     )
     return (
-        f"{title}, equal noise, δ = {trainings.DELTA:g}, sampled steps on clipped gradients of "
-        f"single records. {' '.join(parts)} So BDP ≤ DP holds by the same moments, and {verdict}."
-        " The Hölder exponent of Theorem 1 makes the cost nearly that of the longest sampled "
-        "gradient. Where one reaches C it is DP's, and the gain is that of a C that is longer than "
-        "gradients are. The authors' code is not DP's mechanism at equal noise. It clips the "
-        "gradient of a whole batch, and adds a tenth of that as noise. It takes the distances of "
-        "eight leave-one-out means, which are 1/(batch − 1) of those of records. "
+        f"{title}: both accountants with equal noise, δ = {trainings.DELTA:g}, and sampled steps "
+        f"on clipped gradients of single records. {' '.join(parts)} So BDP ≤ DP holds by the same "
+        f"moments, and {verdict}. By the Hölder exponent of Theorem 1, the cost is nearly that of "
+        "the longest sampled gradient. Where this gradient reaches C, the cost is DP's. BDP "
+        "gains only where C is longer than the gradients. The authors' code is not DP's "
+        "mechanism at equal noise. It clips the gradient of a whole batch, and adds a tenth of "
+        "that as noise. It takes the distances of eight leave-one-out means, which are 1/(batch "
+        "− 1) of those of records. "
     )
 
 
 def _remembered(data: str) -> str:
     if data not in REMEMBERED:
-        return "The text at hand lacks what was published."
+        return "Our text of the source lacks the published values."
     dp, bdp = REMEMBERED[data]
     return (
-        f"The text at hand lacks what was published: from memory, not as a reference, DP {dp:g} "
-        f"and BDP {bdp:g}."
+        "Our text of the source lacks the published values. From memory, and not as a reference, "
+        f"they are DP {dp:g} and BDP {bdp:g}."
     )
 
 

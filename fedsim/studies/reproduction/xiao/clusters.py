@@ -47,8 +47,8 @@ BUDGET = 1.0
 """Nats."""
 
 WHY = (
-    "the slide does not say what its noise was computed from. At K = 2 it is below the deviation "
-    "of a single clustering's centroids over √2, under which the theorem allows no noise"
+    "the slide does not say how its noise was computed. At K = 2 it is below the deviation of a "
+    "single clustering's centroids over √2, under which the theorem allows no noise"
 )
 
 
@@ -66,21 +66,21 @@ def clustered(means: Means) -> Reproduced:
         apart.append(float(np.sqrt(results.var(0).sum() / (2 * BUDGET))) / length)
     falls, grows = _directions(settings, numbers)
     return Reproduced(
-        "Read as clusters, K moves the noise as published: more of it for more clusters "
-        f"({'always' if grows else 'not always'}), less for more records "
-        f"({'always' if falls else 'not always'}). Read as clusterings that are averaged, it would "
-        "fall with K. Its size is another: the noise here is √E|B|² of Algorithm I, along all "
-        f"directions that {SIMULATIONS[means.scale] // 2} simulations show. A simulation is a "
-        "single K-means++ start, with its centroids in the order of public ones. What the slide's "
-        "noise was computed from (number of simulations, order of centroids, starts that are "
-        "averaged) it does not say.",
+        "If K is the number of clusters, the noise changes as published: it grows with the "
+        f"clusters ({'always' if grows else 'not always'}) and falls with the records "
+        f"({'always' if falls else 'not always'}). If K were a number of averaged clusterings, "
+        "the noise would fall with K. The size of the noise differs from the slide: here it is "
+        f"√E|B|² of Algorithm I, along all directions that {SIMULATIONS[means.scale] // 2} "
+        "simulations show. A simulation is a single K-means++ start, with its centroids in the "
+        "order of public ones. The slide does not say how its noise was computed (number of "
+        "simulations, order of centroids, averaged starts).",
         numbers,
         [
             ItemPicture(
                 "k-means",
                 f"Noise over the norm of the centroids, at {BUDGET:g} nat: here and as printed "
-                "(dashed); dotted, the deviation of the centroids over √2, below which no noise "
-                "of the theorem can be.",
+                "(dashed); dotted, the deviation of the centroids over √2, below which the "
+                "theorem allows no noise.",
                 _drawn(settings, numbers, apart),
             )
         ],

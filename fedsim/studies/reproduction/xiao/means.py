@@ -53,10 +53,10 @@ def estimated(means: Means) -> Reproduced:
         for n in RECORDS
     ]
     return Reproduced(
-        "Without any noise the mean of n Gaussian records tells ½ log(1 + 1/(n − 1)) nats about "
-        "each, as published. The mean of Laplace records tells a little more while n is small "
-        f"({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and as much "
-        "when n is large.",
+        "Without any noise, the mean of n Gaussian records reveals ½ log(1 + 1/(n − 1)) nats "
+        "about each, as published. The mean of Laplace records reveals a little more while n is "
+        f"small ({numbers[len(RECORDS)].ours:.3f} against {numbers[0].ours:.3f} at n = 2), and "
+        "the same when n is large.",
         numbers,
         [
             ItemPicture(

@@ -62,16 +62,20 @@ def released(means: Means) -> Reproduced:
             "noise √E|B|², as if the spread were known",
             estimated.size,
             references=[Reference(3.7, (3.65, 3.75))],
-            departs="the slides state neither the network nor the training, and results vary with "
-            "both. Of a few simulations only as many directions are known",
+            departs=(
+                "the slides state neither the network nor the training, and results vary with "
+                "both. A few simulations show only as many directions"
+            ),
         ),
         Number("noise √E|B|², with 95 % confidence", noise.size),
-        averaged("accuracy without noise", plain, [printed(0.948, 3)], "the network is another"),
+        averaged(
+            "accuracy without noise", plain, [printed(0.948, 3)], "our network is a different one"
+        ),
         averaged(
             "accuracy with noise, as if the spread were known",
             hidden,
             [printed(0.935, 3)],
-            "the network is another",
+            "our network is a different one",
         ),
         averaged("accuracy with noise of 95 % confidence", sure),
         averaged("accuracy of the centre of simulations, which no secret moves", middle),
@@ -83,12 +87,12 @@ def released(means: Means) -> Reproduced:
     return Reproduced(
         "The noise for one nat leaves a working model, as published, and costs more: "
         f"{numbers[2].ours:.1%} becomes {numbers[3].ours:.1%} (published: 94.8 % and 93.5 %). It "
-        f"becomes {numbers[4].ours:.1%} where the noise must hold with 95 % confidence. It is no "
-        "protection of a single person: one nat exceeds ln 2. So the theorem bounds no guess "
-        "about one chosen record, only the average over all records. "
-        "The mean of the simulated networks tells nothing of the secret half at all, and "
-        f"classifies {numbers[5].ours:.1%} of the held-out records. Under a public pool, the "
-        "release is worth little more than what anybody can simulate.",
+        f"becomes {numbers[4].ours:.1%} if the noise must hold with 95 % confidence. The noise "
+        "does not protect a single person: one nat exceeds ln 2. So the theorem bounds only the "
+        "average over all records, and not the guess about one chosen record. The mean of the "
+        "simulated networks reveals nothing about the secret half, and classifies "
+        f"{numbers[5].ours:.1%} of the held-out records. With a public pool, the release is worth "
+        "little more than what anybody can simulate.",
         numbers,
     )
 

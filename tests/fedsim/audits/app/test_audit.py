@@ -204,7 +204,7 @@ def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
     at_random = replace(seen, training=AppTraining(random=True))
     hidden = replace(outcome, configuration=replace(outcome.configuration, observation=at_random))
     assert hidden.verdict is Verdict.NOT_JUDGED
-    assert "It may add noise of its own" in hidden.reasons[0]
+    assert "Training may add noise of its own" in hidden.reasons[0]
 
 
 def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:
@@ -332,7 +332,7 @@ def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPa
     config = {"clients": 4.0}
     with (
         opened(APP, 2, {"variant": "uniform", **config}) as app,
-        pytest.raises(AppFailedError, match="more --clients"),
+        pytest.raises(AppFailedError, match="larger --clients"),
     ):
         audit(app, trials=20, seed=0)
 

@@ -211,7 +211,7 @@ def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopp
     [
         (
             None,
-            "8 trials were observed of a run that may stop before its 60 (trials.until-halfwidth)",
+            "8 trials were observed, but the run may stop before its 60 (trials.until-halfwidth)",
         ),
         (20, "8 of 20 trials were observed"),
         (8, ""),

@@ -103,7 +103,10 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured_an
     assert "over all steps" in dict(results(less))["By measured noise"]
     assert "If the noise were below 0.9" in dict(results(right))["Detects"]
     # With less room in the claim, the noise of these runs does not tell.
-    for room, said in ((1.01, "more runs would tell with 80 % probability"), (1.0, "no number of")):
+    for room, said in (
+        (1.01, "more runs would decide with 80 % probability"),
+        (1.0, "No number of"),
+    ):
         claim = replace(right.claim, epsilon=right.epsilon * room)
         noise = measured(right.observation, claim.delta, right.confidence, claim.epsilon)
         short = replace(right, claim=claim, noise=noise)

@@ -178,10 +178,10 @@ def test_passes_over_the_data_that_are_cut_short_count_as_begun(watch: LoopWatch
 @pytest.mark.parametrize(
     ("records", "batch", "said"),
     [
-        (64, 16, "64 is one of them, 63 is not"),
-        (65, 16, "65 is one of them, 63 is not"),
-        (48, 12, "48 is one of them, 47 is not"),
-        (40, 64, "every number of records, since a batch has all of them"),
+        (64, 16, "64 is such a number, 63 is not"),
+        (65, 16, "65 is such a number, 63 is not"),
+        (48, 12, "48 is such a number, 47 is not"),
+        (40, 64, "every number of records, since one batch holds all of them"),
     ],
 )
 def test_the_finding_says_at_which_numbers_of_records_the_divisor_follows_the_data(

@@ -176,7 +176,7 @@ def _found(**changes: Any) -> Residuals:
             "residual_noise",
             "by round, from 0.2 to 1.4 times",
         ),
-        ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a seed that is used again"),
+        ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a reused seed"),
         ({"repeats": {"cosine": 0.1}}, "residual_repeats", "share the same error"),
         (
             {"repeats": {"cosine": 0.9}, "noise": {"by_step": [5.0, 5.0]}},

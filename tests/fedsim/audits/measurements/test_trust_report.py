@@ -62,7 +62,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     # Neither is a guarantee, whatever the bounds say of the others.
     assert not report.mechanism.dp_guarantee
     assert "Secure aggregation was simulated" in report.mechanism.dp_note
-    assert "1 clients sent their noise" in report.mechanism.dp_note
+    assert "1 client sent their noise" in report.mechanism.dp_note
     notes = {row.vantage: row.note for row in report.bounds.vantages}
     assert "as if aggregated securely" in notes["server"]
     assert "as if aggregated securely" in report.vantages["server"].note

@@ -188,7 +188,7 @@ def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
     truth = gaussian.epsilon(math.sqrt(sum((one * Z) ** -2 for one in noise)), DELTA)
     report = report_of(transcript, claimed_epsilon=gaussian.epsilon(math.sqrt(4) / Z, DELTA) + 0.01)
     (alarm, _) = (one for one in report["findings"] if one["severity"] == "alarm")
-    assert "the noise of some rounds is less than configured" in alarm["why"]
+    assert "some rounds have less noise than configured" in alarm["why"]
     assert alarm["rounds"] == [2, 3, 4]
     assert report["release"]["noise"] == "less"
     for client in report["release"]["clients"]:
@@ -408,7 +408,7 @@ def test_weights_are_read_off_the_aggregate() -> None:
 
 def test_few_rounds_prove_no_weights() -> None:
     report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
-    assert "too few rounds to tell" in texts(report, "caution")
+    assert "too few rounds were recorded" in texts(report, "caution")
     assert "prove" not in texts(report)
 
 
@@ -528,7 +528,9 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
     without = {key: kept for key, kept in SERVER.items() if key != name}
     missing = report_of(federation(rounds=2, mechanism=without))
     assert report["release"] == missing["release"]
-    assert f"the recorded {name} is neither 0 nor from 1e-30 to 1e30" in texts(report, "caution")
+    assert f"the recorded {name} is neither 0 nor between 1e-30 and 1e30" in texts(
+        report, "caution"
+    )
     assert "is no number" not in texts(missing)
 
 

@@ -155,7 +155,7 @@ def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
 ) -> None:
     # Honest for clients at epsilon 8, and for records at what they report.
     transcript = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, **DECLARED)
-    assert "('epsilon'), so that it may be about their records" in " ".join(
+    assert "('epsilon'). The claim may be about their records" in " ".join(
         judged(transcript, 2.0)["claim"]["reasons"]
     )
     assert judged(transcript, 2.0)["claim"]["verdict"] == "not judged"
@@ -184,7 +184,7 @@ def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
     report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert report["release"]["noise"] == "as claimed"
     assert report["claim"]["verdict"] == "not judged"
-    assert "alike in several rounds, beyond chance" in report["claim"]["reasons"][0]
+    assert "alike in several rounds than chance explains" in report["claim"]["reasons"][0]
     assert alarms(report) == []
 
 
@@ -207,7 +207,7 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
         TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0
     )
     assert (
-        "the claim does not state that it is about that"
+        "The claim does not state that it is about this"
         in judged(transcript, 2.0)["claim"]["reasons"][0]
     )
     assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"

@@ -182,4 +182,6 @@ def test_a_declared_filter_that_does_not_clip_is_not_supported(
     path = _filtered(Noisy(), tmp_path, clipping_norm=NORM, noise_std=2 * NORM)
     report = audit(read_transcript(path), AuditOptions(claim=Claim(6, DELTA))).as_json()
     assert report["claim"]["verdict"] == verdict
-    assert any("moves with them" in one["why"] for one in report["findings"]) == (factor == 0)
+    assert any("moves with the updates" in one["why"] for one in report["findings"]) == (
+        factor == 0
+    )

@@ -107,10 +107,10 @@ def test_weights_that_differ_and_no_noise_is_added_to_are_an_alarm(
     tmp_path: Path, weights: tuple[float, ...], alarm: str
 ) -> None:
     report = _train(tmp_path / "pfl.fedt", 1.0, weights)
-    said = [one["why"] for one in report["findings"] if "a total weight of" in one["why"]]
+    said = [one["why"] for one in report["findings"] if "the total weight of" in one["why"]]
     assert len(said) == bool(alarm)
     if alarm:
-        assert f"a total weight of {alarm} of 50 users" in said[0]
+        assert f"divided by {alarm}, the total weight of 50 users" in said[0]
         assert said[0] in [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
@@ -137,7 +137,7 @@ def test_honest_noise_is_as_claimed_and_less_is_an_alarm(tmp_path: Path) -> None
 
 
 def test_other_mechanisms_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not a CentrallyAppliedPrivacyMechanism"):
+    with pytest.raises(InputError, match="give a CentrallyAppliedPrivacyMechanism"):
         record_pfl(object(), tmp_path / "pfl.fedt")
 
 

@@ -101,7 +101,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     console = Console(record=True, width=800)
     console.print(summary(written))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
-    assert "so that no loss left them" in page
+    assert "so that they sent no losses" in page
     for text in (written.mechanism.dp_note, page, shown):
         assert guarantee.PLAYED in text
     assert "betray its members" not in page

@@ -193,7 +193,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
 def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "2 trials, all won, would not refute it with confidence 0.9999: 26 are needed"
+    said = "inning all 2 trials would not refute it with confidence 0.9999: 26 are needed"
     few = _federation(tmp_path, 2, "system")
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
@@ -282,5 +282,5 @@ def test_a_foreign_transcript_opens_no_folder_that_it_names_and_no_connection(
             writer.end()
         assert command(hers, "--out", tmp_path / "a") == 2
         said = capsys.readouterr().err
-        assert "opens no folder that a transcript names" in said
+        assert "does not open a folder that a transcript names" in said
         assert not (tmp_path / "new").exists()

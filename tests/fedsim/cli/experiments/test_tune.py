@@ -67,7 +67,7 @@ def test_the_configuration_is_kept_where_nothing_is_surely_better(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("data.held-out=30", "has 30 public records, and fedsim tune needs 40"),
+        ("data.held-out=30", "has 30 public records, but fedsim tune needs 40"),
         ("privacy.unit=client", "one step a round"),
     ],
 )

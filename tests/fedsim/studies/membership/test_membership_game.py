@@ -149,7 +149,7 @@ def test_what_is_no_dp_sgd_on_records_is_refused(
 @pytest.mark.parametrize("count", [-3, 0, 1, 4])
 def test_too_few_models_are_refused_with_the_number_that_it_takes(count: int, small: Make) -> None:
     with pytest.raises(
-        InputError, match=f"--models is {count}: every second model is a shadow.* it takes"
+        InputError, match=f"--models is {count}: every second model is a shadow.* models are needed"
     ) as refused:
         play(small(), count)
     found = re.search(r"at least (\d+) models", str(refused.value))

@@ -230,7 +230,7 @@ def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
-        (0.31, 0.4, "So it is here"),
+        (0.31, 0.4, "The same holds here"),
         (0.0, 0.1, "the other way round"),
         (0.1, 0.3, "No difference is seen"),
     ],

@@ -132,7 +132,7 @@ def test_the_verdict_says_how_close_the_choice_comes(found: Study) -> None:
 def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Config]) -> None:
     said = " ".join(verdict(study(small({"training.clipping-norm": 1e-3}), 1, 2)))
     assert "is 100% of the largest" in said
-    assert "Half of all have 100% of the largest or more" in said
+    assert "Half of all records have 100% of the largest or more" in said
     assert "No dissimilarity can be compared" in said
 
 
