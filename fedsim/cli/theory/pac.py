@@ -35,7 +35,7 @@ def pac(
         typer.Option(help="Information that may be released about the choice of records, in nats."),
     ] = 1.0,
     simulations: Annotated[
-        int, typer.Option(help="Number of simulated subsets that decide the noise.")
+        int, typer.Option(help="Number of simulated subsets that determine the noise.")
     ] = 400,
     confidence: Confidence = None,
     seed: Annotated[int, typer.Option(help=f"{SEED} except the secret subset and the noise.")] = 0,
@@ -63,7 +63,7 @@ def pac(
 
     if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
         raise InputError(
-            f"--out: '{out}' exists, or its folder does not; name a new file in a folder"
+            f"--out: '{out}' exists, or its folder does not exist; name a new file in a folder"
         )
     if registry.is_code(function):
         # The user of this command line may run any code anyway.

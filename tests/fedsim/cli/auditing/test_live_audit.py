@@ -237,7 +237,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     for arguments, said in (
         ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read seeds"),
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read seeds"),
-        ((federation / "run",), "give fedsim report"),
+        ((federation / "run",), "run fedsim report"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "so leave it out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),

@@ -239,7 +239,7 @@ def test_more_trials_are_added_to_a_finished_run(
     extend(RunDirectory.open(out), 4000)
     status, _, err = fedsim("run", "--resume", out, "--trials", 6)
     assert (status, (out / "config.toml").read_bytes()) == (0, config)
-    assert "nothing to do" in " ".join(err.split())
+    assert "Nothing to do" in " ".join(err.split())
 
 
 @pytest.mark.slow
