@@ -141,7 +141,7 @@ def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     assert local["epsilon"] == plain["epsilon"]
     target = f"calibrate --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
     assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
-    assert "10 rounds of 3 local steps: fedsim accounts 30 noisy steps" in text(target)
+    assert "10 rounds of 3 local steps: fedsim accounts for 30 noisy steps" in text(target)
 
 
 @pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
