@@ -485,8 +485,8 @@ def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_fig
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
     withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
-    assert "Yeom: members are those" in told(report)
-    assert "Yeom: members are those" not in told(withheld)
+    assert "Yeom: members are the records" in told(report)
+    assert "Yeom: members are the records" not in told(withheld)
     assert "The clients protect" in told(withheld)
     assert "Yeom advantage" not in shown(withheld)
 
@@ -512,7 +512,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
     assert "job cook nurse 50.0%" in table
     assert "The record is not shown, because this page may be handed on" in words(report, None)
     assert "all data of a client are the target" in words(written("client").report, None)
-    assert "the target is no person's" in words(written("crafted").report, None)
+    assert "the target is not a person's record" in words(written("crafted").report, None)
 
 
 def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
