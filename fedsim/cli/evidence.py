@@ -56,8 +56,8 @@ def sign(
     versions.
 
     For a run, a training, or a transcript with its audit, the command first makes the report and
-    its pages again from the other files. If they differ, it signs nothing. It cannot make the
-    report of an app, loop or live audit again. Then the signature only states the signer and the
+    its pages again from the other files. If they differ, it signs nothing. For an app, loop or live
+    audit, it cannot make the report again: the signature then states only the signer and the
     files. The statement lists absent files. The evidence is one file. Anyone with the directory and
     the public key can verify it.
 

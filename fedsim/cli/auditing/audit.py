@@ -34,7 +34,7 @@ def app(
     out: options.OutOfApp = None,
     json_: AsJson = False,
 ) -> None:
-    """Audit a Flower app before it runs: what its configuration guarantees, what an attack shows.
+    """Audit a Flower app before it runs: what its configuration guarantees and an attack shows.
 
     Runs the app many times, under attack, in a separate process with your rights. Only name code
     that you would run yourself.

@@ -156,7 +156,7 @@ def report(
     For a training, it writes the pages for the operator of the server; the model's card stays the
     same.
 
-    Several runs are compared instead, as by fedsim compare.
+    With several runs, it compares them, as fedsim compare does.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """

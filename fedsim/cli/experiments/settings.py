@@ -151,7 +151,7 @@ def sweep(
     """Run an experiment for every combination of settings, and compare.
 
     The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
-    `fedsim choose` picks one of the settings by a limit.
+    `fedsim choose` picks a setting that meets a limit.
 
     All settings are checked before the first run. Give the same command again to continue a sweep:
     it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and

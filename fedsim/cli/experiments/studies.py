@@ -49,7 +49,7 @@ def membership(
     """Run membership inference attacks on a federation's models: who was in the training data?
 
     Trains many models at once with the configured DP-SGD, each on a random half of D. Half of them
-    are shadow models. Attacks every pair of another model and a record, from losses alone: Yeom's
+    are shadow models. Attacks every record at each of the other models, from losses alone: Yeom's
     rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes report.json, and
     report.html with the curves on log scales and the limits of differential privacy.
 

@@ -46,7 +46,7 @@ def pac(
 ) -> None:
     """Release the result of any function on a secret subset of records, with PAC private noise.
 
-    The function is a black box. It is run on simulated subsets, and its results decide the amount
+    The function is a black box. It is run on simulated subsets, and its results set the amount
     and the direction of the noise. The budget is an average over subsets. It is not differential
     privacy, and says nothing about a record that could not have been in the data.
 

@@ -40,7 +40,7 @@ COPIED = (
 
 def _title(report: Report) -> str:
     copied = report.challenge.kind == "record"
-    return "Copies of one record" if copied else "What was put into D to be noticed"
+    return "Copies of one record" if copied else "The crafted target"
 
 
 def _crafted(report: Report) -> list[doc.Block]:

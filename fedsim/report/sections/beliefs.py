@@ -230,7 +230,7 @@ def _precision(report: Report) -> list[Block]:
     return [Listing(rows)]
 
 
-PRECISION = Section("How precise is it?", _precision, specialist=True)
+PRECISION = Section("How precise is the measurement?", _precision, specialist=True)
 
 
 def _residual_entries(residuals: Residuals) -> Entries:

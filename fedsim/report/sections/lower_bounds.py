@@ -169,13 +169,13 @@ def _words(report: Report) -> list[doc.Block]:
     return [
         doc.Prose(MEANING),
         doc.Table(
-            ("Estimates", "ε′", "Theory", "Worth"),
+            ("Estimates", "ε′", "Theory", "Remark"),
             [doc.Group("", [*map(doc.of_row, estimates(report))])],
         ),
         doc.Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
-                *("ε′ at least", "Theory", "Worth"),
+                *("ε′ at least", "Theory", "Remark"),
             ),
             [doc.Group(title, lines) for title, lines in apart.items() if lines],
         ),

@@ -51,7 +51,7 @@ def part(report: Report, picture: Shown | None) -> doc.Part:
     blocks: Sequence[doc.Block] = [doc.Prose(_why_not(report), small=True)]
     if picture is not None:
         blocks = record(picture, f"Record {report.challenge.record}", "The data are public.")
-    return doc.Part("Whom this is about", [doc.Prose(target(report)), *blocks])
+    return doc.Part("Who is the target?", [doc.Prose(target(report)), *blocks])
 
 
 def _why_not(report: Report) -> str:

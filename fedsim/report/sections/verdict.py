@@ -284,7 +284,7 @@ def _lowering(report: Report) -> list[Block]:
     return [
         Prose(f"{MEANING} {holds_for(report)}"),
         Table(
-            ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
+            ("Setting", *(f"Towards the {name}" for name in vantages), "Cost"),
             [Group("", [_change_line(change, report.lowering[0]) for change in report.lowering])],
             style="vantages",
         ),
@@ -295,4 +295,4 @@ def _lowering(report: Report) -> list[Block]:
     ]
 
 
-LOWERING = Section("What would lower it", _lowering)
+LOWERING = Section("What would lower the limits?", _lowering)

@@ -226,7 +226,7 @@ def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_v
     page = run / name
     if name == "live.html":
         page.write_text(live_page.render_finished(RunDirectory.open(run).config.run.name))
-    for words in ("Whom this is about", "has finished"):
+    for words in ("Who is the target?", "has finished"):
         page.write_text(page.read_text().replace(words, f"{words} {PROVEN}"))
     assert PROVEN in page.read_text()
     (run / "evidence.json").unlink()

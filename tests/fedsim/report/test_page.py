@@ -127,7 +127,7 @@ def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
     for warning in report.warnings:
         assert warning in text
-        assert text.index(warning) < text.index("Whom this is about")
+        assert text.index(warning) < text.index("Who is the target?")
         assert " ".join(warning.split()) in " ".join(terminal.split())
     assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
     assert report.mechanism.dp_guarantee or "not a DP guarantee" in text or "no DP" in text
@@ -393,7 +393,7 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     report = written("local").report
     text, terminal = told(report), shown(report)
     assert text.count("audited here") == 3  # first, in full, and among the numbers
-    assert text.index("Whom this is about") < text.index("The bounds from theory")
+    assert text.index("Who is the target?") < text.index("The bounds from theory")
     for vantage, row in report.vantages.items():
         assert f"advantage, {vantage_words.NAMES[vantage]}" in terminal
         assert row.note in text
@@ -531,8 +531,10 @@ def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written)
     html = _html(written("central").report)
     main, _, rest = html.partition('<details id="specialists">')
     folded = rest.partition('<details id="values">')[0]
-    assert {"Empirical ε′", "Membership inference", "How precise is it?"} <= _headings(folded, 3)
-    assert {"Every vantage point in full", "What would lower it"} <= _headings(main, 2)
+    assert {"Empirical ε′", "Membership inference", "How precise is the measurement?"} <= _headings(
+        folded, 3
+    )
+    assert {"Every vantage point in full", "What would lower the limits?"} <= _headings(main, 2)
     assert "Configuration" in _headings(folded, 3)
     assert not _headings(folded, 3) & _headings(main, 2)
 
@@ -543,7 +545,7 @@ def test_what_nobody_asked_for_is_absent(written):
         assert f"{heading} <a" in _html(written(kind).report)
         assert f"{heading} <a" not in nothing_asked
     # Noise that candidates shaped has no other setting that theory compares it with.
-    assert "What would lower it" not in told(written("pac").report)
+    assert "What would lower the limits?" not in told(written("pac").report)
 
 
 def _headings(html, level):
