@@ -419,7 +419,7 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
     names = list(privacy.towards[0].epsilon)
     local = f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
     yield tabulated(
-        ["towards", "who sees", *(f"ε by {name}" for name in names)],
+        ["towards", "what it sees", *(f"ε by {name}" for name in names)],
         [
             [
                 f"the {row.vantage.replace('-', ' ')}",

@@ -33,7 +33,7 @@ GUESSING = 0.5
 
 MEASURED = " Thin bar: the measurement, with a line for its interval."
 LEGEND = " Wide pale bar: what theory allows, up to its limit (upright mark)."
-OWN = "Dashed: the organisation's own limit."
+OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
 EDGE = 1.5

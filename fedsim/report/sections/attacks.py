@@ -175,7 +175,7 @@ def _one_run_figures(report: Report, _: SectionTranscript) -> list[doc.Figure]:
             run_figures.canary_scores(
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
             ),
-            "Canaries in and out.",
+            "Scores of included and left-out canaries.",
             f"Scores of the canaries of trial {run.headline_trial}. With less overlap, "
             "the auditor guesses more canaries right.",
         )

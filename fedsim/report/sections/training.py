@@ -150,7 +150,7 @@ def _round_of_clients(report: Report) -> str:
     return (
         f"In each of {report.rounds} rounds, {'clients' if sampled else 'every client'} trained a "
         f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
-        f"{long}{f'batches of {size}' if size else 'one batch'}{more}, and sent the "
+        f"{long}{f'batches of {size}' if size else 'one batch'}{more}. Each sent the "
         "change of its weights, clipped as a whole. Only this update is accounted for, whatever "
         f"the client did in between.{sampled}"
     )
