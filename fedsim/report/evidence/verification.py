@@ -86,7 +86,7 @@ def verify(
     checks = [_signature(sealed, key), *_files(signed, statement, own)]
     if lacking := predicate.absent:
         checks.append(
-            StatementCheck("absent", Outcome.VERIFIED, f"not signed: {', '.join(lacking)}", NOTED)
+            StatementCheck("absent", Outcome.VERIFIED, f"{', '.join(lacking)}: not signed", NOTED)
         )
     same = _same_code(signed, statement)
     checks += same
