@@ -242,11 +242,11 @@ def _costs(card: ModelCard) -> str:
         if math.isinf(spent):
             naked.append(name)
             continue
-        looser = "".join(f" ({number(value)} by {of}, a looser method)" for of, value in others)
-        costs.setdefault((number(spent), looser), []).append(name)
+        compared = "".join(f" ({number(value)} by {of}, another method)" for of, value in others)
+        costs.setdefault((number(spent), compared), []).append(name)
     sentences = [
-        f"ε is {cost} towards {' and '.join(names)}{looser}."
-        for (cost, looser), names in costs.items()
+        f"ε is {cost} towards {' and '.join(names)}{compared}."
+        for (cost, compared), names in costs.items()
     ]
     if sentences:
         sentences[0] = f"At δ = {privacy.delta:g}, {sentences[0]}"
