@@ -97,7 +97,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             "How often the adversary is right, for each run and vantage point.",
         ),
         table=doc.tabulated(
-            ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
+            ("Run, the strictest first", "Worst verdict", "Its ε", "Accuracy"), table
         ),
         checks=[
             settled(

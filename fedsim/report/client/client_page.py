@@ -117,7 +117,7 @@ def _first(report: ClientReport) -> doc.FirstScreen:
         answer=[verdict(report)],
         alarming=budget.epsilon > budget.epsilon_limit,
         figure=doc.Bars(bars, caption, share(limit)) if bars else None,
-        table=doc.tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
+        table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
         checks=_checks(report),
         steps=_steps(report),
         sign_off=first_screen.sign_off(
@@ -172,7 +172,7 @@ def _steps(report: ClientReport) -> list[str]:
     return [budget_left]
 
 
-RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
+RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "its ε", "ε so far"]
 HOW = ["μ", "ε", "advantage"]
 
 
