@@ -109,7 +109,7 @@ DEPLOY = CommandGroup(
 
 CLUSTER = CommandGroup(
     "cluster",
-    "Prepare a cluster whose workers train campaigns.",
+    "Prepare a cluster whose workers train batches of trials.",
     (Command("certificates", "deploying.kit:certificates"),),
     "`fedsim run --cluster ADDRESS` hands batches of trials to its workers.",
 )

@@ -180,6 +180,6 @@ def plugins(json_: AsJson = False) -> None:
         table.add_row(name, each.key, each.code, package, "yes" if may else "no")
     console.print(table)
     console.print(
-        "Allow one by its code: fedsim --allow-code CODE COMMAND ... The plug-ins of a report need "
-        "no name: each one that you allow is on the page."
+        "To allow a plug-in, name its code: fedsim --allow-code CODE COMMAND ... Plug-ins for "
+        "reports need no setting: each one that you allow is on the page."
     )

@@ -24,7 +24,7 @@ def data(
     config_file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[CONFIG]", help=f"{CONFIG} Left out: list the data sets.", callback=bundled
+            metavar="[CONFIG]", help=f"{CONFIG} Default: list the data sets.", callback=bundled
         ),
     ] = None,
     set_: SetOption = None,
@@ -116,7 +116,9 @@ def schema(
     from fedsim.learning.data import schema_proposal  # noqa: PLC0415
 
     if out.exists() and not force:
-        raise InputError(f"'{out}' exists; name another file with --out, or give --force")
+        raise InputError(
+            f"'{out}' exists; name another file with --out, or overwrite it with --force"
+        )
     console = Terminal(stderr=True, highlight=False)
     classes, proposals = schema_proposal.propose(str(file), label)
     if not yes:
@@ -130,8 +132,8 @@ def schema(
     console.print(
         f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "
         f"{len(classes)} classes. Identifiers, never features: {', '.join(names) or 'none'}.\n"
-        f"{marked} lines are marked FROM RECORDS: replace them by public knowledge before you "
-        f'share the file.\nNext: fedsim deploy check, or data.public-schema = "{out}"',
+        f"Lines marked FROM RECORDS: {marked}. Replace them by public knowledge before you share "
+        f'the file.\nNext, run fedsim deploy check, or set data.public-schema = "{out}"',
         markup=False,
     )
 

@@ -84,7 +84,7 @@ class ItemsElsewhere(Elsewhere):
         int | None,
         typer.Option(
             metavar="N",
-            help="Make N items at once, each in a process of this machine. Those of the core paper "
-            "that share a data set share one process.",
+            help="Make N items at once, each in a process of this machine. Items of the core paper "
+            "that use the same data set share one process.",
         ),
     ] = None

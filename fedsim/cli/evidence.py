@@ -56,8 +56,8 @@ def sign(
     versions.
 
     For a run, a training, or a transcript with its audit, the command first makes the report and
-    its pages again from the other files. If they differ, it signs nothing. It cannot make the
-    report of an app, loop or live audit again. Then the signature only states the signer and the
+    its pages again from the other files. If they differ, it signs nothing. For an app, loop or live
+    audit, it cannot make the report again: the signature then states only the signer and the
     files. The statement lists absent files. The evidence is one file. Anyone with the directory and
     the public key can verify it.
 
@@ -173,8 +173,8 @@ def registry(
     run = RunDirectory.open(directory)
     if run.config.run.job != "training":
         raise InputError(
-            f"'{directory}' is not a training; the registry has released models: name a directory "
-            "of fedsim train"
+            f"'{directory}' is not a training, and the registry lists released models only; name a "
+            "directory of fedsim train"
         )
     alarms = training_report.assemble(run).alarms
     facts = {}
@@ -193,7 +193,9 @@ def registry(
     try:
         private_files.write_private(private_files.as_named(out), text.encode(), mode=0o644)
     except OSError as error:
-        raise InputError(f"cannot write '{out}': {error.strerror}; name another --out") from None
+        raise InputError(
+            f"cannot write '{out}': {error.strerror}; name another file with --out"
+        ) from None
     Terminal(stderr=True).print(f"Entry: {out}", soft_wrap=True, highlight=False)
 
 
@@ -201,7 +203,7 @@ def _schema(path: Path) -> dict[str, Any]:
     try:
         import yaml  # noqa: PLC0415
     except ImportError:
-        raise InputError("--schema needs PyYAML; pip install pyyaml") from None
+        raise InputError("--schema needs PyYAML; run pip install pyyaml") from None
     try:
         schema = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:

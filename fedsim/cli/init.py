@@ -27,8 +27,8 @@ WHICH_LABEL = (
 )
 WHO_ADDS_NOISE = (
     "Who adds the noise? central: the server, which sees every client's message. local: each "
-    "client, all of its own, so that the server need not be trusted. distributed: each client, a "
-    "share, so that the server sees only the sum"
+    "client, to its own message, so the server need not be trusted. distributed: each client, a "
+    "share of the noise, so the server sees only the sum"
 )
 HOW_SURE = (
     "How sure may an adversary become that one person is in the data? From 0.5 (a guess) to 1 "
@@ -50,8 +50,8 @@ WhoAddsNoise = Annotated[
     str | None,
     typer.Option(
         metavar="central|local|distributed",
-        help="Party that adds the noise: the server (central), each client all of its "
-        "own (local), or each client a share (distributed).",
+        help="Party that adds the noise: the server (central), each client to its own "
+        "message (local), or each client a share of it (distributed).",
     ),
 ]
 MaxBelief = Annotated[
@@ -136,7 +136,7 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
         f"{file}: {values['data.records']} records at {answers.clients} clients and "
         f"{values['data.held-out']} held out, {values['training.rounds']} rounds, delta = "
         f"{values['privacy.delta']:g}. {note + ' ' if note else ''}Next, find the noise and the "
-        f"accuracy of the model with it, and make the whole report:\n"
+        "model's accuracy with it, then make the whole report:\n"
         f"  fedsim choose {named} --max-belief {answers.max_belief:g}\n"
         f"  fedsim run {named}",
         soft_wrap=True,
@@ -163,7 +163,7 @@ def _ask(
         if "data" not in missing:  # unreadable data matter more than missing answers
             first_configuration.columns(answers.data, label)
         raise InputError(
-            "standard input is not a terminal, so that fedsim init cannot ask; answer with "
+            "standard input is not a terminal, so fedsim init cannot ask; answer with "
             f"{options}, or use the defaults with --yes"
         )
     try:

@@ -74,8 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
             _unexpected(error)
         _exit(
             2,
-            "a disk that this command writes to is full; make room, and give the same command "
-            "again",
+            "a disk that this command writes to is full; make room, and run the same command again",
         )
     except Exception as error:
         _unexpected(error)

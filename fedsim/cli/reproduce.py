@@ -21,10 +21,11 @@ def reproduce(
     *,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="[SOURCE]", help="Source whose items to make. Default: all."),
+        typer.Argument(metavar="[SOURCE]", help="Source of the items to reproduce. Default: all."),
     ] = None,
     items: Annotated[
-        list[str] | None, typer.Argument(metavar="[ITEM]...", help="Items to make. Default: all.")
+        list[str] | None,
+        typer.Argument(metavar="[ITEM]...", help="Items to reproduce. Default: all."),
     ] = None,
     data_root: Annotated[
         Path | None,
@@ -39,8 +40,8 @@ def reproduce(
     scale: Annotated[
         Scale,
         typer.Option(
-            help="Size of the experiments. full: as published; smoke: seconds, to see that "
-            "they work."
+            help="Size of the experiments. full: as published; smoke: a few seconds each, to "
+            "see that they work."
         ),
     ] = Scale.FULL,
     out: Annotated[
@@ -54,7 +55,9 @@ def reproduce(
     ] = None,
     list_: Annotated[
         bool,
-        typer.Option("--list", help="List the items with their cost and needs, and make none."),
+        typer.Option(
+            "--list", help="List the items with their cost and the data they need, and exit."
+        ),
     ] = False,
     elsewhere: ItemsElsewhere,
     json_: AsJson = False,
@@ -146,7 +149,8 @@ def _announce(
     left = [item for item in items if making.read_made(item, means) is None]
     cost = "seconds each" if means.smoke else f"about {sum(i.minutes for i in left):.0f} minutes"
     console.print(
-        f"{len(left)} of {len(items)} items to make, {cost} on two cores; kept in {means.folder}",
+        f"Items to make: {len(left)} of {len(items)}, {cost} on two cores. Results are kept in "
+        f"{means.folder}",
         highlight=False,
         soft_wrap=True,
     )

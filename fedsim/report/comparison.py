@@ -94,10 +94,10 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
         alarming=any(row["state"] == "above" for row in rows),
         figure=doc.Bars(
             [_bar(row, names) for row in barred],
-            "How often the adversary is right, run by run and vantage by vantage.",
+            "How often the adversary is right, for each run and vantage point.",
         ),
         table=doc.tabulated(
-            ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
+            ("Run, the strictest first", "Worst verdict", "Its ε", "Accuracy"), table
         ),
         checks=[
             settled(
@@ -149,8 +149,8 @@ def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row
         return f"{name} allows as much as {other_name} at every vantage point{cost}."
     vantage, less, more = gap
     return (
-        f"{name} is stricter than {other_name}: towards the {vantage.replace('-', ' ')} at most "
-        f"{percent(share(less))} instead of {percent(share(more))}{cost}."
+        f"{name} is stricter than {other_name}: {vantage_words.WHO[vantage]} is right in at most "
+        f"{percent(share(less))} of cases instead of {percent(share(more))}{cost}."
     )
 
 
@@ -159,10 +159,10 @@ def _cost(one: float | None, other: float | None) -> str:
         return ""
     points = 100 * (other - one)
     if abs(points) < 0.05:
-        return ", at the same accuracy"
+        return ". The accuracy is the same"
     if points > 0:
-        return f", which costs {points:.1f} points of accuracy"
-    return f", with {-points:.1f} points more of accuracy"
+        return f". Its accuracy is {points:.1f} points lower"
+    return f". Its accuracy is {-points:.1f} points higher"
 
 
 def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
@@ -174,7 +174,7 @@ def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
     return doc.Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
 
 
-ADD_UP = "ε is for one training; the trainings of all these runs on the same people add up"
+ADD_UP = "each ε is for one training; the costs of all trainings on the same people add up"
 EXCEPT = "ρβ limits the belief, except in the share of trainings in brackets"
 
 
@@ -198,7 +198,7 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     for directory in directories:
         if (place := directory.resolve()) in places:
             raise InputError(
-                f"'{places[place]}' and '{directory}' are one run; give every run once"
+                f"'{places[place]}' and '{directory}' are the same run; give each run once"
             )
         places[place] = directory
     return [
@@ -315,7 +315,7 @@ def _released(row: Row) -> str:
     )
     return (
         f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
-        f"{released['vantage']}, released by {count}"
+        f"{released['vantage'].replace('-', ' ')}, released by {count}"
     )
 
 
@@ -362,7 +362,7 @@ def _settings(rows: Sequence[Row]) -> list[doc.Block]:
     numbers = list(dict.fromkeys(row["number"] for row in rows))
     cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
     headings = ["Setting", *(f"Run {place}" for place in numbers)]
-    return [doc.Heading("In which settings they differ"), doc.tabulated(headings, cells)]
+    return [doc.Heading("Settings that differ"), doc.tabulated(headings, cells)]
 
 
 def _page_cells(row: Row) -> list[str]:

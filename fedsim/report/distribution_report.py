@@ -156,12 +156,17 @@ def write_distribution(report: DistributionReport, directory: Path) -> Path:
 
 def _verdict(report: DistributionReport) -> str:
     held, key = report.held, report.federation.partition_key
-    by_key = f" No value of '{key}' ({report.key_values} in D) is split." if key else ""
+    by_key = (
+        f" All records with the same value of '{key}' are at one client "
+        f"({report.key_values} values in D)."
+        if key
+        else ""
+    )
     return (
         f"{len(held.sizes)} clients hold {held.sizes.min()} to {held.sizes.max()} records "
-        f"(median {np.median(held.sizes):g}). On average, {held.mean(held.label_skew):.1%} of a "
-        "client's records would need another label to have the label mix of D. With a random "
-        f"partition into the same sizes, {held.mean(held.chance_skew):.1%} would.{by_key}"
+        f"(median {np.median(held.sizes):g}). To have the label mix of D, on average "
+        f"{held.mean(held.label_skew):.1%} of a client's records would need another label. With a "
+        f"random partition into the same sizes, {held.mean(held.chance_skew):.1%} would.{by_key}"
     )
 
 
@@ -177,7 +182,9 @@ def summary(report: DistributionReport) -> RenderableType:
         for title, headings, cells in [(title, [*headings, ""], barred), *others]
     ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = [doc.Prose(f"and {more} more clients: --json and --out have them all")] * (more > 0)
+    left_out = [doc.Prose(f"Clients not shown: {more}. --json and --out list them all.")] * (
+        more > 0
+    )
     return terminal.shown(
         doc.Listing(_rows(report)),
         *tables,
@@ -253,16 +260,18 @@ def _checks(report: DistributionReport) -> list[doc.Check]:
             "No column of the data needs a second look.",
             "Columns of the data need a second look: see the next steps.",
         ),
-        settled(held.sizes.min() > 0, "Every client has records.", "A client has no records."),
+        settled(
+            held.sizes.min() > 0, "Every client has records.", "At least one client has no records."
+        ),
         settled(
             held.classes.min() > 1 or split.dataset.classes < 2,
             "Every client has records of two classes or more.",
-            "A client has records of one class alone.",
+            "At least one client has records of only one class.",
         ),
         settled(
             len(split.held_out_records) > 0,
-            "Records are held out to measure the model on.",
-            "No records are held out to measure the model on.",
+            "Some records are held out to measure the model.",
+            "No records are held out to measure the model.",
         ),
     ]
 
@@ -301,7 +310,7 @@ def _part(labels: Ints) -> str:
     if not records:
         return "0"
     rarest, commonest = labels.min() / records, labels.max() / records
-    return f"{records}; a label is {rarest:.1%} to {commonest:.1%} of them"
+    return f"{records}; each label has {rarest:.1%} to {commonest:.1%} of them"
 
 
 def _tables(report: DistributionReport) -> list[tuple[str, list[str], list[list[str]]]]:

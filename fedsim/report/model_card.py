@@ -93,8 +93,8 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
 def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
     if directory.has(CARD):
         raise InputError(
-            f"'{directory.path}' is finished, and its card does not change any more; give "
-            "--rehearsal when the training begins"
+            f"'{directory.path}' is finished, so its card no longer changes; give --rehearsal when "
+            "you start the training"
         )
     directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
 
@@ -222,10 +222,10 @@ def _besides(privacy: Privacy) -> str:
         return ""
     cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
     if privacy.neighbouring == Neighbouring.ADD_REMOVE:
-        return f" For a record that its client held back from the rounds, it is {cost} instead."
+        return f" A record that its client held back from the rounds costs {cost} instead."
     return (
-        f" Records that clients held back from the rounds cost {cost}. Of a record and its "
-        "replacement, one may be in the rounds and the other held back: then add both costs."
+        f" Records that clients held back from the rounds cost {cost}. If one of a record and its "
+        "replacement was in the rounds and the other was held back, add both costs."
     )
 
 
@@ -349,8 +349,8 @@ def _accounted(privacy: Privacy) -> Iterator[Block]:
     yield Bullets(lines)
     if privacy.guaranteed and (by_vantage := risks_by_vantage(privacy)):
         yield Prose(
-            "For any attack on one person (re-identification, attribute inference, "
-            "reconstruction): how often it is right without the model, and at most with it."
+            "How often any attack on one person (re-identification, attribute inference, "
+            "reconstruction) is right without the model, and how often at most with it:"
         )
         yield risk_section.table(by_vantage)
 
@@ -394,7 +394,7 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
         between = span(rehearsal.advantage_interval, number)
         data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
         text = (
-            "A rehearsal played the same rounds under the same noise before the training: "
+            "Before the training, a rehearsal played the same rounds under the same noise "
             f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary "
             f"at the {rehearsal.vantage.replace('-', ' ')} knew all records but one. Its advantage "
             f"was {number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), "
@@ -419,7 +419,7 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
     names = list(privacy.towards[0].epsilon)
     local = f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
     yield tabulated(
-        ["towards", "who sees", *(f"ε by {name}" for name in names)],
+        ["towards", "what it sees", *(f"ε by {name}" for name in names)],
         [
             [
                 f"the {row.vantage.replace('-', ' ')}",
@@ -433,7 +433,8 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
         f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
         f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
-        f"{privacy.trust} {privacy.rounds_charged} rounds{local} are accounted for"
+        f"{privacy.trust} The accounting covers {privacy.rounds_charged} "
+        f"round{'s' * (privacy.rounds_charged != 1)}{local}"
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
         + _besides(privacy)
     )

@@ -122,13 +122,11 @@ def learning(utility: ModelUtility, task: str = "classification") -> str:
 def _clipping(share: float | None, task: str) -> str:
     if share is None or SELDOM < share < NEARLY_ALWAYS:
         return ""
-    longer = (
-        f"The gradients of {percent(share)} of these records are longer than training.clipping-norm"
-    )
+    longer = f"{percent(share)} of these records have gradients longer than training.clipping-norm"
     if share <= SELDOM:
         return (
-            f"{longer}, and the noise is proportional to it: a smaller norm may learn more."
-            + " fedsim tune tries some on public records." * (task == "classification")
+            f"Only {longer}. The noise is proportional to this norm, so a smaller one may learn "
+            "more." + " fedsim tune tries some on public records." * (task == "classification")
         )
     return (
         f"{longer}: the model is far from fitting them. Try more training.rounds, or a "

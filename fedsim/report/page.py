@@ -237,7 +237,7 @@ FILE = "officer.html"
 
 QUESTIONS = (
     "Who operates the server, and do we trust that party?",
-    "Which limit does our organization accept?",
+    "Which limit does our organisation accept?",
     "Does the real training use secret noise (privacy.noise-source = system)?",
     "Which of the parties above were tested? Should the others be tested too?",
     "What else was released about the same people?",

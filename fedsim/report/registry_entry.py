@@ -62,8 +62,8 @@ MECHANISMS = (
 def entry(card: ModelCard, author: str, alarms: int, own: Mapping[str, str]) -> Entry:
     if not card.privacy.guaranteed:
         raise InputError(
-            f"'{card.name}' has no guarantee of differential privacy, so the registry has no place "
-            f"for it: {card.privacy.note}"
+            f"'{card.name}' has no guarantee of differential privacy, so it does not belong in the "
+            f"registry: {card.privacy.note}"
         )
     facts = _facts(card, author, own)
     return {
@@ -145,8 +145,9 @@ def _protection(card: ModelCard, facts: Mapping[str, str]) -> Entry:
                 "The server's optimizer and the final model follow from the released sums."
             ),
             "composition": (
-                f"{privacy.rounds_charged} rounds in {privacy.attempts} attempts, composed by "
-                f"the accountant '{next(iter(released.epsilon))}'."
+                f"{privacy.rounds_charged} rounds in {privacy.attempts} "
+                f"attempt{'s' * (privacy.attempts != 1)}, composed by the accountant "
+                f"'{next(iter(released.epsilon))}'."
             ),
         },
     }
@@ -169,7 +170,7 @@ def _facts(card: ModelCard, author: str, own: Mapping[str, str]) -> dict[str, st
     # A name without Latin letters makes no slug, and a blank fact counts as missing.
     if missing := [key for key in (*OWNERS, "slug", "publication-date") if key not in facts]:
         lacking = "; ".join(f"--fact {key}=… ({meanings[key]})" for key in missing)
-        raise InputError(f"the registry requires what only you know; give {lacking}")
+        raise InputError(f"the registry needs facts that only you know; give {lacking}")
     if facts.get("sector", SECTORS[0]) not in SECTORS:
         raise InputError(f"--fact sector={facts['sector']}: give one of {', '.join(SECTORS)}")
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", facts["publication-date"]):
@@ -195,7 +196,7 @@ def _description(card: ModelCard, alarms: int) -> str:
     else:
         sentences.append("The training was not rehearsed with an adversary.")
     sentences.append(
-        f"{alarms} checks of the released sums contradict the claimed noise."
+        f"Checks of the released sums that contradict the claimed noise: {alarms}."
         if alarms
         else "No check of the released sums contradicts the claimed noise."
     )
@@ -214,7 +215,11 @@ def _parameters(privacy: Privacy) -> str:
             "Records that clients held back to measure the model cost epsilon "
             f"{number(privacy.measures_epsilon)} at delta 0."
         )
-    parameters.append(risk_section.sentence(risks_by_vantage(privacy)))
+    risks = {}
+    for vantage, pairs in risks_by_vantage(privacy).items():
+        actor = ACTORS[vantage.replace(" ", "-")]
+        risks[f"{actor[:1].lower()}{actor[1:]}"] = pairs
+    parameters.append(risk_section.sentence(risks))
     return " ".join(parameters)
 
 

@@ -28,6 +28,7 @@ from fedsim.report.document.first_screen import FAILED, report_check, share, sha
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
+from fedsim.report.sections.vantage_words import WHO
 
 KIND = "training"
 
@@ -222,10 +223,12 @@ def _right(bars: Sequence[doc.Bar], unit: str) -> str:
             limits.setdefault(bar.limit, []).append(bar.name.lower())
     if not limits:
         return ""
-    shares = ", ".join(f"{percent(most)} ({' or '.join(who)})" for most, who in limits.items())
+    shares = ", ".join(
+        f"{percent(most)} of cases ({' or '.join(who)})" for most, who in limits.items()
+    )
     return (
-        f"An adversary that guesses whether one {unit} was used is right in at most {shares} of "
-        "cases. Tossing a coin is right in 50%. "
+        f"An adversary that guesses whether one {unit} took part is right in at most {shares}. "
+        "Tossing a coin is right in 50%. "
     )
 
 
@@ -239,11 +242,11 @@ def _costs(card: ModelCard) -> str:
         if math.isinf(spent):
             naked.append(name)
             continue
-        looser = "".join(f" ({number(value)} by {of}, a looser method)" for of, value in others)
-        costs.setdefault((number(spent), looser), []).append(name)
+        compared = "".join(f" ({number(value)} by {of}, another method)" for of, value in others)
+        costs.setdefault((number(spent), compared), []).append(name)
     sentences = [
-        f"ε is {cost} towards {' and '.join(names)}{looser}."
-        for (cost, looser), names in costs.items()
+        f"ε is {cost} towards {' and '.join(names)}{compared}."
+        for (cost, compared), names in costs.items()
     ]
     if sentences:
         sentences[0] = f"At δ = {privacy.delta:g}, {sentences[0]}"
@@ -256,7 +259,7 @@ def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[d
     if words is not verdicts.NOT_CONTRADICTED:
         steps.append(f"{words.advice[:1].upper()}{words.advice[1:]}.")
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
-        steps.append("Decide whether you trust the observers without protection.")
+        steps.append("Decide whether you trust the observers from whom no noise protects.")
     if not report.alarms:
         if card.uncovered:
             steps.append("Decide whether you may share what epsilon does not cover.")
@@ -315,9 +318,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         checks += [
             doc.Check(
                 FAILED,
-                f"Theory sets no limit for the {each.vantage.replace('-', ' ')}, which can always "
-                f"tell whether the "
-                f"{card.privacy.unit} was used.",
+                f"Theory sets no limit for {WHO[each.vantage]}, who can always tell whether the "
+                f"{card.privacy.unit} took part.",
             )
             for each in card.privacy.towards
             if _limit(card, each) >= 1
@@ -374,5 +376,7 @@ def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
             name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
             for name in rounds[-1].noise_at_most
         }
-        caption = "Largest noise that fits the released sums and messages, over the claimed noise."
+        caption = (
+            "Largest noise that fits the released sums and messages, divided by the claimed noise."
+        )
         yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

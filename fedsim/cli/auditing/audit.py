@@ -34,7 +34,7 @@ def app(
     out: options.OutOfApp = None,
     json_: AsJson = False,
 ) -> None:
-    """Audit a Flower app before it runs: what its configuration guarantees, what an attack shows.
+    """Audit a Flower app before it runs: what its configuration guarantees and an attack shows.
 
     Runs the app many times, under attack, in a separate process with your rights. Only name code
     that you would run yourself.
@@ -102,7 +102,7 @@ def live(
 def _check(recorded: Path) -> None:
     """Raise InputError for a run directory, which holds no transcript."""
     if recorded.is_dir() and (recorded / "config.toml").exists():
-        raise InputError(f"'{recorded}' is a run directory; give fedsim report {recorded}")
+        raise InputError(f"'{recorded}' is a run directory; run fedsim report {recorded}")
 
 
 def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
@@ -110,7 +110,7 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
     for_one_run = every.out is not None or every.options.worlds is not None
     if recorded.is_dir() and not once and for_one_run:
         raise InputError(
-            "--out and --worlds apply to one run, and a folder may get several; add --once"
+            "--out and --worlds apply to one run, but a folder may receive several; add --once"
         )
     from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
 

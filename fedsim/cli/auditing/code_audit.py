@@ -35,9 +35,9 @@ if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.loop.support import Power
 
 CONTRADICTION = (
-    "Theory supports the claim, and the attack disproves it. Either the code does something that "
+    "Theory supports the claim, but the attack disproves it. Either the code does something that "
     "theory does not model, or theory is wrong, or this is the one audit in "
-    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that chance allows."
+    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that may err by chance."
 )
 
 Rows = Sequence[tuple[str, str]]
@@ -112,7 +112,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
-    update = "of the update as training returns it: " if outcome.training_unseen else ""
+    update = "for the update as training returns it: " if outcome.training_unseen else ""
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
         ("Judged", f"{per}, at delta {outcome.delta:g}"),
@@ -141,7 +141,7 @@ def _proven(outcome: "AppAudit | LoopAudit", observations: str) -> str:
     bound, proven = outcome.lower_bound, ""
     if outcome.claim is not None:
         convicts = f"with {ALARM_CONFIDENCE:.2%} confidence"
-        proven = f"; {outcome.proven.epsilon:.4g} {convicts}"
+        proven = f"; at least {outcome.proven.epsilon:.4g} {convicts}"
     return (
         f"epsilon at least {bound.epsilon:.4g} ({outcome.confidence:.0%} confidence, "
         f"{observations}; {bound.method}; assumes {bound.assumes}){proven}"
@@ -160,7 +160,7 @@ def _theory(outcome: "AppAudit") -> str:
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
     rounds = outcome.configuration.rounds
-    run = f"; all {rounds} messages: epsilon {outcome.epsilon_of_run:.4g}"
+    run = f"; {_counted(rounds, 'message')} together: epsilon {outcome.epsilon_of_run:.4g}"
     return (
         f"epsilon {outcome.epsilon:.4g}, true noise multiplier {min(multipliers):.4g}"
         f"{run if outcome.scope is Scope.ROUND else ''}"
@@ -251,13 +251,14 @@ def loop(
 def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return the numbers behind the verdict: a name and a text for each."""
     observation = outcome.observation
-    steps = "the result of the function"
+    steps = "everything that the function returns"
     if observation.steps:
-        steps = f"{len(observation.steps)} steps of Opacus's optimizer"
+        count = _counted(len(observation.steps), "step")
+        steps = f"{count} of Opacus's optimizer, all together"
     replaced = observation.neighbouring is Neighbouring.REPLACE
     rows = [
         ("Loop", outcome.loop),
-        ("Judged", f"{steps}, all together, at delta {outcome.delta:g}; unit: one record"),
+        ("Judged", f"{steps}, at delta {outcome.delta:g}; unit: one record"),
         *_claims(outcome),
         _loop_theory(outcome),
         *_loop_noise(outcome),
@@ -265,8 +266,8 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
         ("Advantage", _measured(outcome)),
         (
             "Compared",
-            f"{observation.records} records, or "
-            f"{'one of them another' if replaced else 'all but one'}; {outcome.pair}; "
+            f"{observation.records} records, or the same "
+            f"{'with one replaced' if replaced else 'without one'}; {outcome.pair}; "
             f"score of the attack: {outcome.score}",
         ),
         ("Runs", f"{outcome.runs} of the loop"),
@@ -299,9 +300,9 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
         return _loop_power(power, outcome.trials)
     if noise is None:
         detects = (
-            f"The audit did not see the noise itself. By counting, {outcome.trials} trials show "
-            f"at most epsilon {outcome.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. If "
-            "the claim is below that, this audit convicts a loop without any protection."
+            f"The audit did not see the noise itself. By counting, {outcome.trials} trials can "
+            f"show at most epsilon {outcome.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. "
+            "If the claim is below that, this audit convicts a loop without any protection."
         )
         return [("Detects", detects)]
     epsilon = "" if noise.epsilon is None else f"; with this noise, epsilon is {noise.epsilon:.4g}"
@@ -344,7 +345,7 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
         part = "" if learnt.rate >= FULL else f" and a record is in {learnt.rate:.2g} of the steps"
         fault = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
         more = (
-            "Give more --trials. If a record is in every step, these trials detect noise below "
+            "Increase --trials. If a record is in every step, these trials detect noise below "
             f"{power.of_steps:.3g} of the noise that the claim needs."
         )
     detects = (

@@ -17,7 +17,10 @@ PATIENCE = 600.0
 """Default time, in seconds, without new data after which a run counts as stopped."""
 
 INTERVAL = 0.5
-DEAD = "no new data for {:g} s. The report covers the run so far; it is made again if more arrive"
+DEAD = (
+    "no new data for {:g} s. The report covers the run so far; fedsim writes it again if more data "
+    "arrive"
+)
 SUPERSEDED = "another run began before this one ended. The report covers the run so far"
 
 

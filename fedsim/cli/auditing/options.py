@@ -109,7 +109,7 @@ DataOfLoop = Annotated[
     typer.Option(
         metavar="NAME|NPZ|MODULE:NAME",
         help="Training data: digits, breast-cancer, or an .npz file of features and labels. Or "
-        "code of yours: a pair of arrays, or a function without parameters that returns one.",
+        "your own code: a pair of arrays, or a function without parameters that returns a pair.",
         show_default="digits",
     ),
 ]
@@ -137,7 +137,7 @@ NeighbouringOfLoop = Annotated[
 WorkersOfLoop = Annotated[
     int | None,
     typer.Option(
-        metavar="N", help="Run it in N processes at once. Its code stays on this machine."
+        metavar="N", help="Run the function in N processes at once. Its code stays on this machine."
     ),
 ]
 
@@ -167,8 +167,8 @@ class OfTranscript:
     canary_seed_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with a line for each client that plants canaries: its canary-seed and"
-            ' canary-count, then "text" for texts. For an auditor\'s transcript.'
+            help="File with a line for each client that plants canaries: its canary-seed, its "
+            'canary-count, and "text" if it plants texts. For an auditor\'s transcript.'
         ),
     ] = None
     no_challenge: Annotated[
@@ -181,7 +181,7 @@ class OfTranscript:
         Path | None,
         typer.Option(
             metavar="RUN",
-            help="Run directory with the true worlds, which score the guesses. For an "
+            help="Run directory with the true world of each trial, to score the guesses. For an "
             "auditor's transcript.",
         ),
     ] = None

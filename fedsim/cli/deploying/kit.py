@@ -49,7 +49,8 @@ def init(
     ca: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Certificate of the authority that nodes trust, for --certificate."
+            metavar="FILE",
+            help="Certificate of the authority that the nodes trust. Needed with --certificate.",
         ),
     ] = None,
 ) -> None:
@@ -68,7 +69,7 @@ def init(
     host, port = _address(server_address, port)
     if port == superlink_port:
         raise InputError(
-            f"port {port} is for the clients and for the SuperLink; choose another with "
+            f"the clients and the SuperLink cannot share port {port}; choose another with "
             "--port or --superlink-port"
         )
     written = kit.write_kit(
@@ -117,7 +118,12 @@ def check(
 
 
 def renew(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit, with its ca/ folder.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Directory that fedsim deploy init wrote, with its ca/ folder."
+        ),
+    ],
     days: Days = 365,
     certificate: Certificate = None,
     key: Key = None,
@@ -197,5 +203,6 @@ def certificates(
     private_files.write_private(directory / KEY, pair.private)
     flags = f"--tls-ca-file {AUTHORITY} --tls-cert {CERTIFICATE} --tls-key {KEY}"
     typer.echo(f"{directory}: {AUTHORITY}, {CERTIFICATE}, {KEY}; valid for {days} days")
-    typer.echo(f"In a copy on each machine: dask scheduler --protocol tls {flags}")
-    typer.echo(f"                           dask worker tls://HOST:8786 --nthreads 1 {flags}")
+    typer.echo(f"Copy it to each machine and run there: dask scheduler --protocol tls {flags}")
+    worker = "dask worker tls://HOST:8786 --nthreads 1"
+    typer.echo(f"                                    or: {worker} {flags}")

@@ -147,7 +147,7 @@ def _carry_out(
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
-            "interrupted; the finished part is kept: give the same command again with "
+            "interrupted; the finished part is kept. To continue, run the same command again with "
             f"--out {run_directory.path}"
         ) from None
     return run_directory
@@ -164,12 +164,12 @@ def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
         node = registered.get(machine)
         if node is None or not node.node.isdecimal():
             raise InputError(
-                f"the key of {machine} is not registered; start the server and give "
+                f"the key of {machine} is not registered; start the server and run "
                 "fedsim deploy register"
             )
         if machine in files and node.key != run.fingerprint_of(files[machine]):
             raise InputError(
-                f"keys/{machine}.pub is not the registered key; give fedsim deploy register"
+                f"keys/{machine}.pub is not the registered key; run fedsim deploy register"
             )
         nodes[str(client)] = int(node.node)
     return nodes
@@ -185,33 +185,33 @@ def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None
         )
     if privacy.noise_source == "seed" and not experiment:
         raise InputError(
-            'privacy.noise-source is "seed", and every node knows the seed, so that the noise '
-            "protects no client; add --set privacy.noise-source=system, or --experiment to go on"
+            'privacy.noise-source is "seed", and every node knows the seed, so the noise protects '
+            "no client; add --set privacy.noise-source=system, or --experiment to run it anyway"
         )
     if trials > 1 and not experiment:
         raise InputError(
-            f"trials.count is {trials}, and that many trainings on the same people "
-            f"release {_together(scheme)}; add --set trials.count=1 --set trials.worlds=d-only, as "
-            "in the server's deployment.toml, or --experiment to go on"
+            f"trials.count is {trials}, and so many trainings on the same people "
+            f"{_together(scheme)}; add --set trials.count=1 --set trials.worlds=d-only, as in the "
+            "server's deployment.toml, or --experiment to run them anyway"
         )
     if federation.summed_in_the_clear and privacy.noise_source != "seed":
         raise InputError(
             'federation.trust is "distributed", but federation.secure-aggregation is "simulated", '
-            "so that the server would see every message under only a share of the noise; add --set "
+            "so the server would see every message with only a share of the noise; add --set "
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
 
 
 def _together(scheme: Scheme) -> str:
-    """Return the total epsilon of all trainings of a campaign, in words."""
+    """Return what all trainings of a campaign would release, as the end of a sentence."""
     from fedsim.federation.runs import spending  # noqa: PLC0415
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.privacy.accounting import accountant  # noqa: PLC0415
 
     everything = spending.describe_everything(scheme, privacy.noise_multiplier(scheme), [])
     if everything is None:
-        return "sums that no noise protects"
+        return "would release sums that no noise protects"
     mechanism = everything.towards(scheme.federation.vantage)
     epsilon = accountant(scheme.privacy.accountant).epsilon(mechanism, scheme.privacy.delta)
-    return f"epsilon {epsilon:.4g} at delta {scheme.privacy.delta:g} together"
+    return f"would cost epsilon {epsilon:.4g} at delta {scheme.privacy.delta:g} in total"

@@ -13,7 +13,13 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
 
-Directory = Annotated[Path, typer.Argument(metavar="DIR", help="Kit, or folder of this machine.")]
+Directory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="Directory that fedsim deploy init wrote, or the folder of this machine.",
+    ),
+]
 
 
 def rotate(
@@ -28,13 +34,15 @@ def rotate(
     machine, fingerprint = upkeep.rotate(directory)
     typer.echo(f"{directory / upkeep.NEXT}: {fingerprint}")
     typer.echo(
-        f"Send {upkeep.NEXT}.pub to the server, as keys/{machine}.pub of its folder, and give "
-        "fedsim deploy register there. This node then ends, and uses the new key when it starts."
+        f"Copy {upkeep.NEXT}.pub to the server's folder, as keys/{machine}.pub, and run fedsim "
+        "deploy register there. This node then stops. It uses the new key when it starts again."
     )
 
 
 def upgrade(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit of the whole federation.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory that fedsim deploy init wrote.")
+    ],
 ) -> None:
     """Write the files of this version for every machine, without keys, settings and ledgers.
 
@@ -44,13 +52,19 @@ def upgrade(
 
     out = upgrade(directory)
     typer.echo(
-        f"{out}: copy each folder over the old one on its machine, the server's first, and run "
+        f"{out}: copy each folder over the old one on its machine, the server's first. Run "
         f"install.sh there, with the SHA-256 in {directory / 'README.md'}"
     )
 
 
 def status(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Kit, or folder of the server.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Directory that fedsim deploy init wrote, or the folder of the server.",
+        ),
+    ],
     json_: AsJson = False,
 ) -> None:
     """Show connected clients, the current run and the certificate's lifetime.

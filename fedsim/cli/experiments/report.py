@@ -64,8 +64,8 @@ def open_(
     page = directory if directory.suffix == ".html" else directory / "report.html"
     if not page.is_file():
         raise InputError(
-            f"'{directory}' has no report.html; a finished run has one, and fedsim report makes it "
-            "again"
+            f"'{directory}' has no report.html; finish the run first, or write its report again "
+            "with fedsim report"
         )
     try:
         shown = webbrowser.open(page.resolve().as_uri())
@@ -156,7 +156,7 @@ def report(
     For a training, it writes the pages for the operator of the server; the model's card stays the
     same.
 
-    Several runs are compared instead, as by fedsim compare.
+    With several runs, it compares them, as fedsim compare does.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
     """
@@ -197,8 +197,8 @@ def _report_to_officer(run: RunDirectory, restated: Restated, gated: bool) -> No
     others = restated.confidence is not None or restated.delta is not None or gated
     if others or (limits and run.config.run.job == "training"):
         raise InputError(
-            "--for officer only allows --limit-advantage and --limit-belief beside it, and "
-            "these only for a run of fedsim run"
+            "--for officer can be combined only with --limit-advantage and --limit-belief, and "
+            "with these only for a run of fedsim run"
         )
     written = page.write_for_officer(run, limits)
     Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
@@ -232,8 +232,8 @@ def _report_training(run: RunDirectory, restated: Restated, as_json: bool) -> di
     if restated != Restated():
         raise InputError(
             "--confidence, --delta, --limit-advantage and --limit-belief apply to a run of fedsim "
-            "run; a training states epsilon at its configured delta (fedsim account computes it "
-            "for others)"
+            "run; the report of a training uses its configured delta (for another delta, use "
+            "fedsim account)"
         )
     document: dict[str, Any] = report_json(training_report.write_training_report(run).as_json())
     if as_json:

@@ -193,7 +193,7 @@ def carry_out(
                 run_in_process(plan, directory, trainer)
     except KeyboardInterrupt:
         raise InterruptedRunError(
-            f"interrupted; the finished part is kept: {directory.resumed_by}"
+            f"interrupted; the finished part is kept. To continue, run {directory.resumed_by}"
         ) from None
 
 
@@ -226,7 +226,7 @@ def _finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
     page, config = directory.path / "report.html", directory.config
     # `extend` refuses the number of a finished run. So the user went back from a larger one.
     if resumed and more:
-        return f"The run has {config.trials.count} trials, and {page} shows them: nothing to do"
+        return f"Nothing to do: the run has {config.trials.count} trials, and {page} shows them"
     another = "name a new directory with --out"
     if resumed:  # --resume does not allow --out
         another = f"begin another with fedsim run {directory.path / 'config.toml'} --out NEW_DIR"
@@ -244,8 +244,8 @@ def _shortfall(trials: TrialsConfig, confidence: float) -> str:
     needed = stopping.enough(trials.until_halfwidth, confidence, common)
     if trials.count >= needed:
         return ""
-    fewer = "a large advantage or agreeing pairs" if common else "a large advantage"
+    fewer = "a large advantage or pairs that agree" if common else "a large advantage"
     return (
         f"--max-trials is {trials.count}. Without ties, {needed} trials always reach a halfwidth "
-        f"of {trials.until_halfwidth:g}; {trials.count} reach it only with {fewer}."
+        f"of {trials.until_halfwidth:g}. {trials.count} trials reach it only with {fewer}."
     )

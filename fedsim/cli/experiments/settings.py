@@ -38,7 +38,7 @@ def choose(
     max_risk: MaxRisk = None,
     baseline_risk: BaselineRisk = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(help="Least accuracy of the model, 0 to 1.")
+        float | None, typer.Option(help="Lowest acceptable accuracy of the model, 0 to 1.")
     ] = None,
     against: Annotated[
         Vantage | None,
@@ -151,7 +151,7 @@ def sweep(
     """Run an experiment for every combination of settings, and compare.
 
     The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
-    `fedsim choose` picks one of the settings by a limit.
+    `fedsim choose` picks a setting that meets a limit.
 
     All settings are checked before the first run. Give the same command again to continue a sweep:
     it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and
@@ -184,8 +184,8 @@ def sweep(
 
 
 RESULT = (
-    "Tuned on {trained_on:,} public records, judged on {judged_on:,} others. No private record was "
-    "read, and tuning costs no privacy. The result suits the clients' records as far as they "
+    "Tuned on {trained_on:,} public records and judged on {judged_on:,} others. No private record "
+    "was read, so tuning costs no privacy. The result suits the clients' records as far as they "
     "resemble these. fedsim choose tries settings on private records and counts the cost."
 )
 

@@ -49,7 +49,7 @@ def membership(
     """Run membership inference attacks on a federation's models: who was in the training data?
 
     Trains many models at once with the configured DP-SGD, each on a random half of D. Half of them
-    are shadow models. Attacks every pair of another model and a record, from losses alone: Yeom's
+    are shadow models. Attacks every record at each of the other models, from losses alone: Yeom's
     rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes report.json, and
     report.html with the curves on log scales and the limits of differential privacy.
 
@@ -90,20 +90,22 @@ def reconstruct(
     candidates: Annotated[
         int | None,
         typer.Option(
-            help="Number of records, of which the training uses one. At most 1000. Default: 100."
+            help="Number of candidate records, at most 1000. The training uses one of them. "
+            "Default: 100."
         ),
     ] = None,
     column: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Guess the target's value of this column instead: a column of a table, or label.",
+            help="Column whose value in the target record is guessed instead: a column of a table, "
+            "or label.",
         ),
     ] = None,
     prior: Annotated[
         Literal["uniform", "data"],
         typer.Option(
-            help="Probability of the column's values: all alike, or their shares outside D."
+            help="Prior probabilities of the column's values: all equal, or their shares outside D."
         ),
     ] = "uniform",
     trials: Annotated[int, typer.Option(min=1, help=f"{TRIALS}.")] = 1000,

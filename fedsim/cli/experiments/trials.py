@@ -85,8 +85,9 @@ def _print(document: Mapping[str, Any]) -> None:
         for name, needed in document["lower_bounds"].items()
     ]
     caption = (
-        f"Approximate numbers, to reach the bound with {100 * sample_size.POWER:g} %. Bounds from "
-        "counts rise and fall in steps, so that fewer may be enough and a few more may not. "
+        "Approximate numbers of trials that reach the bound with a probability of "
+        f"{100 * sample_size.POWER:g} %. Bounds from counts rise and fall in steps, so fewer "
+        "trials may be enough, and a few more may not be. "
         f"–: {sample_size.MOST_FOR_EPSILON} trials are not enough."
     )
     if document["sensitivities_vary"]:

@@ -87,21 +87,24 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
             if name != identifiability.THEOREM2
         )
         console.print(
-            "Advantage by Theorem 2 of Bernau et al., which may be exceeded: "
-            f"{guarantees.advantage(bounds.theorem2_rho_alpha)}; the bound is rho_alpha = "
-            f"{guarantees.advantage(bounds.rho_alpha)} (by {sound}). Membership inference: at most "
-            f"{guarantees.cell(bounds.yeom_bound)} (Yeom, e^epsilon - 1, of pure epsilon)."
+            f"The bound on the advantage is rho_alpha = {guarantees.advantage(bounds.rho_alpha)} "
+            f"(by {sound}). Theorem 2 of Bernau et al. gives "
+            f"{guarantees.advantage(bounds.theorem2_rho_alpha)}, which may be exceeded. Membership "
+            f"inference: at most {guarantees.cell(bounds.yeom_bound)} (Yeom's bound e^epsilon - 1, "
+            "for pure epsilon)."
         )
         guarantees.print_risks(document["risks"], console)
         guarantees.print_pac(document["pac"], console)
         if suspected := document.get("from_prior"):
             after = suspected["pac_success_bound"]
-            bound = "may always be right" if after == 1 else f"is right with at most {after:.6f}"
+            bound = "it may always be right"
+            if after != 1:
+                bound = f"it is right with probability at most {after:.6f}"
             console.print(
-                f"With a prior belief of {suspected['prior']:g} instead of 0.5: rho_beta "
-                f"{guarantees.cell(suspected['rho_beta'])}. By PAC privacy, the best guess of the "
-                f"world is right with probability {suspected['prior_success']:g} before the "
-                f"release; after it, the best guess {bound}."
+                f"With a prior belief of {suspected['prior']:g} instead of 0.5, rho_beta is "
+                f"{guarantees.cell(suspected['rho_beta'])}. Before the release, the best guess of "
+                f"the world is right with probability {suspected['prior_success']:g}. After it, by "
+                f"PAC privacy, {bound}."
             )
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
@@ -109,9 +112,11 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
 
 def _check_plot(plot: Path) -> None:
     if plot.suffix not in (".svg", ".png"):
-        raise InputError(f"--plot: '{plot}' is neither .svg nor .png; name a file of these types")
+        raise InputError(
+            f"--plot: '{plot}' is neither .svg nor .png; name a file with one of these endings"
+        )
     if not plot.absolute().parent.is_dir():
-        raise InputError(f"'{plot.parent}' is not a directory; make it, or name another file")
+        raise InputError(f"'{plot.parent}' is not a directory; create it, or name another file")
     # Only opening a file shows for certain that it can be written. Appending keeps its content.
     existed = os.path.lexists(plot)
     try:

@@ -32,7 +32,7 @@ def _compare(sought: Sought, beliefs: list[float], deltas: list[float], *, as_js
     """
     if sought.unknown != "noise_multiplier" or sought.rounds is None or not beliefs:
         raise InputError(
-            "with several targets, fedsim calibrate compares their noise; give them as --rho-beta, "
+            "several targets are compared by the noise that they need; give them as --rho-beta, "
             "with --rounds and without --noise-multiplier"
         )
     # Refuses impossible options before the searches, which find effective multipliers.
@@ -67,12 +67,12 @@ def _print_comparison(
         console.print(
             f"z is the effective noise towards the vantage {sought.vantage.value}. The nominal "
             f"noise is the noise to add, with {sought.trust.value} trust and {sought.clients} "
-            f"clients{f', {sought.colluding} of whom collude' if sought.colluding else ''}."
+            f"clients{f' ({sought.colluding} colluding)' if sought.colluding else ''}."
         )
     _print_table("Guarantees of that noise", [_guarantee(row) for row in rows], console)
     console.print(
-        "wasted: classic over tight noise. exact epsilon: the true guarantee of the classic noise "
-        "at the same delta. --json has rho_alpha by every route."
+        "wasted: classic noise divided by tight noise. exact epsilon: the true guarantee of the "
+        "classic noise at the same delta. --json has rho_alpha by every route."
     )
 
 
@@ -179,7 +179,7 @@ def _print_answer(calibrated: Calibrated, title: str, columns: Sequence[str]) ->
     console = Terminal(highlight=False)
     if calibrated.unknown != "noise_multiplier":
         full = calibrated.unknown == "sampling_rate" and calibrated.value == 1
-        end = "; full batches already satisfy it." if full else "."
+        end = "; full batches already meet the target." if full else "."
         value = (f"{calibrated.value:.6g}", "bold")
         console.print(Text.assemble(f"{SOLUTIONS[calibrated.unknown]} ", value, end))
     guarantees.print_description(calibrated.releases, calibrated.vantage, console)

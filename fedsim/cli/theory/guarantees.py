@@ -52,7 +52,7 @@ def print_description(releases: Releases, vantage: Vantage, console: Console) ->
     """Print the noise multiplier, and the effective one towards a vantage."""
     row = statements.described(releases, vantage)
     nominal, effective = row["noise_multiplier"], row["effective_noise_multiplier"]
-    colluding = f", {row['colluding']} of whom collude" if row["colluding"] else ""
+    colluding = f", {row['colluding']} colluding" if row["colluding"] else ""
     towards = f"towards the {vantage.value.replace('-', ' ')}, with {releases.trust.value} trust"
     if nominal == effective:
         faced = f"(the same {towards})."
@@ -62,7 +62,7 @@ def print_description(releases: Releases, vantage: Vantage, console: Console) ->
     for alike in releases.rounds:
         if alike.local_steps > 1:
             console.print(
-                f"{alike.count} rounds of {alike.local_steps} local steps: fedsim accounts "
+                f"{alike.count} rounds of {alike.local_steps} local steps: fedsim accounts for "
                 f"{alike.count * alike.local_steps} noisy steps, as if each were released with "
                 "only its client's noise."
             )
@@ -135,10 +135,10 @@ def print_bayesian(row: Row, console: Console) -> None:
         return
     mean, each = row["epsilon"]["mean"], row["epsilon_at_percentile"]["mean"]
     console.print(
-        "Bayesian DP, for people like those in the data, not a DP guarantee: epsilon "
-        f"{cell(mean)} at delta {row['delta']:g}, {cell(each)} for each of "
-        f"{100 * row['percentile']:g} % of them (means of {row['trials']} trials, from "
-        f"{row['pairs']} distances in every round)."
+        "Bayesian DP, for people like those in the data, not a DP guarantee: epsilon is "
+        f"{cell(mean)} at delta {row['delta']:g}. For each of {100 * row['percentile']:g} % of "
+        f"them, it is {cell(each)}. Both are means of {row['trials']} trials, from {row['pairs']} "
+        "distances in every round."
     )
     if row["note"]:
         console.print(Text(f"bayesian: {row['note']}"))

@@ -15,8 +15,8 @@ from fedsim.privacy.trust.model import Vantage
 LocalSteps = Annotated[
     int | None,
     typer.Option(
-        help="Number of noisy local steps of each client in each round. rounds x "
-        "local-steps are accounted. More than 1 needs --trust local.",
+        help="Number of noisy local steps of each client in each round. The accounting covers "
+        "rounds x local-steps steps. More than 1 needs --trust local.",
         show_default="1",
     ),
 ]
@@ -31,8 +31,8 @@ NeighbouringChoice = Annotated[
 TrustChoice = Annotated[
     Trust | None,
     typer.Option(
-        help="Party that adds the noise: the server (central), each client all of its "
-        "own (local), or each client a share (distributed).",
+        help="Party that adds the noise: the server (central), each client to its own "
+        "message (local), or each client a share of it (distributed).",
         show_default="central",
     ),
 ]
@@ -125,20 +125,20 @@ Deltas = Annotated[
 ]
 RoundsSought = Annotated[
     int | None,
-    typer.Option(help=f"{ROUNDS}. Leave it out beside --noise-multiplier to compute it."),
+    typer.Option(help=f"{ROUNDS}. To compute it, leave it out and give --noise-multiplier."),
 ]
 NoiseMultiplierSought = Annotated[
     float | None,
     typer.Option(
-        help="Standard deviation of the noise, divided by the sensitivity. Leave it out "
-        "to compute it."
+        help="Standard deviation of the noise, divided by the sensitivity. To compute it, "
+        "leave it out."
     ),
 ]
 SamplingRateSought = Annotated[
     float | None,
     typer.Option(
-        help="Probability that a record joins a step. 1: full batches. Leave it out "
-        "beside --noise-multiplier and --rounds to compute it.",
+        help="Probability that a record joins a step. 1: full batches. To compute it, leave "
+        "it out and give --noise-multiplier and --rounds.",
         show_default="1",
     ),
 ]

@@ -35,7 +35,7 @@ def pac(
         typer.Option(help="Information that may be released about the choice of records, in nats."),
     ] = 1.0,
     simulations: Annotated[
-        int, typer.Option(help="Number of simulated subsets that decide the noise.")
+        int, typer.Option(help="Number of simulated subsets that determine the noise.")
     ] = 400,
     confidence: Confidence = None,
     seed: Annotated[int, typer.Option(help=f"{SEED} except the secret subset and the noise.")] = 0,
@@ -46,7 +46,7 @@ def pac(
 ) -> None:
     """Release the result of any function on a secret subset of records, with PAC private noise.
 
-    The function is a black box. It is run on simulated subsets, and its results decide the amount
+    The function is a black box. It is run on simulated subsets, and its results set the amount
     and the direction of the noise. The budget is an average over subsets. It is not differential
     privacy, and says nothing about a record that could not have been in the data.
 
@@ -63,7 +63,7 @@ def pac(
 
     if out is not None and (out.exists() or not out.absolute().parent.is_dir()):
         raise InputError(
-            f"--out: '{out}' exists, or its folder does not; name a new file in a folder"
+            f"--out: '{out}' exists, or its folder does not exist; name a new file in a folder"
         )
     if registry.is_code(function):
         # The user of this command line may run any code anyway.

@@ -25,9 +25,9 @@ CONFIDENTIAL = (
 )
 
 EXPOSED = (
-    "The numbers are for the adversary who sees most of this client's messages. They follow from "
-    "the length of each record's clipped gradients in the rounds above. “Allowed” is for a record "
-    "whose gradient is clipped in all of these rounds."
+    "The numbers are for the adversary with the best view of this client's messages. They follow "
+    "from the length of each record's clipped gradients in the rounds above. “Allowed” is for a "
+    "record whose gradient is clipped in all of these rounds."
 )
 
 Rows = list[list[str]]
@@ -44,7 +44,7 @@ def verdict(report: ClientReport) -> str:
     return (
         f"In {runs} run{'s' * (runs != 1)}, this client answered {budget.answers} "
         f"message{'s' * (budget.answers != 1)}. This cost each of its records epsilon "
-        f"{number(budget.epsilon)} of {number(budget.epsilon_limit)} at delta "
+        f"{number(budget.epsilon)}, of a budget of {number(budget.epsilon_limit)}, at delta "
         f"{budget.delta:g}."
     )
 
@@ -117,7 +117,7 @@ def _first(report: ClientReport) -> doc.FirstScreen:
         answer=[verdict(report)],
         alarming=budget.epsilon > budget.epsilon_limit,
         figure=doc.Bars(bars, caption, share(limit)) if bars else None,
-        table=doc.tabulated(("Run", "ε of it", "ε after it"), runs) if runs else None,
+        table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
         checks=_checks(report),
         steps=_steps(report),
         sign_off=first_screen.sign_off(
@@ -155,9 +155,9 @@ def _checks(report: ClientReport) -> list[doc.Check]:
         if training.measured is None:
             text = "the records that took part are gone, so nothing was measured."
         elif training.measured.attack is None:
-            text = "no attack on the model was played."
+            text = "no attack on the model was run."
         else:  # a best threshold, chosen afterwards, has no interval
-            text = "whether the attack by losses stays below the limit."
+            text = "the attack by losses has no interval to compare with the limit."
         checks.append(doc.Check(OPEN, f"{training.name}: {text}"))
     return checks
 
@@ -168,11 +168,11 @@ def _steps(report: ClientReport) -> list[str]:
     if left <= 0:
         budget_left = "The budget is spent: join no further training, or agree to a larger budget."
     if any(each.measured and each.measured.attack is None for each in report.trainings):
-        return [budget_left, "Give --others, records that took no part, to run an attack."]
+        return [budget_left, "To run an attack, give records that took no part with --others."]
     return [budget_left]
 
 
-RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "ε of it", "ε after it"]
+RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "its ε", "ε so far"]
 HOW = ["μ", "ε", "advantage"]
 
 
@@ -238,8 +238,8 @@ def _said(training: ClientTraining) -> Iterator[str]:
         )
     else:
         yield (
-            f"An attack by losses of {attack.model} separates {attack.members} own records "
-            f"from {attack.others} others: area under the curve {number(attack.area)}, "
-            f"advantage {number(attack.advantage)} at the best threshold (chosen afterwards). "
-            f"The noise allows {number(measured.advantage_bound)}."
+            f"An attack by the losses of {attack.model} compared {attack.members} own records with "
+            f"{attack.others} others: area under the curve {number(attack.area)}, advantage "
+            f"{number(attack.advantage)} at the best threshold (chosen afterwards). The noise "
+            f"allows {number(measured.advantage_bound)}."
         )

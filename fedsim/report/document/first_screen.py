@@ -33,7 +33,7 @@ GUESSING = 0.5
 
 MEASURED = " Thin bar: the measurement, with a line for its interval."
 LEGEND = " Wide pale bar: what theory allows, up to its limit (upright mark)."
-OWN = "Dashed: the organisation's own limit."
+OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
 EDGE = 1.5
@@ -128,7 +128,7 @@ def report_check(
     report: Mapping[str, Any],
     fails: str | None = None,
     failed: str = "",
-    unknown: str = "The report does not hold what this check needs.",
+    unknown: str = "The report lacks a number that this check needs.",
 ) -> Check:
     """Return a check of a report by the condition that would shut a release gate.
 
@@ -162,7 +162,7 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
     """
     text = f"{what} would detect a loss of half of the claimed noise"
     if (share := number_at(report, path)) and share > HALF:
-        text += f", and even of {least_loss(share)}"
+        text += f", and even a loss of {least_loss(share)}"
     missed = f"{what} might miss a loss of half of the claimed noise."
     return report_check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
 

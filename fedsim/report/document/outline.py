@@ -114,7 +114,7 @@ TERMS = (
         "delta",
         "δ (delta)",
         r"δ(?!′)|\bdelta\b",
-        "A small extra: the probability of an outcome may exceed the limit by ε by up to δ.",
+        "A small extra: the probability of an outcome may exceed the limit set by ε, by up to δ.",
     ),
     Term(
         "epsilon-prime",
@@ -133,7 +133,7 @@ TERMS = (
         "rho-alpha",
         "ρα",
         r"ρα",
-        "The bound on the advantage: twice the largest share of right answers, less one.",
+        "The bound on the advantage: twice the largest share of right answers, minus one.",
     ),
     Term(
         "delta-prime",
@@ -157,7 +157,8 @@ TERMS = (
         "neighbours",
         "D, D′",
         r"\bD′|\bD\b(?!P)",
-        "The training data with the target record, and without it or with another in its place.",
+        "D is the training data with the target record. D′ is the same data without it, or with "
+        "another record in its place.",
     ),
     Term(
         "mu",
@@ -177,7 +178,7 @@ TERMS = (
         "local-sensitivity",
         "local sensitivity, LS",
         r"\b[Ll]ocal sensitivity\b|\bLS\b",
-        "How far the target changes the sum of a round. Noise is usually scaled to the largest "
+        "How much the target changes the sum of a round. Noise is usually scaled to the largest "
         "change that any record could cause.",
     ),
     Term(
@@ -217,8 +218,8 @@ TERMS = (
         "canary",
         "canary",
         r"\b[Cc]anar(?:y|ies)\b",
-        "A test record or gradient. A coin puts it into a training, and the audit looks for it "
-        "afterwards.",
+        "A test record or gradient. A coin decides whether a training uses it, and the audit looks "
+        "for it afterwards.",
     ),
 )
 

@@ -30,9 +30,10 @@ def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> s
     if accuracy is not None and accuracy <= majority:
         return (
             "The model has learnt nothing: it is right no more often than a model that always "
-            "answers with the most frequent class. Remove training.learning-rate from the "
-            "configuration: the default optimiser adapts its step size. If it was not there, try "
-            'more training.rounds, the smaller model.name = "linear", or a larger privacy.epsilon.'
+            "answers with the most frequent class. If the configuration sets "
+            "training.learning-rate, remove it: the default optimiser adapts its step size. "
+            'Otherwise, try more training.rounds, the smaller model.name = "linear", or a larger '
+            "privacy.epsilon."
         )
     if not fault:
         return ""

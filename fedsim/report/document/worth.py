@@ -93,7 +93,10 @@ class _Classification(Words):
 
 
 class _NextToken(Words):
-    measure, use = "perplexity", "texts to the mean loss of their next tokens and a share of hits"
+    measure, use = (
+        "perplexity",
+        "texts to the mean loss of their next tokens and the share of right ones",
+    )
 
     def value(self, accuracy: float | None, loss: float | None) -> str:
         return DASH if loss is None else number(_perplexity(loss))
@@ -104,7 +107,7 @@ class _NextToken(Words):
         )
         return (
             f"95% interval {between}, " if between else ""
-        ) + f"{self.baseline(worth)}, next tokens right {percent(worth.accuracy)}"
+        ) + f"{self.baseline(worth)}, {percent(worth.accuracy)} of next tokens right"
 
     def baseline(self, worth: Worth) -> str:
         least = worth.baseline_loss
@@ -140,7 +143,7 @@ class _Regression(Words):
         return f"of the target's range; {self.baseline(worth)}"
 
     def baseline(self, worth: Worth) -> str:
-        return f"always the median: {percent(1 - worth.majority)}"
+        return f"always answering the median: {percent(1 - worth.majority)}"
 
     def unless_learnt(self, worth: Worth, fault: str = "") -> str:
         if worth.accuracy is not None and worth.accuracy <= worth.majority:

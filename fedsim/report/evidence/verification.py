@@ -106,12 +106,14 @@ def verify(
 def _signature(sealed: Envelope, key: Ed25519PublicKey | None) -> StatementCheck:
     named = ", ".join(each.keyid for each in sealed.signatures)
     if key is None:
-        words = f"not checked: give the signer's public key with --key; it claims the key {named}"
+        words = (
+            f"not checked: give the signer's public key with --key. The evidence names key {named}"
+        )
         return StatementCheck("signature", Outcome.CANNOT_TELL, words)
     whose = envelope.fingerprint(key)
     if sealed.signed_by(key):
         return StatementCheck("signature", Outcome.VERIFIED, f"by the key {whose}")
-    why = "it was altered" if whose in named else f"it claims the key {named}"
+    why = "the evidence was altered" if whose in named else f"the evidence names the key {named}"
     return StatementCheck("signature", Outcome.REFUTED, f"not by the key {whose}: {why}")
 
 
@@ -132,7 +134,7 @@ def _files(signed: SignedSubject, statement: Statement, evidence: str) -> Iterat
             yield StatementCheck(subject.name, Outcome.REFUTED, "is not the file that was signed")
     if same:
         yield StatementCheck(
-            "files", Outcome.VERIFIED, f"{same} of {len(names)} equal the signed files"
+            "files", Outcome.VERIFIED, f"{same} of {len(names)} files equal the signed ones"
         )
     needed = {signed.report, *([signed.transcript] if signed.transcript else [])}
     try:
@@ -182,7 +184,8 @@ def _derived(signed: SignedSubject, same_code: bool) -> Iterator[StatementCheck]
         words = f"derived again, with the same words and numbers: {', '.join(pages)}"
         yield StatementCheck("pages", Outcome.VERIFIED, words)
     unmade = sum(1 for _ in signed.names()) - len(same) - len(other) - 1
-    words = f"{unmade} other files were accepted as signed, and not derived again"
+    several = "s" * (unmade != 1)
+    words = f"{unmade} other file{several}, accepted as signed and not derived again"
     yield StatementCheck("files", Outcome.VERIFIED, words, NOTED)
 
 

@@ -159,8 +159,8 @@ def canary_scores(edges: Floats, included: Floats, left_out: Floats) -> Figure:
         axes,
     ):
         for counts, colour, label in (
-            (included, BLUE, f"{int(included.sum())} canaries in"),
-            (left_out, VERMILION, f"{int(left_out.sum())} canaries out"),
+            (included, BLUE, f"{int(included.sum())} canaries included"),
+            (left_out, VERMILION, f"{int(left_out.sum())} canaries left out"),
         ):
             filled_stairs(axes, counts, edges, colour, label, 0.35, 1.6)
     return figure

@@ -100,7 +100,7 @@ def realised_noise(
 
 
 def clipped_share(rounds: Ints, share: Floats) -> Figure:
-    with panel("", "gradients that were cut") as (figure, axes):
+    with panel("", "gradients that were clipped") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
         percent_axis(axes)
@@ -110,13 +110,13 @@ def clipped_share(rounds: Ints, share: Floats) -> Figure:
 
 def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Figure:
     """Return a figure of how many times the claimed noise there is at most, after every round."""
-    with panel("", "noise over what is claimed, at most") as (figure, axes):
+    with panel("", "largest noise, over the claimed noise") as (figure, axes):
         least = min(limits, key=lambda name: limits[name][-1])
         finite = {
             name: np.where(np.isfinite(limit), limit, np.nan) for name, limit in limits.items()
         }
         one_among_others(axes, rounds, finite, least, f"{least}, the least")
-        level_line(axes, 1.0, "as much as is claimed", INK, "--")
+        level_line(axes, 1.0, "claimed noise", INK, "--")
         from_zero(axes)
         rounds_axis(axes, rounds)
     return figure

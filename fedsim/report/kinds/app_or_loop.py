@@ -131,7 +131,7 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
     verdict = outcome.verdict
     # A claim that is not judged says itself why.
     meaning = "; ".join(outcome.reasons) or MEANINGS[verdict]
-    objections: doc.Block = doc.Prose("No rule has an objection.")
+    objections: doc.Block = doc.Prose("No rule found a problem.")
     if outcome.findings:
         rows = [
             (finding.rule, "yes" if finding.breaks else "no", finding.why, finding.mend)

@@ -69,8 +69,8 @@ def verdict(report: Report) -> str:
         )
         what = "a client's data were" if report.unit == "client" else "the target record was"
         sentences.append(
-            f"After {report.rounds} rounds, the auditor's belief that {what} used is "
-            f"{percent(belief.mean)} in the mean of {report.trials} trials, and "
+            f"After {_counted(report.rounds, 'round')}, the auditor's belief that {what} used is "
+            f"{percent(belief.mean)} on average over {_counted(report.trials, 'trial')}, and "
             f"{percent(belief.highest)} at most. The noise keeps this belief at "
             f"{percent(bounds.rho_beta)} or less{but_for}; ε is "
             f"{number(bounds.epsilon)} at δ = {report.delta:.3g}."
@@ -88,7 +88,7 @@ def verdict(report: Report) -> str:
     if (noise := report.noise) is not None and not report.alarms:
         sentences.append(
             f"The released sums have at most {number(noise.at_most[SUM])} times the claimed "
-            f"noise ({percent(noise.confidence)} confidence), for any records."
+            f"noise, whatever the records are ({percent(noise.confidence)} confidence)."
         )
     measured = state(report)
     if empirical is not None and bounds is not None and measured.text == "Not contradicted":
@@ -224,8 +224,8 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
             text = "Everything released has no more ε than one training."
             limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
             failed = (
-                f"All that was released costs ε = {number(report.released.epsilon)}; one "
-                f"training costs {number(bounds.epsilon)}."
+                f"Everything released costs ε = {number(report.released.epsilon)}; one training "
+                f"costs {number(bounds.epsilon)}."
                 if report.released
                 else ""
             )
@@ -245,8 +245,8 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
             data=f"what {facts.recorder} saw of run {facts.run}",
             date="",
             limits=(
-                f"The audit is about the {report.rounds} rounds that the auditor saw, with "
-                f"{report.missed} missed. It is not a guarantee."
+                f"The audit covers {_counted(report.rounds, 'round')} that the auditor saw; it "
+                f"missed {report.missed}. It is not a guarantee."
             ),
         ),
     )
@@ -261,11 +261,13 @@ def _steps(report: Report, words: StateWords) -> list[doc.Words]:
         steps.append(
             'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
             if report.one_world
-            else "After the run, repeat the audit with --worlds RUN, which says which trials used "
-            "the record: right answers can then be counted."
+            else "After the run, repeat the audit with --worlds RUN. RUN says which trials used "
+            "the record, so the audit can count right answers."
         )
     if report.bounds is None:
-        steps.append("Ask the server for the noise of every round: without it theory has no limit.")
+        steps.append(
+            "Ask the server for the noise of every round: without it, theory sets no limit."
+        )
     return steps or ["Watch more rounds, or more trials."]
 
 
@@ -308,7 +310,7 @@ def _by_round(rounds: Sequence[Seen]) -> doc.Table:
             highest = percent(float(expit(each.log_odds).max()))
             measured, limit = f"belief {highest}", f"ρβ {percent(each.rho_beta)}"
             if beyond := _beyond(each):
-                measured += f"; {beyond} of {len(each.log_odds)} trials are beyond ρβ"
+                measured += f"; above ρβ in {beyond} of {_counted(len(each.log_odds), 'trial')}"
         else:
             least = min(each.noise_at_most.values(), default=None)
             measured, limit = f"noise at most {number(least)}", "the claimed noise is 1"
@@ -317,6 +319,10 @@ def _by_round(rounds: Sequence[Seen]) -> doc.Table:
             doc.Line(doc.Cell(str(each.round)), [*cells, doc.Cell(measured), doc.Cell(limit)])
         )
     return doc.Table(("Round", "So far", "Measured", "Limit"), [doc.Group("", lines)])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -350,7 +356,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     if report.noise is not None:
         for name, limit in report.noise.at_most.items():
             whose = "the sums" if name == SUM else f"{name}'s messages"
-            rows.append((f"noise of {whose}", f"at most {number(limit)} times the claimed"))
+            rows.append((f"noise of {whose}", f"at most {number(limit)} times the claimed noise"))
     if (canaries := report.canaries) is not None and canaries.reason is None:
         rows += _canary_rows(canaries, bounds, report)
     if report.texts is not None:
@@ -359,7 +365,7 @@ def _rows(report: Report) -> list[tuple[str, str]]:
         if report.one_world:
             unknown = "not measured: all trials of the run are in one world"
         else:
-            unknown = "unknown without the worlds (--worlds RUN)"
+            unknown = "unknown: give the worlds with --worlds RUN"
         rows.append(("advantage", unknown))
     return rows
 
@@ -378,7 +384,7 @@ def _canary_rows(
         ("belief in the true coin of a canary", percent(canaries.belief)),
     ]
     if (proven := canaries.epsilon_at_least) is not None:
-        rows.append(("epsilon, by guessed canaries", f"at least {number(proven)}"))
+        rows.append(("epsilon, by guessing canaries", f"at least {number(proven)}"))
     return rows
 
 
@@ -397,8 +403,8 @@ def _said_of_texts(texts: TextFindings, confidence: float) -> str:
     sentences[0] += f"; the noise allows {allowed}."
     if texts.most <= texts.allowed:
         sentences.append(
-            f"With all guesses right, they would show that epsilon is at least {most}. So few "
-            "texts cannot contradict the claimed noise."
+            f"Even with all guesses right, they would show only that epsilon is at least {most}. "
+            "So few texts cannot contradict the claimed noise."
         )
     if texts.since > 1:
         sentences.append(
@@ -411,14 +417,16 @@ def _said_of_texts(texts: TextFindings, confidence: float) -> str:
 def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
     rows = [
         (
-            f"epsilon, by guesses of {texts.texts} texts",
-            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); with all right at "
-            f"least {number(texts.most)}, the noise allows {number(texts.allowed)}",
+            f"epsilon, by guessing {texts.texts} texts",
+            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); at least "
+            f"{number(texts.most)} if all guesses were right; the noise allows "
+            f"{number(texts.allowed)}",
         )
     ]
     if texts.fell is not None:
         those, others = (number(mean) for mean in texts.fell)
-        rows.append(("fall of a text's loss, in and out", f"{those} and {others} nats"))
+        fell = f"{those} nats if included, {others} nats if not"
+        rows.append(("fall of a text's loss", fell))
     return rows
 
 

@@ -78,7 +78,7 @@ def verdict(report: Report) -> str:
         sentences.append(
             f"After {release.steps} steps, a {release.unit}'s epsilon is at most "
             f"{number(release.epsilon.point)} at delta {delta:g}, towards {release.towards}. This "
-            f"{counts} the benefit of random batches."
+            f"value {counts} the benefit of random batches."
         )
     elif release is not None:
         client = release.least_protected[0]
@@ -90,9 +90,10 @@ def verdict(report: Report) -> str:
         if len(alike) == len(release.clients) > 1:
             who = f"Each of the {len(alike)} clients has"
         sentences.append(
-            f"{who} epsilon {epsilon} at delta {delta:g} after {client.rounds} rounds, towards "
-            f"{towards}. In this recording, the observer's belief that a client took "
-            f"part is largest for node {client.node}: {_belief(client.belief[-1], release)}."
+            f"{who} epsilon {epsilon} at delta {delta:g} after "
+            f"{_counted(client.rounds, 'round')}, towards {towards}. In this recording, the "
+            f"observer's belief that a client took part is largest for node {client.node}: "
+            f"{_belief(client.belief[-1], release)}."
         )
     if canary is not None:
         low, high = number(canary.mu.low), number(canary.mu.high)
@@ -175,9 +176,11 @@ def _step_rows(release: StepRelease) -> list[tuple[str, str]]:
         rows.append(("sizes as declared, p", number(sampling.p_value)))
     if accountants is not None:
         rows.append(("engines", plain(accountants.engines)))
-        rows.append(("ε by the accountant's last word", number(accountants.last_word)))
-        rows.append(("ε of all steps that the accountants noted", number(accountants.all_steps)))
-        rows.append(("the same, at the noise measured", number(accountants.at_measured_noise)))
+        rows.append(("ε that the accountant stated last", number(accountants.last_word)))
+        rows.append(("ε of all steps that the accountants recorded", number(accountants.all_steps)))
+        rows.append(
+            ("ε of these steps at the measured noise", number(accountants.at_measured_noise))
+        )
     return rows
 
 
@@ -185,7 +188,7 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
     canary = report.canary
     if canary is None:
         return []
-    rows = [("rounds scored", f"{canary.rounds}, {canary.loud} of them loud")]
+    rows = [("rounds scored", f"{canary.rounds}, {canary.loud} of them with the canary")]
     if canary.reason:
         rows.append(("no estimate", canary.reason))
     for title, one in (
@@ -197,7 +200,7 @@ def _canary_rows(report: Report) -> list[tuple[str, str]]:
         rows.append((title, f"{stated} ({number(one.low)} to {number(one.high)})"))
     rows.append(("rank test, p", number(canary.p_value)))
     proven = number(canary.epsilon_proven_one_round)
-    guessed = f"{canary.right_guesses} of {canary.guesses} coins guessed"
+    guessed = f"{canary.right_guesses} of {canary.guesses} coins guessed right"
     rows.append(("ε of one round, at least", f"{proven}, from {guessed}"))
     return rows
 
@@ -225,7 +228,8 @@ def _sentence(finding: Finding) -> str:
 
 def render_html(report: Report) -> str:
     facts = report.facts
-    length = f"{report.rounds} {'steps' if isinstance(report.release, StepRelease) else 'rounds'}"
+    noun = "step" if isinstance(report.release, StepRelease) else "round"
+    length = _counted(report.rounds, noun)
     return render(
         doc.Document(
             title=f"{facts.app or 'Flower app'} – audit of a transcript",
@@ -266,11 +270,15 @@ def first(report: Report) -> doc.FirstScreen:
             data=f"what {facts.recorder} recorded of {app}{versions}",
             date="",
             limits=(
-                f"The audit is about the {report.rounds} recorded rounds, seen from the vantage "
-                f"{facts.vantage}. Rounds that were not recorded cost more."
+                f"The audit covers {_counted(report.rounds, 'round')} as recorded at the vantage "
+                f"point {facts.vantage}. Rounds that were not recorded add to the cost."
             ),
         ),
     )
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _unit(report: Report) -> str:
@@ -359,7 +367,8 @@ def _checks(report: Report) -> list[doc.Check]:
             "release.realised_over_claimed.low < 0.9",
             document,
             fails="release.realised_over_claimed.high < 0.9",
-            unknown="The recording does not show that the noise is at least 90% of the configured.",
+            unknown="The recording does not show that the noise is at least 90% of the configured "
+            "noise.",
             failed="The noise is below 90% of the configured noise.",
         ),
         power(document, "release.seen_below"),
@@ -376,7 +385,7 @@ def _checks(report: Report) -> list[doc.Check]:
         text = "The recording shows no noise that would protect a client's update from the server."
         checks.append(doc.Check(FAILED, text))
     if (claim := report.claim) is None:
-        text = "No ε is claimed: give --claimed-epsilon to have it checked."
+        text = "No ε is claimed. To check a claim, give --claimed-epsilon."
         checks.append(doc.Check(OPEN, text))
     else:
         limit = f"{claim.epsilon:g}"
@@ -400,8 +409,8 @@ def _blocks(report: Report) -> Iterator[doc.Block]:
         yield doc.Heading("How identifiable is each client?")
         yield doc.Prose(
             f"Epsilon of all recorded rounds at delta {report.delta}, under the measured noise. "
-            "The belief is the adversary's in this run. ρβ is the limit that epsilon sets for it. "
-            "A small share of trainings exceeds it."
+            "The belief is the adversary's in this run. Epsilon limits it to ρβ, except in a small "
+            "share of trainings."
         )
         yield doc.tabulated(CLIENT_HEADINGS, clients)
     if noise := _noise_rows(report):
@@ -428,7 +437,7 @@ def _figures(report: Report) -> list[doc.Block]:
     if release is not None:
         rounds = np.array(release.round_numbers)
         beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
-        caption = "Belief that a client took part, of an adversary who knows all other updates."
+        caption = "How sure an adversary who knows all other updates is that a client took part."
         if beliefs:
             drawn.append((caption, run_figures.client_beliefs(rounds, beliefs)))
         claims = release.claimed_std

@@ -60,12 +60,12 @@ def _rehearsal(report: Report) -> Label:
     """Return what stands in place of the caution that the noise is the seed's."""
     bounds, mechanism = report.bounds, report.mechanism
     return Label(
-        f"Rehearsal of the training '{report.name}': not a DP guarantee to these records.",
-        f"It stands for fedsim train of the same file: the same {report.rounds} rounds, gradients "
-        f"clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
-        f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at "
-        f"δ = {plain(bounds.delta)} towards the {NAMES[report.vantage]}. Here the noise comes "
-        f"from seed {report.seed}: a reader of the seed can remove it.",
+        f"Rehearsal of the training '{report.name}': not a DP guarantee for these records.",
+        f"It stands for fedsim train with the same file: the same {report.rounds} rounds, "
+        f"gradients clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
+        f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at δ = "
+        f"{plain(bounds.delta)} towards the {NAMES[report.vantage]}. Here the noise comes from "
+        f"seed {report.seed}: anyone who knows the seed can remove it.",
     )
 
 
@@ -76,7 +76,7 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
             not is_clipped(report),
             "Gradients are not clipped: no DP guarantee.",
             "Nothing bounds what one record can change, so no amount of noise gives a guarantee. "
-            "What the adversary achieved is measured nevertheless.",
+            "The measurements still show what the adversary achieved.",
         ),
         (
             report.mechanism.sensitivity == "local",
@@ -106,8 +106,8 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
         (
             rounding is not None and rounding.secure_aggregation == "simulated",
             "Simulated secure aggregation, not a DP guarantee.",
-            "The server saw every message, each with one client's share of the noise. What is "
-            "stated towards the server presumes that secure aggregation hides the single messages.",
+            "The server saw every message, each with one client's share of the noise. The limits "
+            "for the server assume that secure aggregation hides the single messages.",
         ),
         (
             report.bayesian is not None,
@@ -130,14 +130,16 @@ INFORMED = ("participant", "oracle")
 def verdict(report: Report) -> str:
     if report.trials == 1:
         bounds, tail = report.bounds, ""
+        was = "were" if is_client(report) or report.challenge.records != 1 else "was"
         if math.isfinite(bounds.epsilon):
             tail = f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
         sentences = [
             ONE_TRAINING,
             released(report),
-            "This one adversary came to believe with "
+            "This one adversary reached a belief of "
             f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
-            f"{challenge_of(report)} was used; the noise allows {percent(bounds.rho_beta)}{tail}.",
+            f"{challenge_of(report)} {was} used. The noise allows at most "
+            f"{percent(bounds.rho_beta)}{tail}.",
         ]
         return " ".join(filter(None, sentences)) + _canaries_prove(report)
     limit = advantage_limit(report)
@@ -172,14 +174,17 @@ def _by_chance(report: Report, limit: float) -> str:
             " The result is above this limit, but chance can explain it: the interval, "
             f"{interval}, contains the limit."
         )
-    return f" The interval is {interval}; an alarm needs more certainty."
+    return (
+        f" The whole interval, {interval}, lies above this limit, but an alarm needs more "
+        "certainty."
+    )
 
 
 def _knew(report: Report) -> str:
     """Return what the adversary knew; a seat of a user's own need not have known it all."""
     else_ = "all candidates for the data, but not which was used" * is_halves(report)
     if report.audit_mode not in INFORMED:
-        return f"This was “{report.audit_mode}”, which knew at most {else_ or 'everything else'}."
+        return f"It was “{report.audit_mode}” and knew at most {else_ or 'everything else'}."
     return f"{PLACE[report.vantage]} and knew {else_ or 'everything else'}."
 
 
@@ -194,10 +199,10 @@ def _secret(report: Report) -> str:
     if crafted:
         opposite = report.challenge.kind == "gradient"
         other = f" or {of}{'its opposite' if opposite else 'the original record'}"
-        return f"whether {of}{crafted} {used}{other * replaced}"
+        return f"whether {of}{crafted}{other * replaced} {used}"
     if not replaced:
         return f"whether {of}one person's record {used}"
-    return "which of two people's records was used" + f", in {copies} copies," * bool(of)
+    return "which of two people's records was used" + f" (in {copies} copies)" * bool(of)
 
 
 def _crafted(report: Report) -> str:
@@ -248,11 +253,11 @@ def game(report: Report) -> str:
     knows = "knows" if report.audit_mode in INFORMED else "may know"
     if is_halves(report):
         return (
-            "The game: every trial trains the federation anew, on a secret candidate: one "
-            f"of {report.pac.candidates} random halves of the records of all clients "
-            "but the adversary. The adversary knows all candidates and the mechanism. It must tell "
-            f"whether the challenge record is in the one that was used. {advantage}. Belief is the "
-            "probability that it assigns to this, by Bayes' rule."
+            "The game: every trial trains the federation anew, on a secret candidate: one of "
+            f"{report.pac.candidates} random halves of the records of all clients but the "
+            "adversary. The adversary knows all candidates and the mechanism. It must tell "
+            f"whether the target record is in the candidate that was used. {advantage}. Belief is "
+            "the probability that it assigns to this, by Bayes' rule."
         )
     return (
         f"The game: every trial trains the federation anew, on the data D with "
@@ -266,9 +271,9 @@ def _neighbour(report: Report) -> str:
     replaced, several = report.neighbouring == "replace", report.challenge.records != 1
     if is_client(report):
         if replaced:
-            return "where as many other records take their place"
-        drawn = "" if is_sampled(report) else " (that it takes part is no secret)"
-        return f"where the client has none and its update is 0{drawn}"
+            return "where the same number of other records takes their place"
+        drawn = "" if is_sampled(report) else " (its participation is no secret)"
+        return f"where the client has no records and its update is 0{drawn}"
     if not replaced:
         return f"the same data without {'them' if several else 'it'}"
     other = {"record": "another record", "gradient": "its opposite"}.get(

@@ -19,10 +19,12 @@ from fedsim.report.sections.section import Section, SectionTranscript, at_delta,
 
 BOUNDS = {
     "identification": "ε of one record at least, by identification",
-    "identification_mu_gdp": "The same counts, of a Gaussian mechanism",
-    "identification_gaussian": "The same, were the log-odds normal",
+    "identification_mu_gdp": "ε of one record at least, by identification, for a Gaussian "
+    "mechanism",
+    "identification_gaussian": "ε of one record at least, by identification, for normal log-odds",
     "released_model": "ε of one record at least, from the released model alone",
-    "released_model_mu_gdp": "The same of a Gaussian mechanism, at its own threshold",
+    "released_model_mu_gdp": "ε of one record at least, from the released model alone, for a "
+    "Gaussian mechanism at its own threshold",
 }
 
 MADE = (
@@ -31,14 +33,14 @@ MADE = (
 )
 
 COPIED = (
-    "D and D′ differ in all copies at once. The bounds of this page are for the group, except "
-    "where they name one record: group privacy derives these."
+    "D and D′ differ in all copies at once. The bounds on this page are for all copies together, "
+    "unless they name one record. Group privacy gives the bounds for one record."
 )
 
 
 def _title(report: Report) -> str:
     copied = report.challenge.kind == "record"
-    return "Copies of one record" if copied else "What was put into D to be noticed"
+    return "Copies of one record" if copied else "The crafted target"
 
 
 def _crafted(report: Report) -> list[doc.Block]:
@@ -113,7 +115,7 @@ def _estimated(estimate: CanaryEstimate, confidence: float) -> str:
     between = span(estimate.epsilon_interval.ends, number)
     return (
         f"{number(estimate.epsilon)} (μ = {number(estimate.mu)}; {between} "
-        f"at {percent(confidence)}). Presumes {estimate.assumes}"
+        f"at {percent(confidence)}). Assumes {estimate.assumes}"
     )
 
 
@@ -155,8 +157,9 @@ def _one_run(report: Report) -> list[doc.Block]:
     estimated = _estimated(run.estimate, run.confidence)
     rows.append(("ε estimated, no confidence statement", estimated))
     for name, spread in (run.spread or {}).items():
-        between = f"90% of trials {number(spread.low)} to {number(spread.high)}"
-        scores = f"median {number(spread.median)}, {between}, {percent(spread.above)} above {limit}"
+        between = f"90% of trials from {number(spread.low)} to {number(spread.high)}"
+        above = f"{percent(spread.above)} of trials above {limit}"
+        scores = f"median {number(spread.median)}, {between}, {above}"
         rows.append((f"Over {run.trials} trials, {NAMES[name]}", scores))
     return [*map(doc.Prose, _reading(run)), doc.Listing(rows), doc.Place("one-run")]
 
@@ -172,9 +175,9 @@ def _one_run_figures(report: Report, _: SectionTranscript) -> list[doc.Figure]:
             run_figures.canary_scores(
                 np.asarray(scores.edges), np.asarray(scores.included), np.asarray(scores.excluded)
             ),
-            "Canaries in and out.",
-            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, more "
-            "canaries are guessed.",
+            "Scores of included and left-out canaries.",
+            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, "
+            "the auditor guesses more canaries right.",
         )
     ]
 
@@ -183,7 +186,7 @@ ONE_RUN = Section("One-run audit", _one_run, _one_run_figures)
 
 
 ATTACKS = {
-    empirical.POPULATION: ("Yeom", "Yeom: members are those with at most the mean loss"),
+    empirical.POPULATION: ("Yeom", "Yeom: members are the records with at most the mean loss"),
     empirical.CHALLENGE: ("Yeom (loss of the final model)", "Yeom on the target record alone"),
 }
 
@@ -195,11 +198,11 @@ CLIENT_ATTACK = (
 SHORT = {"trajectory": "LiRA (losses of all models)"}
 
 MEANING = (
-    "Weaker attacks, for comparison. They see losses at the final model, and no sums; “all global "
-    "models” sees losses at the models along the way too. Yeom's attack compares a record's loss "
-    "with the mean loss of the training data. Attacks on the target play the adversary's own game. "
-    "All except the two of Yeom learn from one half of the trials, as shadow models, and are "
-    "measured on the other half."
+    "These weaker attacks serve for comparison. They see losses at the final model, and no sums; "
+    "“all global models” also sees losses at the models before it. Yeom's attack compares a "
+    "record's loss with the mean loss of the training data. Attacks on the target play the "
+    "adversary's own game. All attacks except Yeom's two learn from one half of the trials, as "
+    "shadow models, and are measured on the other half."
 )
 
 

@@ -58,7 +58,7 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
             + (
-                "PAC privacy is about averages and sets it no limit."
+                "PAC privacy bounds averages and sets no limit on single beliefs."
                 if is_pac(report)
                 else f"Theory's limit ρβ is {number(rho_beta)}."
             )
@@ -143,7 +143,7 @@ def _sensitivity(report: Report, transcript: SectionTranscript) -> Iterator[Figu
 
 def _clipping_allows(report: Report) -> str:
     if takes_local_steps(report):
-        return ". By the replay of the linearised attack, which clipping does not limit."
+        return ". They come from a replay of the linearised attack, which clipping does not limit."
     if not is_clipped(report):
         return ". Gradients are not clipped, so nothing bounds it."
     return f"; clipping allows at most {number(report.empirical.sensitivity_bound)}."
@@ -219,7 +219,7 @@ def _precision(report: Report) -> list[Block]:
     if ratio is not None:
         rows.append(
             (
-                "Variance of the advantage, against independent trials",
+                "Variance of the advantage, relative to independent trials",
                 DASH
                 if ratio.measured is None
                 else f"{number(ratio.measured)} measured, {number(ratio.predicted)} predicted",
@@ -230,7 +230,7 @@ def _precision(report: Report) -> list[Block]:
     return [Listing(rows)]
 
 
-PRECISION = Section("How precise is it?", _precision, specialist=True)
+PRECISION = Section("How precise is the measurement?", _precision, specialist=True)
 
 
 def _residual_entries(residuals: Residuals) -> Entries:
@@ -238,39 +238,44 @@ def _residual_entries(residuals: Residuals) -> Entries:
     lines = [
         (
             "Noise, divided by the claimed noise",
-            f"{ratio_text(noise.ratio)}, between {span(noise.interval, ratio_text)}; "
-            f"{_p(noise.p_value)} of {noise.degrees_of_freedom} numbers",
+            f"{ratio_text(noise.ratio)}, interval {span(noise.interval, ratio_text)}; "
+            f"{_p(noise.p_value)}, from {noise.degrees_of_freedom} numbers",
         )
     ]
     rounds = [step for step in noise.by_step if step is not None]
     if len(rounds) > 1:
-        lines.append(("The same, of single rounds", span((min(rounds), max(rounds)), ratio_text)))
+        lines.append(
+            (
+                "Noise of single rounds, divided by the claimed noise",
+                span((min(rounds), max(rounds)), ratio_text),
+            )
+        )
     if repeats := residuals.repeats:
         lines.append(
             (
-                "Noise of a round against the round before",
+                "Noise of a round, compared with the round before",
                 f"cosine {number(repeats.cosine)} on average; {_p(repeats.p_value)}",
             )
         )
     if scale := residuals.scale:
         lines.append(
             (
-                "Sum, over the sum of clipped gradients",
+                "Sum, divided by the sum of clipped gradients",
                 f"{number(scale.factor)}; {_p(scale.p_value)}",
             )
         )
     if shape := residuals.shape:
         lines.append(
             (
-                "Mean size of a coordinate, over its root mean square",
+                "Mean size of a coordinate, divided by its root mean square",
                 f"{number(shape.ratio)}; {number(shape.normal)} if normal, {_p(shape.p_value)}",
             )
         )
     if sampling := residuals.sampling:
         lines.append(
             (
-                "Sizes of batches, variance over the binomial's",
-                f"{number(sampling.dispersion)}, of {sampling.batches} batches with a share "
+                "Variance of batch sizes, divided by the binomial variance",
+                f"{number(sampling.dispersion)}, from {sampling.batches} batches with a share of "
                 f"{number(sampling.rate)} of the records; {_p(sampling.p_value)}",
             )
         )

@@ -24,13 +24,15 @@ from fedsim.report.sections.answer import labels
 from fedsim.report.sections.section import (
     advantage_limit,
     challenge_of,
+    clients_of,
     confidence_of,
     is_alarming,
+    is_client,
     is_pac,
     trials_of,
 )
 from fedsim.report.sections.target import Shown
-from fedsim.report.sections.vantage_words import NAMES
+from fedsim.report.sections.vantage_words import NAMES, WHO
 from fedsim.report.sections.verdict import choose
 
 ENOUGH = 0.95
@@ -149,11 +151,11 @@ def checks(report: Report) -> list[doc.Check]:
     ]
     hidden = [
         report_check(
-            f"By theory, noise limits how often the {NAMES[each.vantage]} is right.",
+            f"By theory, noise limits how often {WHO[each.vantage]} is right.",
             f"verdicts.{at}.allowed.advantage >= 1",
             values,
-            failed=f"Theory sets no limit for the {NAMES[each.vantage]}, which can always tell "
-            "whether the record was used.",
+            failed=f"Theory sets no limit for {WHO[each.vantage]}, who can always tell whether "
+            f"{clients_of(report)} {'were' if is_client(report) else 'was'} used.",
         )
         for at, each in enumerate(report.verdicts)
     ]
@@ -164,7 +166,7 @@ def checks(report: Report) -> list[doc.Check]:
         unknown = "The trials do not show that the adversary stays below the limit of theory."
         allowed = number(advantage_limit(report))
         if (high := number_at(values, "advantage.high")) is not None:
-            unknown = f"The interval reaches up to {number(high)}, above the limit {allowed}."
+            unknown = f"The interval reaches {number(high)}, above the limit {allowed}."
         if vantage_words.reaches_limit(report, report.verdicts[place]):
             unknown += (
                 " Theory predicts that this adversary reaches the limit, so more trials cannot "
@@ -175,15 +177,15 @@ def checks(report: Report) -> list[doc.Check]:
     if report.bounds.tight_epsilon < float("inf"):
         text = "Everything that was released has no more ε than one training."
         failed = (
-            f"If all {report.released.trainings} models are handed on, ε is "
-            f"{number(report.released.epsilon)} in all, instead of "
+            f"If all {report.released.trainings} models are released, ε is "
+            f"{number(report.released.epsilon)} in total, instead of "
             f"{number(report.bounds.tight_epsilon)} for one."
             if report.released is not None
             else ""
         )
         unknown = (
-            "This run has no total ε: its seed removes the noise. The ε above is that of one "
-            "training with secret noise."
+            "This run has no total ε: its seed removes the noise. The ε above is for one training "
+            "with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -207,8 +209,8 @@ def _own_limits(report: Report) -> list[doc.Check]:
         for limit in verdict.limits:
             mark = vantage_words.own_limit(report, verdict, limit)
             text = (
-                f"Own limit, {limit.of} at most {number(limit.limit)} towards the "
-                f"{NAMES[verdict.vantage]}: {mark.text}."
+                f"Own limit for the {NAMES[verdict.vantage]}, {limit.of} at most "
+                f"{number(limit.limit)}: {mark.text[:1].lower()}{mark.text[1:]}."
             )
             condition = f"verdicts.{place}.allowed.{ALLOWED[limit.of]} > {limit.limit:.12g}"
             limits.append(doc.Check(KINDS[mark.kind], text, condition))
@@ -222,7 +224,7 @@ def _steps(report: Report) -> list[doc.Words]:
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = (
-                "more trials would add little about the amount of noise. "
+                "more trials would tell little more about the amount of noise. "
                 if verdict.seen_below >= ENOUGH
                 else "more trials detect smaller losses of noise. "
             ) + vantage_words.noticed(report, verdict)
@@ -236,7 +238,7 @@ def _steps(report: Report) -> list[doc.Words]:
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
-        to = doc.Link("What would lower it", "#what-would-lower-it")
+        to = doc.Link("What would lower the limits?", "#what-would-lower-the-limits")
         finds = "” lists settings for this. This command finds the least noise that meets a limit: "
         steps.append(["Do you want lower limits? The section “", to, finds, doc.Code(command)])
     return steps

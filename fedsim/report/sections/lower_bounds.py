@@ -37,9 +37,9 @@ ASSUMES_LEAST = "clopper_pearson"
 CLASSIC = "rdp-classic"
 
 MEANING = (
-    "The privacy loss that the attack demonstrates. An estimate may err on either side. A lower "
-    "bound holds with the stated confidence, if its assumption holds. A lower bound above theory's "
-    "ε then means that the claimed guarantee does not hold."
+    "ε′ is the privacy loss that the attack demonstrates. An estimate may err on either side. A "
+    "lower bound holds with the stated confidence, if its assumption holds. A lower bound above "
+    "theory's ε then means that the claimed guarantee does not hold."
 )
 
 
@@ -156,7 +156,8 @@ def agreement(report: Report) -> str:
                 f"The frequency with which beliefs come true {verdict} with their values "
                 f"(p = {details['p_value']:.2g})."
             )
-    return f"{' '.join(sentences)} Each at {percent(comparisons[0].confidence)} confidence."
+    confidence = percent(comparisons[0].confidence)
+    return f"{' '.join(sentences)} Each comparison is at {confidence} confidence."
 
 
 def _words(report: Report) -> list[doc.Block]:
@@ -168,13 +169,13 @@ def _words(report: Report) -> list[doc.Block]:
     return [
         doc.Prose(MEANING),
         doc.Table(
-            ("Estimates", "ε′", "Theory", "Worth"),
+            ("Estimates", "ε′", "Theory", "Remark"),
             [doc.Group("", [*map(doc.of_row, estimates(report))])],
         ),
         doc.Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
-                *("ε′ at least", "Theory", "Worth"),
+                *("ε′ at least", "Theory", "Remark"),
             ),
             [doc.Group(title, lines) for title, lines in apart.items() if lines],
         ),
@@ -206,7 +207,7 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
             "privacy-profile",
             run_figures.privacy_profile(profile),
             "Privacy profile.",
-            "δ as a function of ε: estimated from log-odds under the claimed noise, and theory's. "
+            "δ as a function of ε: estimated from log-odds under the claimed noise, and by theory. "
             f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",
         )
 

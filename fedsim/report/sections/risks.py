@@ -54,15 +54,15 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     if not limits:
         return ""
     sentences = [
-        f"Suppose that {of_cases(BASELINE, BASELINE)} guesses about one person are right without "
+        f"Suppose that {of_cases(BASELINE, BASELINE)} guesses about one person is right without "
         "the training."
     ]
     for at_most, names in sorted(limits.items()):
-        who = " and ".join(names)
+        who = " or ".join(names)
         sentences.append(
-            f"With the training, at most {of_cases(at_most, BASELINE)} are right for {who}."
+            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)}."
             if at_most < 1
-            else f"Nothing limits how many are right for {who}."
+            else f"Nothing limits how often {who} is right."
         )
     return " ".join(sentences)
 
@@ -146,10 +146,10 @@ def _curves(report: Report) -> list[Block]:
     said = (
         "The adversary says that the record was used if its belief is above a threshold. The "
         "figure shows its right and wrong answers for every threshold. The "
-        f"band holds at all thresholds together at {confidence_of(report).strip()}. "
+        f"band holds at all thresholds together with {confidence_of(report)}confidence. "
     )
     said += (
-        f"ALARM: its lower edge crosses the curve of theory at: {', '.join(crossed)}."
+        f"ALARM: its lower edge crosses the curve of theory for: {', '.join(crossed)}."
         if crossed
         else "Its lower edge does not cross the curve of theory."
     )

@@ -66,8 +66,8 @@ class Section:
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
     "clopper_pearson_split": "Clopper–Pearson, split trials",
-    "clopper_pearson_bonferroni": "Clopper–Pearson, paid ranks",
-    "betting": "Betting, whenever one looks",
+    "clopper_pearson_bonferroni": "Clopper–Pearson, fixed ranks",
+    "betting": "Betting, valid at any time",
     "jeffreys": "Jeffreys (credible)",
     "mu_gdp": "μ of Gaussian privacy",
     "gaussian": "Gaussian",
@@ -131,7 +131,7 @@ def challenge_of(report: Report) -> str:
     what = "gradient" if challenge.kind == "gradient" else "record"
     if challenge.records == 1:
         return f"the target {what}"
-    return f"{challenge.records} challenge {what}s"
+    return f"{challenge.records} target {what}s"
 
 
 def trials_of(report: Report) -> str:
@@ -173,7 +173,7 @@ def standard_errors_apart(report: Report) -> str:
 
 def yeom_bound(report: Report) -> str:
     """Return Yeom's bound on membership inference as text; it is proven for pure epsilon."""
-    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, of pure ε"
+    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, for pure ε"
 
 
 def measure(report: Report) -> str:

@@ -51,14 +51,14 @@ def part(report: Report, picture: Shown | None) -> doc.Part:
     blocks: Sequence[doc.Block] = [doc.Prose(_why_not(report), small=True)]
     if picture is not None:
         blocks = record(picture, f"Record {report.challenge.record}", "The data are public.")
-    return doc.Part("Whom this is about", [doc.Prose(target(report)), *blocks])
+    return doc.Part("Who is the target?", [doc.Prose(target(report)), *blocks])
 
 
 def _why_not(report: Report) -> str:
     if is_client(report):
         return "No record is shown: all data of a client are the target."
     if report.challenge.kind != "record":
-        return "No record is shown: the target is no person's."
+        return "No record is shown: the target is not a person's record."
     return (
         f"The record is not shown, because this page may be handed on. The data "
         f"'{report.data.name}' are not known to be public, or the run kept no copy of the record."

@@ -48,7 +48,7 @@ def _bounds(report: Report) -> Entries:
         (
             "ρα, limit of the advantage",
             f"{number(bounds.rho_alpha)} "
-            f"({'PAC privacy has one of its own' if is_pac(report) else 'from the noise'})",
+            f"({'PAC privacy has its own limit' if is_pac(report) else 'from the noise'})",
         ),
         (
             "How often the belief exceeds ρβ",
@@ -68,7 +68,7 @@ def _further(report: Report) -> Entries:
             f"{number(bounds.theorem2_rho_alpha)} (for the classic noise scale of a single step; "
             "other noise may exceed it)",
         ),
-        ("Yeom's bound e^ε − 1, of pure ε", number(bounds.yeom_bound)),
+        ("Yeom's bound e^ε − 1, for pure ε", number(bounds.yeom_bound)),
     ]
 
 
@@ -109,13 +109,13 @@ def _budget(report: Report) -> str:
     if budget.stop_at_delta != budget.delta:
         limit += f" at δ = {plain(budget.stop_at_delta)}"
     if budget.stopped:
-        ending = f", where {limit} left no room for another" if budget.stop_at else ""
+        ending = f"; {limit} left no room for another round" if budget.stop_at else ""
     else:
         ending = f", within {limit}" if budget.stop_at else "; no budget was set"
     before = ""
     if budget.earlier_attempts:
         before += (
-            f" Interrupted attempts had released {budget.earlier_attempts} rounds before the first."
+            f" Rounds that interrupted attempts had released before: {budget.earlier_attempts}."
         )
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
@@ -199,11 +199,11 @@ def _bayesian_entries(report: Report, spent: Bayesian) -> Entries:
             over_trials(spent.epsilon_at_percentile),
         ),
         ("ε of DP, for every person", epsilon(spent.dp_epsilon)),
-        ("Bayesian ε were all gradients at the bound", epsilon(spent.worst_case_epsilon)),
+        ("Bayesian ε if all gradients reached the bound", epsilon(spent.worst_case_epsilon)),
         (
             "Estimated from",
             f"{spent.pairs} {'pairs of records' if replaced else 'records'} in every "
-            f"round; γ = {number(spent.gamma)} of δ is for the estimate's failure",
+            f"round; γ = {number(spent.gamma)} of δ covers a failure of the estimate",
         ),
         ("Orders λ that decided", span(spent.orders, number) or DASH),
     ]
@@ -268,11 +268,15 @@ def _pac_entries(report: Report) -> Entries:
     realised, released = pac.realised_information, pac.released_information
     together = f"Released by all {report.trials} trials together"
     return [
-        ("Stated prior", f"{pac.prior_description}: right in 50% by guessing"),
+        ("Stated prior", f"{pac.prior_description}: guessing is right in 50%"),
         (
             "Mutual information at most",
             f"{number(pac.mutual_information)} nats over all rounds"
-            + ("" if realised is None else f" (realised {number(realised)} by log det, mean)"),
+            + (
+                ""
+                if realised is None
+                else f" (realised on average, by log det: {number(realised)})"
+            ),
         ),
         *([] if released is None else [(together, f"at most {number(released)} nats")]),
         ("Success of any guess at most", percent(pac.success_bound)),
@@ -281,7 +285,11 @@ def _pac_entries(report: Report) -> Entries:
         (
             "Advantage at most",
             f"{number(pac.advantage_bound)}"
-            + ("" if is_pac(report) else f" (beside ρα {number(report.bounds.rho_alpha)})"),
+            + (
+                ""
+                if is_pac(report)
+                else f" (for comparison, ρα is {number(report.bounds.rho_alpha)})"
+            ),
         ),
         (
             "Equivalent ε, not a guarantee",
@@ -298,7 +306,7 @@ def _candidate(report: Report) -> Entries:
     return [
         (
             f"Naming which of the {candidates} candidates",
-            f"right at most in {percent(bound)}, in {percent(1 / candidates)} by guessing",
+            f"right in at most {percent(bound)}; guessing is right in {percent(1 / candidates)}",
         )
     ]
 

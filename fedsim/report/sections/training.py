@@ -76,7 +76,7 @@ def _step(report: Report) -> str:
         return (
             f"In each of {report.rounds} rounds, every client took {report.mechanism.local_steps} "
             f"noisy steps on its own copy of the model: {report.mechanism.steps} noisy steps are "
-            "accounted. The adversary sees only their sum, and decides by the score of a "
+            "accounted for. The adversary sees only their sum, and decides by the score of a "
             "linearised attack."
         )
     if is_halves(report):
@@ -96,14 +96,14 @@ def _sampled_step(report: Report) -> str:
             f"In each of {report.rounds} rounds, every client took {report.mechanism.local_steps} "
             "noisy steps on its own copy of the model (local DP-SGD). Each step used a Poisson "
             f"sample of the client's records at rate {_rate(report)}: {report.mechanism.steps} "
-            "noisy sampled steps are accounted over all rounds. The adversary sees only the sum of "
+            "noisy sampled steps are accounted for in all. The adversary sees only the sum of "
             "a round, and is assumed to know which other records were sampled. It decides by the "
             "score of an attack, for which no closed form is known."
         )
     return (
         f"In each of {report.rounds} rounds, every record took part independently with "
         f"probability {_rate(report)} (Poisson sampling). The bounds require that it stays secret "
-        "whether the challenge record took part. The adversary is assumed to know this of all "
+        "whether the target record took part. The adversary is assumed to know this of all "
         "other records."
     )
 
@@ -114,8 +114,9 @@ def _round_of_joining_clients(report: Report) -> str:
     return (
         f"In each of {report.rounds} rounds, every client joined independently with probability "
         f"{joining}{of_record}. An adversary who knows a client's other records sees in the sum "
-        "which clients joined, so this counts as public: a record is charged for the rounds that "
-        f"its client joined, at most {steps} of them here. Only the record's own coin amplifies."
+        "which clients joined, so this counts as public. A record is charged for the rounds that "
+        f"its client joined, here at most {steps}. Only the sampling of the record itself "
+        "amplifies its privacy."
     )
 
 
@@ -136,8 +137,8 @@ def _round_of_clients(report: Report) -> str:
         sampled = (
             f" Each joined independently with probability {plain(joining)}. The clients add the "
             "noise, so its size, or the server, shows which of them joined. This counts as public "
-            "and gives no amplification: a client is charged for the rounds that it joined, by the "
-            f"noise in them, {report.mechanism.steps} of them here."
+            "and gives no amplification. A client is charged for the rounds that it joined, by the "
+            f"noise in them: here {report.mechanism.steps} rounds."
         )
     if is_sampled(report):
         sampled = (
@@ -149,9 +150,9 @@ def _round_of_clients(report: Report) -> str:
     return (
         f"In each of {report.rounds} rounds, {'clients' if sampled else 'every client'} trained a "
         f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
-        f"{long}{f'batches of {size}' if size else 'one batch'}{more}, and sent how far "
-        f"{'they' if sampled else 'it'} came, clipped as a whole. Only this update is accounted "
-        f"for, whatever the client did in between.{sampled}"
+        f"{long}{f'batches of {size}' if size else 'one batch'}{more}. Each sent the "
+        "change of its weights, clipped as a whole. Only this update is accounted for, whatever "
+        f"the client did in between.{sampled}"
     )
 
 
@@ -244,13 +245,13 @@ def _mechanism(report: Report) -> Settings:
         "Noisy steps accounted": mechanism.steps,
         "Local steps in a round": mechanism.local_steps,
         "Sampling rate": mechanism.sampling_rate,
-        "Rate of clients that join": mechanism.joining_rate,
+        "Probability that a client joins": mechanism.joining_rate,
     }
     if rounding is not None:
         settings |= {
             "Secure aggregation": rounding.note,
             "Grid step g": rounding.step,
-            "Sensitivity more by rounding, relative": rounding.relative_growth,
+            "Relative growth of the sensitivity by rounding": rounding.relative_growth,
             "Total variation by rounding, at most": rounding.total_variation,
         }
     if dropouts is not None:
@@ -258,7 +259,7 @@ def _mechanism(report: Report) -> Settings:
             "Missing clients tolerated": dropouts.tolerated,
             "Rounds with missing clients": dropouts.rounds_with_missing_clients,
             "Fewest shares of noise": dropouts.fewest_shares,
-            "Effective noise multiplier, from and to": dropouts.effective_noise_multiplier,
+            "Effective noise multiplier, least and greatest": dropouts.effective_noise_multiplier,
         }
     return settings | {"DP guarantee": mechanism.dp_guarantee, "Note": mechanism.dp_note}
 
@@ -339,7 +340,7 @@ def _by_client(clients: ByClient) -> Figure:
         )
     figure = training_figures.by_client(clients)
     note = " Measured on the data itself, and not released."
-    return Figure("clients", figure, "How it serves each client.", words + note)
+    return Figure("clients", figure, "Accuracy at each client.", words + note)
 
 
 def _spread(series: RoundSeries) -> str:
@@ -356,7 +357,7 @@ def _utility(report: Report) -> list[Block]:
         f"Means over the final models of {trials} of the {report.trials} trials. The intervals "
         "cover the variation between trainings, not between records."
         if trials > 1
-        else "Of the final model of one trial, which gives no interval."
+        else "These numbers are of the final model of one trial, which gives no interval."
     )
     blocks = [Prose(over), *worth.blocks(quality)]
     return [

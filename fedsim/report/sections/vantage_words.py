@@ -16,7 +16,13 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
-from fedsim.report.sections.section import clients_of, is_clipped, is_pac, score_caution
+from fedsim.report.sections.section import (
+    clients_of,
+    is_clipped,
+    is_pac,
+    score_caution,
+    trials_of,
+)
 
 NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
 WHO = {
@@ -157,7 +163,7 @@ def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
         return f"{reason} {how_to_measure(report, verdict.vantage)}"
     if limit.trials is None:
         return f"{reason} It is not known how many trials would decide it for this target."
-    return f"{reason} {limit.trials} trials {_told(limit)}; this run has {report.trials}."
+    return f"{reason} This run has {trials_of(report)}. {limit.trials} trials {_told(limit)}."
 
 
 def condition(estimator: str) -> str:
@@ -192,8 +198,8 @@ def _told(limit: OwnLimit) -> str:
             "as often. They say nothing about other records"
         )
     return (
-        "would show with 80% probability that this target misses it, if theory's worst case is "
-        "reached. No number of trials shows that it is met"
+        "would show with 80% probability that this target misses it, if the adversary reaches "
+        "theory's worst case. No number of trials shows that the limit is met"
     )
 
 
@@ -205,7 +211,7 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     allowed = verdict.allowed
     if limit.of == "belief":
         if not math.isfinite(allowed.epsilon):
-            return f"Theory allows a belief of anything up to {percent(allowed.rho_beta)} (ρβ)"
+            return f"Theory allows any belief up to {percent(allowed.rho_beta)} (ρβ)"
         other = (
             f"; {percent(allowed.worst.rho_beta)} for the client that takes part in most rounds"
             if allowed.worst.rho_beta > allowed.rho_beta
@@ -233,11 +239,13 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if limit.of == "advantage":
         if measured.interval is None:
             return "the trials give no interval for it"
-        return f"measured {number(measured.advantage)} ({span(measured.interval, number)})"
+        return (
+            f"the trials measured {number(measured.advantage)} ({span(measured.interval, number)})"
+        )
     odds = math.log(limit.limit) - math.log1p(-limit.limit)
     shown = (
         f"the trials show that ε is at least {number(measured.epsilon)}"
-        f"{condition(measured.epsilon_by)}; the limit is ε = {number(odds)}"
+        f"{condition(measured.epsilon_by)}; the limit stands for ε = {number(odds)}"
     )
     if measured.passed_limit is None:
         return shown
@@ -357,15 +365,21 @@ def _of_interval(report: Report, verdict: VantageVerdict) -> str:
             "attack may achieve more."
         )
     if verdict.state == "below":
-        words = "No better than guessing" if coin else "Better than guessing, and below the limit"
-        return f"{words}. The measurement is of this target alone. {holds_for(report)}"
+        words = "is not shown to be better than guessing" if coin else "is better than guessing"
+        return (
+            f"The adversary {words}, and stays below the limit. The measurement is of this target "
+            f"alone. {holds_for(report)}"
+        )
     if verdict.state == "within-chance":
-        return "Above the limit, but chance alone can explain it. Repeat the run with more trials."
+        return (
+            "The measurement is above the limit, but chance alone can explain it. Repeat the run "
+            "with more trials."
+        )
     if coin:
         return "The trials cannot tell: the interval contains both guessing and the limit."
     return (
-        "Better than guessing. The interval contains the limit. So the trials do not contradict "
-        "theory, but they do not prove that the adversary stays below the limit either."
+        "The adversary is better than guessing. The interval contains the limit, so the trials "
+        "neither contradict theory nor prove that the adversary stays below the limit."
     )
 
 

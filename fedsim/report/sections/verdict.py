@@ -49,7 +49,8 @@ def by_the_model(report: Report) -> str:
     return (
         f"The attack that was declared beforehand was right about {challenge_of(report)} in "
         f"{percent(right)} of {measured.trials} trials ({confidence_of(report)}interval "
-        f"{span((ends[0], ends[1]), percent)}, over trainings); a coin is right in 50%, {bound}."
+        f"{span((ends[0], ends[1]), percent)}, over trainings); a coin is right in 50%, and "
+        f"{bound}."
     )
 
 
@@ -117,7 +118,7 @@ def _words(report: Report) -> list[Block]:
         ),
         Prose(
             "Order of the table: first vantage points that contradict theory, then those without a "
-            "limit, then by falling limit. Intervals in brackets have "
+            "limit, then the others by falling limit. Intervals in brackets have "
             f"{confidence_of(report).strip()} confidence. “A coin” is the range of advantages that "
             "an adversary reaches by tossing a coin in the same number of trials, with probability "
             f"{confidence_of(report).strip()}.",
@@ -140,7 +141,7 @@ def trust(report: Report) -> str:
     words = TRUST.get(report.trust, "")
     if rounding := report.mechanism.rounding:
         words += (
-            f" They were {rounding.note}, as integers: because of the rounding, noise and "
+            f" The messages were {rounding.note}, as integers. Because of the rounding, noise and "
             f"sensitivity are {percent(rounding.relative_growth)} larger."
         )
     if report.colluding:
@@ -276,14 +277,14 @@ def _lowering(report: Report) -> list[Block]:
         return []
     command = choose(report)
     command_words = (
-        f" In the run's directory, {command} finds the least noise that meets a limit, with "
+        f" In the run's directory, {command} finds the least noise that meets a limit, and "
     )
     command_words += "the accuracy that remains."
     vantages = [NAMES[command_words.vantage] for command_words in report.lowering[0].towards]
     return [
         Prose(f"{MEANING} {holds_for(report)}"),
         Table(
-            ("Setting", *(f"Towards the {name}" for name in vantages), "At what price"),
+            ("Setting", *(f"Towards the {name}" for name in vantages), "Cost"),
             [Group("", [_change_line(change, report.lowering[0]) for change in report.lowering])],
             style="vantages",
         ),
@@ -294,4 +295,4 @@ def _lowering(report: Report) -> list[Block]:
     ]
 
 
-LOWERING = Section("What would lower it", _lowering)
+LOWERING = Section("What would lower the limits?", _lowering)

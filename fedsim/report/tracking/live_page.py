@@ -79,8 +79,8 @@ SELDOM = 2.0
 
 PROVISIONAL = (
     "You may look at any time: the error probability is divided among the batches of trials. All "
-    "intervals of this page together hold with {confidence}. The report's single interval is "
-    "narrower."
+    "intervals on this page together hold with {confidence} confidence. The report's single "
+    "interval is narrower."
 )
 
 
@@ -207,7 +207,8 @@ def _training(course: Course, delta: float) -> doc.FirstScreen:
         answer=[f"{running} {spent} The report judges the noise."],
         figure=doc.Bars(
             [doc.Bar("Any adversary, so far", mark, limit=share(limit), by="ε so far")],
-            "How often an adversary is right at most about one record, after the rounds so far.",
+            "How often an adversary can be right, at most, about one record after the rounds so "
+            "far.",
         ),
         checks=_checks(course),
     )

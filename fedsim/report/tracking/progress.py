@@ -206,10 +206,11 @@ class ProgressBar:
                 self.absent.add(reason)
                 self.bar.console.print(f"{reason}; {event['of']} goes on without it", markup=False)
         elif "uncompared" in event:
+            several = "s" * (len(event["uncompared"]) > 1)
             clients = ", ".join(map(str, event["uncompared"]))
             self.bar.console.print(
-                f"the data of client {clients} were compared by place and shape only, not by "
-                "content",
+                f"the data of client{several} {clients} were compared by place and shape only, "
+                "not by content",
                 markup=False,
             )
         elif "trials" in event:

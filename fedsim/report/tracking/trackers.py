@@ -47,7 +47,7 @@ def folder(place: str) -> Path:
         private_files.check_writable(path)
     except OSError as error:
         raise InputError(
-            f"cannot write to the folder '{place}': {error.strerror}; name another"
+            f"cannot write to the folder '{place}': {error.strerror}; name another one"
         ) from None
     return path
 

@@ -175,7 +175,7 @@ def test_an_altered_envelope_is_refuted_or_no_evidence(
     foreign = base64.b64encode(other.sign(envelope.pre_authentication(payload.encode()))).decode()
     assert altered()[0] == 0
     status, said = with_payload(payload.replace('"run.seed":0', '"run.seed":1'))
-    assert (status, "it was altered" in said) == (4, True)
+    assert (status, "the evidence was altered" in said) == (4, True)
     # A signature of somebody else under the signer's name, instead of the signer's or beside it.
     assert altered(signatures=[own | {"sig": foreign}])[0] == 4
     assert altered(signatures=[own | {"sig": foreign}, own])[0] == 0
@@ -226,7 +226,7 @@ def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_v
     page = run / name
     if name == "live.html":
         page.write_text(live_page.render_finished(RunDirectory.open(run).config.run.name))
-    for words in ("Whom this is about", "has finished"):
+    for words in ("Who is the target?", "has finished"):
         page.write_text(page.read_text().replace(words, f"{words} {PROVEN}"))
     assert PROVEN in page.read_text()
     (run / "evidence.json").unlink()
@@ -270,7 +270,7 @@ def test_figures_are_made_again_too_and_what_is_not_is_counted(
     assert f"derived again, with the same words and numbers: report.html, {drawn} figures" in said
     # Beside report, page and evidence: configuration, ledger, facts, events, transcript, batches.
     rest = len(files) - 3 - drawn
-    assert f"{rest} other files were accepted as signed, and not derived again" in said
+    assert f"{rest} other files, accepted as signed and not derived again" in said
     figure = run / "figures" / "advantage.svg"
     figure.write_text(figure.read_text().replace("</svg>", f"<text>{PROVEN}</text></svg>"))
     (run / "evidence.json").unlink()

@@ -64,7 +64,7 @@ def test_a_training_becomes_an_entry_with_what_its_owner_knows(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "requires what only you know; give --fact curator="),
+        ((), "needs facts that only you know; give --fact curator="),
         ((*OWNER, "--fact", "colour=red"), "--fact colour: the registry has no place for it"),
         ((*OWNER, "--fact", "sector=Toys"), "give one of Technology"),
         ((*OWNER, "--fact", "publication-date=May"), "give it as YYYY-MM-DD"),

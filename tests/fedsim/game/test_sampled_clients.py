@@ -212,4 +212,4 @@ def test_the_report_says_who_was_asked_and_what_is_secret(small: Make, tmp_path:
     _recorded(config, tmp_path / "run")
     page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
     assert "Each took part independently with probability 0.4 (Poisson sampling)" in unescape(page)
-    assert "that it takes part is no secret" not in unescape(page)
+    assert "its participation is no secret" not in unescape(page)

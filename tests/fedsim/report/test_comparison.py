@@ -188,7 +188,7 @@ def test_a_run_is_compared_with_itself_under_no_spelling(of: Of, tmp_path: Path)
     run.mkdir()
     link.symlink_to(run)
     for other in (run, link, tmp_path / "run" / ".." / "run"):
-        with pytest.raises(InputError, match=r"are one run; give every run once$"):
+        with pytest.raises(InputError, match=r"are the same run; give each run once$"):
             comparison.side_by_side([run, other], [of("central"), of("local")])
 
 
@@ -242,8 +242,8 @@ def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     ).read_text()
     assert "privacy.rho-beta: 0.9 or 0.75" in page
     assert (
-        "rho-beta 0.75 is stricter than rho-beta 0.9: towards the server at most 58.3% instead of "
-        "64.6%, which costs 4.2 points of accuracy."
+        "rho-beta 0.75 is stricter than rho-beta 0.9: the operator of the server is right in at "
+        "most 58.3% of cases instead of 64.6%. Its accuracy is 4.2 points lower."
     ) in page
 
 
@@ -252,5 +252,5 @@ def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_p
     places = _configured(tmp_path, [{}, {"run.name": "another"}])
     rows = comparison.side_by_side(places, [report, report])
     page = comparison.write_comparison(rows, tmp_path / "page").read_text()
-    said = "run 1 allows as much as run 2 at every vantage point, at the same accuracy."
+    said = "run 1 allows as much as run 2 at every vantage point. The accuracy is the same."
     assert said in page

@@ -127,7 +127,7 @@ def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
     for warning in report.warnings:
         assert warning in text
-        assert text.index(warning) < text.index("Whom this is about")
+        assert text.index(warning) < text.index("Who is the target?")
         assert " ".join(warning.split()) in " ".join(terminal.split())
     assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
     assert report.mechanism.dp_guarantee or "not a DP guarantee" in text or "no DP" in text
@@ -328,8 +328,8 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             "client",
             [
                 "with all 8 records of client",
-                "or on D′, where the client has none",
-                "for 1 epoch in one batch, and sent how far it came, clipped as a whole",
+                "or on D′, where the client has no records",
+                "for 1 epoch in one batch. Each sent the change of its weights, clipped as a whole",
                 "Unit of privacy all data of one client",
                 "with all its 8 records, is the target",
             ],
@@ -393,7 +393,7 @@ def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(wr
     report = written("local").report
     text, terminal = told(report), shown(report)
     assert text.count("audited here") == 3  # first, in full, and among the numbers
-    assert text.index("Whom this is about") < text.index("The bounds from theory")
+    assert text.index("Who is the target?") < text.index("The bounds from theory")
     for vantage, row in report.vantages.items():
         assert f"advantage, {vantage_words.NAMES[vantage]}" in terminal
         assert row.note in text
@@ -485,8 +485,8 @@ def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_fig
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
     withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
-    assert "Yeom: members are those" in told(report)
-    assert "Yeom: members are those" not in told(withheld)
+    assert "Yeom: members are the records" in told(report)
+    assert "Yeom: members are the records" not in told(withheld)
     assert "The clients protect" in told(withheld)
     assert "Yeom advantage" not in shown(withheld)
 
@@ -512,7 +512,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
     assert "job cook nurse 50.0%" in table
     assert "The record is not shown, because this page may be handed on" in words(report, None)
     assert "all data of a client are the target" in words(written("client").report, None)
-    assert "the target is no person's" in words(written("crafted").report, None)
+    assert "the target is not a person's record" in words(written("crafted").report, None)
 
 
 def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
@@ -531,8 +531,10 @@ def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written)
     html = _html(written("central").report)
     main, _, rest = html.partition('<details id="specialists">')
     folded = rest.partition('<details id="values">')[0]
-    assert {"Empirical ε′", "Membership inference", "How precise is it?"} <= _headings(folded, 3)
-    assert {"Every vantage point in full", "What would lower it"} <= _headings(main, 2)
+    assert {"Empirical ε′", "Membership inference", "How precise is the measurement?"} <= _headings(
+        folded, 3
+    )
+    assert {"Every vantage point in full", "What would lower the limits?"} <= _headings(main, 2)
     assert "Configuration" in _headings(folded, 3)
     assert not _headings(folded, 3) & _headings(main, 2)
 
@@ -543,7 +545,7 @@ def test_what_nobody_asked_for_is_absent(written):
         assert f"{heading} <a" in _html(written(kind).report)
         assert f"{heading} <a" not in nothing_asked
     # Noise that candidates shaped has no other setting that theory compares it with.
-    assert "What would lower it" not in told(written("pac").report)
+    assert "What would lower the limits?" not in told(written("pac").report)
 
 
 def _headings(html, level):

@@ -184,7 +184,7 @@ def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out()
     assert "--fail-if &#39;measured.seen_below &lt; 0.5&#39;" in page
     shown = dict(results(outcome))
     for name in ("By theory", "By attack"):
-        assert shown[name].startswith("of the update as training returns it: epsilon")
+        assert shown[name].startswith("for the update as training returns it: epsilon")
     assert outcome.as_json()["judged"]["training_unseen"] is True
     assert [finding for finding in outcome.findings if finding.breaks] == []
     of_records = replace(outcome, claim=replace(claim, unit="record"))
@@ -237,7 +237,7 @@ def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
     disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
     assert disproved.verdict is Verdict.CONVICTED
     assert disproved.contradictory
-    assert "Theory supports the claim, and the attack" in dict(results(disproved))["Contradiction"]
+    assert "Theory supports the claim, but the attack" in dict(results(disproved))["Contradiction"]
     assert disproved.as_json()["measured"]["contradicts_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):

@@ -111,7 +111,7 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
         f"p = {number(report.residuals.noise.p_value)}"
         in told["Noise, divided by the claimed noise"]
     )
-    assert "of 24 batches" in told["Sizes of batches, variance over the binomial's"]
+    assert "from 24 batches" in told["Variance of batch sizes, divided by the binomial variance"]
     assert beliefs.RESIDUALS.words(replace(report, residuals=None)) == []
 
 

@@ -149,7 +149,7 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert set(report.membership_inference) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
     assert report.membership_missing in page
-    assert "What was put into D to be noticed" in page
+    assert "The crafted target" in page
     assert "from the released model alone" in page
     assert "Score of the released models." in page
     assert (directory.path / "figures" / "poison.svg").exists()

@@ -208,7 +208,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     for arguments, said in (
         ((tmp_path / "nowhere",), "cannot read"),
         ((tmp_path / "empty",), "holds no transcript"),
-        ((tmp_path / "run",), f"give fedsim report {tmp_path / 'run'}"),
+        ((tmp_path / "run",), f"run fedsim report {tmp_path / 'run'}"),
         ((damaged,), "is damaged"),
         ((path, "--delta", "2"), "delta is 2.0"),
         ((path, "--out", tmp_path / "file" / "x"), "cannot write"),

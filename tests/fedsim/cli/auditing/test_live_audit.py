@@ -80,7 +80,7 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "the auditor's belief that the target record" in " ".join(printed.err.split())
-    assert "unknown without the worlds" in " ".join(printed.err.split())
+    assert "unknown: give the worlds" in " ".join(printed.err.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
@@ -237,7 +237,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     for arguments, said in (
         ((recorded, "--canary-seed-file", tmp_path / "nowhere"), "cannot read seeds"),
         ((recorded, "--canary-seed-file", tmp_path / "words"), "cannot read seeds"),
-        ((federation / "run",), "give fedsim report"),
+        ((federation / "run",), "run fedsim report"),
         ((tmp_path / "server.fedt", "--data-root", tmp_path), "so leave it out"),
         ((recorded, "--worlds", tmp_path), "is not a run directory"),
         ((recorded, "--worlds", fewer / "run"), "is not the recorded run"),

@@ -49,7 +49,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
     assert status == 0
     assert "common random" in out
     assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
-    assert "to reach the bound with 80 %" in " ".join(out.split())
+    assert "that reach the bound with a probability of 80 %" in " ".join(out.split())
 
 
 @pytest.mark.slow
@@ -239,7 +239,7 @@ def test_more_trials_are_added_to_a_finished_run(
     extend(RunDirectory.open(out), 4000)
     status, _, err = fedsim("run", "--resume", out, "--trials", 6)
     assert (status, (out / "config.toml").read_bytes()) == (0, config)
-    assert "nothing to do" in " ".join(err.split())
+    assert "Nothing to do" in " ".join(err.split())
 
 
 @pytest.mark.slow

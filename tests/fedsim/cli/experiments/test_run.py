@@ -559,7 +559,7 @@ def test_runs_are_compared_by_trust_and_vantage(
     assert [row["directory"] for row in rows] == [str(run) for run in runs for _ in range(3)]
     status, out, error = fedsim("report", runs[0], runs[0] / ".." / "central")
     assert (status, out, error.count("\n")) == (2, "", 1)
-    assert "give every run once" in error
+    assert "give each run once" in error
 
 
 @pytest.mark.parametrize("vantage", ["server", "released-model"])

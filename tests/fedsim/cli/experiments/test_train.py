@@ -106,7 +106,7 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     report = json.loads((played / "report.json").read_text())
     assert report["job"] == "rehearsal"
     page = html.unescape((played / "report.html").read_text())
-    assert "Rehearsal of the training 'digits': not a DP guarantee to these records." in page
+    assert "Rehearsal of the training 'digits': not a DP guarantee for these records." in page
     assert "the same 3 rounds, gradients clipped to 1, noise multiplier" in page
     assert "Experiment, not a DP guarantee" not in page
     status, _, said = fedsim("train", path, "--rehearsal", played, "--out", tmp_path / "model")
@@ -118,7 +118,7 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     assert "8 times, on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
     for other, named in (
         (("--set", "training.rounds=2"), "its training.rounds is 3, and here it is 2"),
-        (("--out", tmp_path / "model"), "its card does not change any more"),
+        (("--out", tmp_path / "model"), "its card no longer changes"),
     ):
         status, _, said = fedsim("train", path, "--rehearsal", played, *other)
         assert (status, named in said, said.count("\n")) == (2, True, 1), said

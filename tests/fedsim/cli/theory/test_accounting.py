@@ -111,7 +111,7 @@ def test_colluders_tell_their_noise() -> None:
     assert multipliers["distributed", "server"] == pytest.approx(math.sqrt(5 / 8))
     assert multipliers["distributed", "participant"] == pytest.approx(math.sqrt(4 / 8))
     assert multipliers["local", "server"] == pytest.approx(1)
-    assert "with local trust and 8 clients, 3 of whom collude" in text(f"{command} {setting}")
+    assert "with local trust and 8 clients, 3 colluding" in text(f"{command} {setting}")
     assert "collude" not in text(f"{command} --clients 8")
     rounds = f"calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
     fewer = document(rounds.replace("--clients 8 --colluding 3", "--clients 5"))
@@ -141,7 +141,7 @@ def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     assert local["epsilon"] == plain["epsilon"]
     target = f"calibrate --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
     assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
-    assert "10 rounds of 3 local steps: fedsim accounts 30 noisy steps" in text(target)
+    assert "10 rounds of 3 local steps: fedsim accounts for 30 noisy steps" in text(target)
 
 
 @pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
@@ -200,7 +200,7 @@ def test_the_printed_answer_explains_itself() -> None:
     assert "at most 90 % sure" in calibrated
     assert "largest change that one person's record can cause" in calibrated
     assert "largest change that one person's record can cause" in accounted
-    assert "Theorem 2 of Bernau et al., which may be exceeded: 0.1674" in accounted
+    assert "Theorem 2 of Bernau et al. gives 0.1674, which may be exceeded" in accounted
     for name in ACCOUNTANTS:
         assert f"{name}: " in calibrated
         assert f"{name}: " in accounted
@@ -635,7 +635,7 @@ def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batc
     assert answer["tail_probability"] == pytest.approx(
         gaussian.tail(mu, answer["epsilon"]), rel=1e-12
     )
-    assert "full batches already satisfy it" in text(f"calibrate --epsilon 5 {asked}")
+    assert "full batches already meet the target" in text(f"calibrate --epsilon 5 {asked}")
 
 
 def test_an_epsilon_larger_than_any_float_has_a_note() -> None:

@@ -116,7 +116,7 @@ def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(
         stated = math.inf if table[vantage] == "∞" else float(table[vantage])
         assert found == pytest.approx(stated, abs=6e-4)
     if "training.local-steps" in changes:
-        assert "3 rounds of 5 local steps each are accounted for" in text
+        assert "The accounting covers 3 rounds of 5 local steps each" in text
         assert lines["participant"].startswith("15 steps ")
 
 
@@ -421,5 +421,5 @@ def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hin
     assert card.utility is not None
     assert 0 < card.utility.clipped == np.mean(np.array(lengths) > norm) < 1
     assert "training.clipping-norm" not in model_quality.learning(card.utility)
-    for share, hint in ((0.0, "a smaller norm may learn more"), (1.0, "Try more training.rounds")):
+    for share, hint in ((0.0, "a smaller one may learn more"), (1.0, "Try more training.rounds")):
         assert hint in model_quality.learning(replace(card.utility, clipped=share))
