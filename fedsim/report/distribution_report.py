@@ -156,6 +156,8 @@ def write_distribution(report: DistributionReport, directory: Path) -> Path:
 
 def _verdict(report: DistributionReport) -> str:
     held, key = report.held, report.federation.partition_key
+    least, most = held.sizes.min(), held.sizes.max()
+    sizes = f"{least}" if least == most else f"{least} to {most}"
     by_key = (
         f" All records with the same value of '{key}' are at one client "
         f"({report.key_values} values in D)."
@@ -163,7 +165,7 @@ def _verdict(report: DistributionReport) -> str:
         else ""
     )
     return (
-        f"{len(held.sizes)} clients hold {held.sizes.min()} to {held.sizes.max()} records "
+        f"{len(held.sizes)} clients hold {sizes} records each "
         f"(median {np.median(held.sizes):g}). To have the label mix of D, on average "
         f"{held.mean(held.label_skew):.1%} of a client's records would need another label. With a "
         f"random partition into the same sizes, {held.mean(held.chance_skew):.1%} would.{by_key}"

@@ -32,8 +32,8 @@ def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> s
             "The model has learnt nothing: it is right no more often than a model that always "
             "answers with the most frequent class. If the configuration sets "
             "training.learning-rate, remove it: the default optimiser adapts its step size. "
-            'Otherwise, try more training.rounds, the smaller model.name = "linear", or a larger '
-            "privacy.epsilon."
+            'Otherwise, try more training.rounds, a smaller model.name ("linear" is the smallest), '
+            "or a larger privacy.epsilon."
         )
     if not fault:
         return ""

@@ -32,7 +32,7 @@ def beside_theory(
     return doc.Mark("good", "Consistent")
 
 
-MEASURED, TRUSTING = "Without trusting the claimed noise", "Trusting the claimed noise"
+MEASURED, TRUSTING = "Without trusting the amount of noise", "Trusting the amount of noise"
 ASSUMES_LEAST = "clopper_pearson"
 CLASSIC = "rdp-classic"
 
@@ -53,7 +53,7 @@ def rows(report: Report) -> dict[str, doc.Row]:
             f"Method: {bound.method}." if bound.method else "",
             f"Assumes: {bound.assumes}." if bound.assumes else "",
             f"No bound here: {bound.reason}." if bound.reason else "",
-            f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed noise.",
+            f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed amount of noise.",
         ]
         bounds[name] = doc.Row(
             TITLES[name],

@@ -164,7 +164,7 @@ def _optimisation(report: Report) -> str:
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (
         f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
-        f"{_rated(training.learning_rate, training.schedule)}"
+        f"{_rated(report.mechanism.learning_rate, training.schedule)}"
         f"{f' after {warmup} rounds of warm-up' if warmup else ''}"
         f"{f', and {plain(local_rate)} at the clients' if local_rate else ''}. It works on "
         "released sums and costs no privacy."

@@ -219,7 +219,7 @@ HEADINGS = ("Game", "ε", "Above the truth", "Interval", "Median bound", "fedsim
 
 NOTE = (
     "Above the truth: share of games whose bound exceeds the game's ε. fedsim's: median of its "
-    "Clopper–Pearson bound with paid ranks, on the same scores. A verdict is about these games "
+    "Clopper–Pearson bound with fixed ranks, on the same scores. A verdict is about these games "
     "alone: other scores may break an auditor that is valid here."
 )
 

@@ -58,7 +58,7 @@ def test_the_terminal_shows_a_row_and_a_bar_for_each_client(
     status, out, err = fedsim(experiment)
     assert (status, err) == (0, "")
     assert out.count("█" * 12) == 3
-    assert "3 clients hold 8 to 8 records" in out
+    assert "3 clients hold 8 records each" in out
     assert set(tmp_path.iterdir()) == before
 
 
