@@ -84,7 +84,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
         "federation.trust": "local",
         "trials.pairing": "common",
     }
-    with pytest.raises(InputError, match="which looks from the server"):
+    with pytest.raises(InputError, match="observes only from 'server'; set"):
         run(small(seated))
     arrays = run(small(seated | {"federation.vantage": "server"}), reported=True)
     # Of two trials that differ in the world alone, the first round's scores differ by its effect.

@@ -302,7 +302,8 @@ def chosen(names: str) -> dict[str, Attack]:
         attack = lookup(known, name, "audit.attacks")
         if attack is None:
             raise InputError(
-                f"audit.attacks is '{names}', but '{name}' must stand alone; drop it, or all others"
+                f"audit.attacks is '{names}', but '{name}' must stand alone; remove it, or all "
+                "others"
             )
         attacks[name] = _as_attack(attack, name)
     return attacks

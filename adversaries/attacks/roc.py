@@ -203,7 +203,7 @@ def advantage(
         raise InputError("scores are not probabilities from 0 to 1; give a threshold")
     inside = members.sum(axis=1)
     if not (inside.all() and (members.shape[1] - inside).all()):
-        raise InputError("a model has members only, or none; give more records, or more models")
+        raise InputError("a model has only members, or none; give more records, or more models")
     called = scores if threshold is None else (scores >= threshold).astype(np.float64)
     true = (called * members).sum(axis=1) / inside
     false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
@@ -259,4 +259,4 @@ def _check(scores: Floats, members: Bools) -> None:
     if np.isnan(scores).any():
         raise InputError("a score is not a number; a model diverged: lower the learning rate")
     if members.all() or not members.any():
-        raise InputError("there are members only, or none; give pairs of both kinds")
+        raise InputError("there are only members, or none; give pairs of both kinds")

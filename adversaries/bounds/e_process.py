@@ -153,7 +153,7 @@ def betting_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: flo
         delta=delta,
         confidence=confidence,
         method="e-process of bets on the decisions at the threshold 0",
-        assumes="independent trials, of a number that may depend on what they show",
+        assumes="independent trials, whose number may depend on their results",
         trusts_noise=False,
         details={
             "true_positive_rate": counts.true / counts.on_d,

@@ -195,9 +195,9 @@ def lessened(bound: EpsilonBound, trial_mu: Floats, delta: float) -> EpsilonBoun
     return replace(
         bound,
         epsilon=gaussian_epsilon(mu, delta),
-        method=f"{bound.method}, lessened by {share:.1%} because sensitivities vary",
+        method=f"{bound.method}, reduced by {share:.1%} because sensitivities vary",
         assumes=f"{bound.assumes.replace('normal', 'approximately normal')}; sensitivities as "
-        "recorded and noise as claimed, up to one scale of all",
+        "recorded and noise as claimed, up to one scale for all",
         details=bound.details | {"mu_low": mu, "mixed_share": share},
     )
 

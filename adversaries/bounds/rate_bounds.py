@@ -190,7 +190,7 @@ def trade_off_bound(
         confidence=confidence,
         method="the noise whose trade-off curve still allows the Clopper-Pearson limits of the "
         "false positive and negative rates at the threshold 0",
-        assumes="independent trials, the claimed mechanism up to one scale of all its noise",
+        assumes="independent trials, the claimed mechanism, up to one scale for all its noise",
         trusts_noise=False,
         details=details,
         reason=counts.reason,

@@ -342,7 +342,7 @@ def _sampled(
         _ratios(norms, noise_std) for norms in (present_norms, absent_norms, sensitivities)
     )
     if not all(np.isfinite(ratios).all() for ratios in (present, absent, apart)):
-        raise InputError("a gradient has no noise, so that its step is certain; add noise")
+        raise InputError("a gradient has no noise, so its step is certain; add noise")
     return present, absent, apart
 
 

@@ -40,7 +40,7 @@ def find_root(
     if at_before == 0 or at_now == 0:
         return before if at_before == 0 else now
     if _negative(at_before) == _negative(at_now):
-        raise ValueError(f"the function has one sign at {low} and {high}")
+        raise ValueError(f"the function has the same sign at {low} and {high}")
     last = step = 0.0
     for _ in range(MOST_STEPS):
         # The root lies between `now`, the best point, and `across`, on the other side of it.
@@ -77,7 +77,7 @@ def find_root(
 
 def _checked(function: Callable[[float], float], place: float) -> float:
     if math.isnan(value := float(function(place))):
-        raise ValueError(f"the function is no number at {place}")
+        raise ValueError(f"the function is not a number at {place}")
     return value
 
 

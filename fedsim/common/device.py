@@ -91,7 +91,8 @@ def check_precision(precision: Precision, device: torch.device) -> None:
     """Raise InputError for TF32 on another device than CUDA."""
     if precision == "tf32" and device.type != "cuda":
         raise InputError(
-            f"run.precision is tf32, which {device.type} does not have; choose float32 or bf16"
+            "run.precision is tf32, which needs a CUDA device, but this run uses "
+            f"{device.type}; choose float32 or bf16"
         )
 
 

@@ -20,9 +20,9 @@ def complaint() -> str:
     if not others:
         return ""
     return (
-        f"the distribution '{others[0]}' is another project, with files under the import names of "
-        f"fedsim; pip uninstall {others[0]}, then install the wheel of {DISTRIBUTION} again "
-        "(pip install --force-reinstall --no-deps)"
+        f"the installed distribution '{others[0]}' is another project, but has files under the "
+        f"import names of fedsim; run pip uninstall {others[0]}, then install the wheel of "
+        f"{DISTRIBUTION} again (pip install --force-reinstall --no-deps)"
     )
 
 

@@ -52,7 +52,7 @@ def read(path: Path, parse: Callable[[dict[str, Any]], Entry], loss: str) -> Jou
             entries.append(parse(values))
         except reading.DAMAGE:
             raise InputError(
-                f"{path.name} in '{path.parent}' is damaged in line {number}, so that {loss}"
+                f"{path.name} in '{path.parent}' is damaged in line {number}, so {loss}"
             ) from None
         check = stored
         size += len(line) + 1

@@ -139,9 +139,9 @@ def _check_own(path: Path, status: os.stat_result) -> None:
         raise _link(path)
     own = status.st_uid == os.geteuid()
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or not own:
+        problem = "is not a plain file with a single name" if own else "belongs to another account"
         raise InputError(
-            f"'{path}' is {'no plain file of one name' if own else 'a file of another account'}, "
-            "so nothing is written to it; remove it, or name another directory"
+            f"'{path}' {problem}, so nothing is written to it; remove it, or name another directory"
         )
 
 

@@ -186,9 +186,9 @@ def _arrays(file: BinaryIO, only: Collection[str] | None) -> Arrays:
     with zipfile.ZipFile(file) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         if len(members) < len(archive.infolist()):
-            raise ValueError("two of its arrays have one name")
+            raise ValueError("two of its arrays have the same name")
         if len(members) != _listed(file, len(archive.comment)):
-            raise ValueError("its list of arrays is not as long as it says")
+            raise ValueError("its list of arrays does not have the stated length")
         wanted = members
         if only is not None:
             wanted = {name: members[name] for name in only if name in members}
@@ -211,12 +211,12 @@ def _listed(file: BinaryIO, comment: int) -> int:
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """Return an array of an archive, after a check that its size matches its header."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"'{info.filename}' is packed in a way that NumPy does not use")
+        raise ValueError(f"'{info.filename}' is compressed by a method that NumPy does not use")
     with archive.open(info) as member:
         shape, dtype = array_header(member)
         size = math.prod(shape) * dtype.itemsize
         if dtype.hasobject:
-            raise ValueError(f"'{info.filename}' holds objects")
+            raise ValueError(f"'{info.filename}' holds Python objects")
         if size != info.file_size - member.tell() or max(shape, default=0) > info.file_size:
             raise ValueError(f"'{info.filename}' is not as large as its header says")
     # Open it again, and read beyond its end. zipfile forgets the checksum at a seek and compares it
@@ -246,7 +246,7 @@ def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """
     version = np.lib.format.read_magic(file)
     if version not in HEADERS:
-        raise ValueError(f"it has NumPy's format {version}")
+        raise ValueError(f"it has the unknown version {version} of NumPy's format")
     size, _ = HEADERS[version]
     stated = file.read(size)
     length = int.from_bytes(stated, "little")

@@ -13,7 +13,7 @@ INFINITIES = "Infinity", "-Infinity"
 def real_json(number: float) -> float | str:
     """Return a number of a report for JSON: a float, or one of INFINITIES; else ArithmeticError."""
     if math.isnan(number):
-        raise ArithmeticError("a number of the report is not a number")
+        raise ArithmeticError("a number of the report is NaN")
     return INFINITIES[number < 0] if math.isinf(number) else float(number)
 
 

@@ -37,7 +37,7 @@ def explain(error: ValidationError) -> str:
         *table, name = map(str, first["loc"])
         return f"unknown key '{name}'" + (f" in {'.'.join(table)}" if table else "")
     if meant := _number_meant(first["input"], first["type"]):
-        return f"{key} is {first['input']!r}, which is text and no number; write {meant}"
+        return f"{key} is {first['input']!r}, which is text, not a number; write {meant}"
     message = message[0].lower() + message[1:]
     return f"{key} is {first['input']!r}: {message.replace('input', 'it', 1)}"
 

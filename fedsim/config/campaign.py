@@ -72,8 +72,8 @@ class AuditConfig(TomlTable):
         prior: Adversary's initial probability of D.
         confidence: Confidence level of every interval and bound.
         evaluated_trials: Number of trials that measure utility. The first ones are used.
-        bayesian_pairs: Pairs of records for the Bayesian accountant. Each client compares this many
-            in a round, in the evaluated trials. 0: none.
+        bayesian_pairs: Number of pairs of records for the Bayesian accountant. Each client compares
+            this many in each round of the evaluated trials. 0: none.
         attacks: Membership inference attacks, separated by commas. They attack the target. "all":
             every attack; "none": no attack.
     """
@@ -103,7 +103,7 @@ class RunConfig(TomlTable):
         purpose: Purpose of the model or study. Shown on its card and report.
         author: Person responsible for the run. Shown on the report.
         checkpoint_every: Rounds between two checkpoints of a training.
-        seed: Seed of all random numbers but those that draw D.
+        seed: Seed of all random numbers except those that draw D.
         device: Device that holds the tensors. "auto": CUDA if it is available, else the CPU.
         threads: Number of threads for a batch of trials. 0: one per core.
         max_memory: Memory limit of a run, such as "4GiB". Empty: the free memory of the device.
@@ -158,8 +158,9 @@ class ReportConfig(TomlTable):
 
     Attributes:
         limit_advantage: Largest acceptable advantage, from 0 to below 1. 0: no limit.
-        limit_belief: Largest acceptable belief, above 0.5, such as 0.75. Theory decides, at
-            privacy.delta. The adversary begins with a belief of 0.5. Below 1. 0: no limit.
+        limit_belief: Largest acceptable belief, such as 0.75. It lies between 0.5, with which the
+            adversary begins, and 1. The report compares the theoretical bound at privacy.delta with
+            it. 0: no limit.
     """
 
     limit_advantage: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -53,8 +53,8 @@ class CanariesConfig(TomlTable):
         kind: Kind of canary. "gradient": gradients in random directions; "dirac": gradients along
             single parameters; both have the clipping norm. "mislabelled": records of the pool with
             a wrong label; "text": texts of random tokens.
-        clients: Clients that hold canaries, separated by commas. They take turns. Empty: all
-            clients.
+        clients: Clients that hold canaries, separated by commas. Canaries are dealt to them in
+            turn. Empty: all clients.
         guesses: Number of canaries to guess. 0: one in eight; -1: try several numbers and correct
             for it.
         known_data: Use of D by the auditor to score canaries. true: subtract what D's records add

@@ -117,8 +117,9 @@ def choice_of_noise(name: str) -> str:
         return ""
     others = ", ".join(key for key in jobs.KEYS if key != name)
     return (
-        f"0 = not set. One key decides how much noise is added: this one or {others}. A later "
-        "setting, such as --set, replaces what the file gives. Two in one place are an error."
+        f"0 = not set. Exactly one key decides how much noise is added: this one or {others}. A "
+        "later setting, such as --set, replaces what the file gives. Two of them in one place are "
+        "an error."
     )
 
 

@@ -73,8 +73,8 @@ class FederationConfig(TomlTable):
         clients: Number of clients.
         partition: Scheme that divides D among the clients.
         partition_key: Column that decides the client of a record. The partition "key" gives all
-            records with the same value to one client. "label" is the label; partitioners of Flower
-            use the labels where this is empty.
+            records with the same value to one client. "label" stands for the label. Flower's
+            partitioners use the labels where this is empty.
         partition_options: Options of a partitioner of Flower. Separated by commas, as "name=value,
             name=value".
         dirichlet_alpha: Concentration of "dirichlet" and "quantity" partitions.
@@ -100,7 +100,7 @@ class FederationConfig(TomlTable):
         measures_epsilon: Epsilon of the confusion matrix that a client returns. Each consenting
             client answers once, after a training, with noise. 0.01 to 100; 0: ask no client.
         measures_share: Share of its records that a client holds back. The confusion matrix is
-            measured on them. 0 to 0.5; for simulated clients, since a deployed client's share is in
+            measured on them. 0 to 0.5. Only for simulated clients: a deployed client's share is in
             its node.toml.
     """
 

@@ -95,8 +95,8 @@ def load(
         near = difflib.get_close_matches(path.stem, configurations.listing(), n=1)
         meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
-            f"no configuration file '{path}'; {meant}fedsim init writes one, and fedsim config "
-            "examples lists the examples"
+            f"there is no configuration file '{path}'; {meant}fedsim init writes one, and fedsim "
+            "config examples lists the examples"
         ) from None
     values = overlaid(dict(flatten(tree)), overrides or {})
     if "run.name" not in values:
@@ -189,9 +189,9 @@ FIXED_SIZE = ("fraction", "fraction-fit", "fraction-train", "clients-per-round",
 def _suggestion(key: str) -> str:
     if key.rpartition(".")[2] in FIXED_SIZE:
         return (
-            ". fedsim does not simulate a fixed number of clients in a round, since its "
-            "amplification is proven only for replaced clients. Set federation.sampling-rate, "
-            "which samples each client independently"
+            ". fedsim does not simulate a fixed number of clients in a round. Amplification by "
+            "such sampling is proven only where another client replaces a client. Set "
+            "federation.sampling-rate, which samples each client independently"
         )
     if key in Config.model_fields:
         within = next(dotted for dotted in KNOWN_KEYS if dotted.startswith(f"{key}."))

@@ -24,10 +24,11 @@ class PrivacyConfig(TomlTable):
             it. 0.9 if you set no target.
         rho_alpha: Target: largest advantage over guessing, such as 0.2. The noise is chosen to meet
             it.
-        max_risk: Target: largest success of an attack, such as 0.005. Of any attack that succeeds
-            with privacy.baseline-risk without the model. The noise is chosen to meet it.
-        baseline_risk: Success of an attack without the model. 1/n for naming one of n people, or a
-            false-positive rate; for privacy.max-risk.
+        max_risk: Target: largest success of an attack, such as 0.005. It counts for every attack
+            whose success without the model is privacy.baseline-risk. The noise is chosen to meet
+            it.
+        baseline_risk: Success of an attack without the model. For example 1/n for naming one of n
+            people, or a false-positive rate. privacy.max-risk refers to it.
         epsilon: Target: epsilon of the whole run, such as 2.0. The noise is chosen so that all
             rounds together are (epsilon, delta)-differentially private.
         noise_multiplier: Noise multiplier, in place of a target, such as 4.0. The standard
@@ -41,7 +42,7 @@ class PrivacyConfig(TomlTable):
             the round that would exceed it. 0: no limit.
         noise: Shape of the noise. "isotropic": as in DP-SGD; "pac": shaped by the candidates of
             privacy.pac-prior.
-        mutual_information: Target: nats released about the secret, such as 0.1. All rounds
+        mutual_information: Target: nats released about the secret, such as 0.1. All rounds count
             together. The noise is chosen to meet it.
         pac_prior: Candidates of PAC noise. "pair": D and D'; "halves": privacy.pac-draws random
             halves of the records of all clients but the adversary.

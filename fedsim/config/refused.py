@@ -111,7 +111,8 @@ training.local-steps is above 1: federation.colluding is 0; federation.tolerated
 noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local-steps is 1;
     federation.vantage is "participant"; federation.tolerated-dropouts is 0; audit.mode is "oracle";
     audit.vantages is "configured"
-    | The server adds this noise and computes its law from values that an oracle audit reads.
+    | The server adds this noise and computes its distribution from values that an oracle audit
+      reads.
     | set privacy.noise = "isotropic"
 noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.worlds is "both";
     run.precision is "float32"
@@ -177,7 +178,8 @@ trials.pairing is "common": privacy.noise-source is "seed"; not noise.own_law
 privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
     | All records of a client are the target. | set privacy.unit = "record"
 model.weights-sha256 is not "": model.weights is not "glorot"
-    | The hash is the hash of a file. | set model.weights to the path of that file
+    | This hash is the hash of a file of initial values.
+    | set model.weights to the path of that file
 model.initialisation is "worst-case": privacy.unit is "record"
     | This initial model is trained on all records except the target record.
     | set model.initialisation = "random"
@@ -192,10 +194,10 @@ audit.bayesian-pairs is above 0: challenge.kind is "record"; challenge.copies is
       not drawn from it.
     | set audit.bayesian-pairs = 0
 training.sampling-rate is below 1: challenge.copies is 1
-    | Copies are sampled one by one, and no adversary of fedsim counts them.
+    | Each copy is sampled by itself, and no adversary of fedsim counts the sampled copies.
     | set training.sampling-rate = 1.0
 privacy.sensitivity is "local": challenge.copies is 1
-    | Local sensitivity would hide the whole group as well as one record.
+    | This noise grows with the group. It would hide all copies as well as one record.
     | set privacy.sensitivity = "global"
 # Rounded gradients
 audit.mode is "participant": run.precision is "float32"

@@ -22,9 +22,9 @@ class ModelConfig(TomlTable):
         task: Task of the network. "classification": the class of a record; "next-token": the next
             token of a text; "regression": a number, by squared error. "huber": a number, by Huber's
             loss, which limits large errors.
-        class_priors: Public shares of the classes, separated by commas. In the order of the
-            classes. The loss of a record is weighted by the inverse share of its class before its
-            gradient is clipped. Empty: all records weigh the same.
+        class_priors: Public shares of the classes, separated by commas. Give them in the order of
+            the classes. The loss of a record is weighted by the inverse share of its class before
+            its gradient is clipped. Empty: all records weigh the same.
         batch_norm: Treatment of batch normalisation, which mixes records. "refuse": an error; the
             other values replace those layers.
         frozen: Layers or parameters not to train, separated by commas. * stands for any part of a
@@ -34,8 +34,8 @@ class ModelConfig(TomlTable):
             client's machine the node's weights-path replaces the path.
         weights_sha256: SHA-256 of the file of model.weights. All parties must have this file.
             Empty: the hash of the local file.
-        trainable: Only parameters to train, separated by commas. * stands for any part of a name.
-            Empty: all, or only the adapters where there are adapters.
+        trainable: Parameters to train, separated by commas. All others keep their values. * stands
+            for any part of a name. Empty: all, or only the adapters where there are adapters.
         lora_rank: Rank of the low-rank adapters (LoRA). Adapters are trained at every Linear layer
             and attention projection that is not trained itself. 0: no adapters.
         initialisation: Initial model of each trial. "random": drawn anew; "fixed": the same for

@@ -86,7 +86,7 @@ def server_certificate(
     hosts = list(names)
     start, last = now or datetime.now(UTC), issuer_certificate.not_valid_after_utc
     if start > last:
-        raise ValueError(f"it ended on {last:%Y-%m-%d}")
+        raise ValueError(f"its certificate expired on {last:%Y-%m-%d}")
     usage = _usage("digital_signature")
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH]
     if both_sides:

@@ -291,7 +291,7 @@ def settings(machine_folder: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputError(
-            f"cannot read '{path}' ({reason}); copy this machine's folder anew"
+            f"cannot read '{path}' ({reason}); copy this machine's folder again"
         ) from None
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name.strip(): value.strip().strip("\"'") for name, _, value in pairs}

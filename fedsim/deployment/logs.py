@@ -57,7 +57,7 @@ def rotate(folder: Path) -> None:
                 shutil.copyfile(log, log.with_name(f"{log.name}.1"))
                 os.truncate(log, 0)
         except OSError as error:
-            logger.warning("%s is not kept short: %s", log.name, error)
+            logger.warning("cannot shorten %s: %s", log.name, error)
 
 
 def complaint(log: Path) -> str:

@@ -39,7 +39,7 @@ def own_app(name: str, number: str, digest: str) -> ClientApp:
     """
     if name.partition("/")[2] != fedsim.DISTRIBUTION:
         raise InputError(
-            f"this node answers for {fedsim.DISTRIBUTION} alone, but the server runs {name}"
+            f"this node answers only for {fedsim.DISTRIBUTION}, but the server runs {name}"
         )
     if number != fedsim.__version__:
         raise InputError(
@@ -59,7 +59,7 @@ INSTEAD: dict[str, Callable[..., object]] = {
 if not INSTEAD.keys() <= {*flower.run_clientapp.__code__.co_names}:
     raise ImportError(
         f"flwr {version('flwr')} unpacks the server's app by functions that fedsim does not know; "
-        "install a version that pip install fedsim-identifiability takes"
+        "install the version that pip install fedsim-identifiability chooses"
     )
 
 

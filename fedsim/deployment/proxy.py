@@ -203,9 +203,11 @@ def _refusal(request: Request, path: str, keys: Path) -> Response | None:
     if refused := refused_version(request.headers):
         return Response(refused, 412, media_type="application/json")
     if (length := _length(request)) is None or length > LARGEST:
-        return PlainTextResponse(f"a request needs a length, up to {LARGEST}\n", status_code=413)
+        return PlainTextResponse(
+            f"a request must state its length, up to {LARGEST}\n", status_code=413
+        )
     if length > LARGEST_UNSIGNED and not _named(signer(request.headers), keys):
-        return PlainTextResponse("none of the server's keys signed it\n", status_code=401)
+        return PlainTextResponse("no key of the server's keys/ signed it\n", status_code=401)
     if path == REPLIES and length > LARGEST_REPLY:
         return PlainTextResponse("it is too long for a reply\n", status_code=413)
     return None

@@ -38,7 +38,7 @@ sudo -u fedsim venv/bin/fedsim deploy train . deployment.toml \\
     --set federation.clients=@CLIENTS@ --out runs/first
 ```
 
-Give the last command when the clients are connected: see `venv/bin/fedsim deploy status .`. It
+Run the last command once the clients are connected: see `venv/bin/fedsim deploy status .`. It
 trains and keeps one model, within the first limits of the clients. Name your own data in
 `deployment.toml`, or give another file (`docs/how-to/train.md`). With the same options,
 `fedsim deploy run . deployment.toml` trains with an adversary. Both must write inside this folder.
@@ -70,7 +70,7 @@ held: `fedsim deploy rotate /etc/fedsim/client-0`.
 - A new key of a node: `fedsim deploy rotate FOLDER` on its machine, which says what to send.
 - Another version of the program, and all problems: `docs/how-to/runbook.md` of fedsim.
 
-## Otherwise
+## Without systemd, or in containers
 
 Without root or systemd: `python3 -m venv venv && venv/bin/pip install ./@WHEEL@ flwr==@FLOWER@` in
 the folder. Set `BIN` in `settings.env` to its `venv/bin`, then use `sh start.sh` and `sh stop.sh`.

@@ -170,7 +170,7 @@ def registered(server: Path) -> dict[str, Registration]:
         return {}
     except reading.DAMAGE as error:
         raise InputError(
-            f"cannot read '{path}': {reading.reason(error)}; delete it and register anew"
+            f"cannot read '{path}': {reading.reason(error)}; delete it and register again"
         ) from None
 
 

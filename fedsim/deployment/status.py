@@ -73,7 +73,7 @@ def status(server: Path) -> Status:
     days = left / timedelta(days=1)
     problems = []
     if left < certificates.SOON:
-        problems.append(f"the certificate ends in {days:.0f} days: fedsim deploy renew KIT")
+        problems.append(f"the certificate expires in {days:.0f} days; run fedsim deploy renew KIT")
     nodes: tuple[Node, ...] = ()
     last = None
     try:
@@ -81,9 +81,9 @@ def status(server: Path) -> Status:
         last = _run(server)
     except FlowerError as error:
         reason = " ".join(str(error).split())
-        problems.append(f"the SuperLink does not answer, see fedsim deploy check: {reason}")
+        problems.append(f"the SuperLink does not answer ({reason}); run fedsim deploy check")
     problems += [
-        f"{node.machine} is {node.state}: fedsim deploy check on its machine says why"
+        f"{node.machine} is {node.state}; fedsim deploy check on its machine says why"
         for node in nodes
         if node.state != CONNECTED and node.machine != "auditor"  # no round waits for an auditor
     ]

@@ -97,7 +97,7 @@ class Answering:
         try:
             self._claimed = runtime.keep(self._token)
         except httpx.HTTPError as error:
-            log.warning("the SuperNode takes no heartbeat: %s", error)
+            log.warning("cannot send a heartbeat to the SuperNode: %s", error)
         if not self._claimed:
             # The message was answered, or given up. The process can achieve nothing more.
             self._end = min(self._end, now + GRACE)

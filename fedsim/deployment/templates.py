@@ -38,12 +38,13 @@ start() {
     until tail -c "+$((before + 1))" "$log" | grep -q "$ready"; do
         # While it becomes another program its arguments are hidden, but its state is not.
         case "$(ps -o stat= -p "$pid")" in "" | Z*)
-            echo "$name has ended (logs/$name.log); for the reason: fedsim deploy check $HERE" >&2
+            echo "$name has ended (logs/$name.log);" \\
+                "run fedsim deploy check $HERE for the reason" >&2
             exit 1 ;;
         esac
         if [ "$tries" -gt 480 ]; then
             echo "$name is not ready after two minutes (logs/$name.log), and keeps trying;" \\
-                "for the reason: fedsim deploy check $HERE" >&2
+                "run fedsim deploy check $HERE for the reason" >&2
             exit 1
         fi
         tries=$((tries + 1))
@@ -159,9 +160,9 @@ data-path = "../data"
 # what the ledger lists was released, and stays released.
 state-path = "../state"
 
-# Your consent, with commas between. Plain training with your own noise needs none.
+# Your consent, separated by commas. Plain training with your own noise needs none.
 #   central       the server sees sums of your records without noise, and is trusted to add noise
-#   challenge     a run may train with and without one of them, and an adversary guesses which
+#   challenge     a run may train with and without one of your records; an adversary guesses which
 #   adversary     this node may be the adversary, about other clients' records; its findings leave
 #                 without noise (with experiment), unless the server itself is the adversary
 #   oracle        a run may measure gradients of your records without noise (with experiment)
@@ -182,9 +183,9 @@ max-trials = 1
 epsilon-limit = 2.2
 delta-limit = 1e-5
 
-# Plants crafted records among yours, for an auditor who knows this seed. A coin decides whether a
-# training has each. It needs "canaries" above. Draw a new seed for each training: a seed always
-# plants the same canaries. Tell it only to the auditor: docs/how-to/live-audit.md.
+# Plants crafted records among yours, for an auditor who knows this seed. A coin decides for each
+# of them whether a training uses it. It needs "canaries" above. Draw a new seed for each training:
+# a seed always plants the same canaries. Tell it only to the auditor: docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
 # canary-kind = "text"      # for a decoder: texts of random tokens
@@ -220,7 +221,7 @@ if [ "${1:-}" != "$found" ]; then
 fi
 PYTHON=${PYTHON:-python3}
 if ! "$PYTHON" -c "import sys; sys.exit(sys.version_info < (3, 11))"; then
-    echo "install.sh: $PYTHON is no Python 3.11 or later; give PYTHON=/its/path before sh" >&2
+    echo "install.sh: $PYTHON is not Python 3.11 or later; write PYTHON=/its/path before sh" >&2
     exit 2
 fi
 umask 022

@@ -59,7 +59,7 @@ def rotate(place: Path) -> tuple[str, str]:
     """Make the next key of a node; return the machine and the fingerprint. The old key stays."""
     machine = kit.read_kit(place).machine
     if machine in ("", "server"):
-        raise InputError(f"'{place}' is not a node's folder; give a client's or the auditor's")
+        raise InputError(f"'{place}' is not a node's folder; give that of a client or the auditor")
     if (place / NEXT).exists():
         raise InputError(
             f"'{place / NEXT}' exists already; send {NEXT}.pub to the server, or delete both"
@@ -97,8 +97,8 @@ def upgrade(directory: Path) -> Path:
     new = replace(old, fedsim=fedsim.__version__, flwr=version("flwr"))
     if new == old:
         raise InputError(
-            f"the kit already has fedsim {old.fedsim} with Flower {old.flwr}; use the command of "
-            "the version that the kit shall have"
+            f"the kit already has fedsim {old.fedsim} with Flower {old.flwr}; run this "
+            "command with the new version"
         )
     out = directory / f"upgrade-{new.fedsim}-flwr-{new.flwr}"
     program = wheel.running()

@@ -74,7 +74,7 @@ def _stem(version: str) -> str:
 
 
 def _metadata() -> dict[str, str]:
-    remedy = "install it (pip install) from where it comes, so that a wheel can be made of it"
+    remedy = "install it with pip from its source, so that a wheel can be made of it"
     try:
         installed = distribution(DISTRIBUTION)
     except PackageNotFoundError:

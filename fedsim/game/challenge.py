@@ -219,10 +219,10 @@ def columns_of(loaded: Federation) -> Columns | None:
 def _seat(federation: FederationConfig, unit: str, client: int) -> int:
     adversary = federation.adversary
     if adversary == client:
-        target = "record" if unit == "record" else "data"
+        target = "holds the target record" if unit == "record" else "is the target"
         raise InputError(
-            f"federation.adversary is {adversary}, the target client, which knows the target "
-            f"{target} already; name another client, or -1 to let fedsim choose"
+            f"federation.adversary is {adversary}, but this client {target}; name another client, "
+            "or -1 to let fedsim choose"
         )
     if adversary < 0:
         return max(j for j in range(federation.clients) if j != client)

@@ -138,13 +138,15 @@ def check_room(canaries: CanariesConfig, federation: Federation) -> None:
     """Raise InputError if the model or the pool has too little room for the configured canaries."""
     if canaries.kind == "dirac" and canaries.count > size(federation.model):
         raise InputError(
-            f"canaries.count is {canaries.count}, but the model has {size(federation.model)} "
-            'parameters to plant one along each; lower it, or set canaries.kind = "gradient"'
+            f"canaries.count is {canaries.count}, but the model has only {size(federation.model)} "
+            "parameters, and each canary needs its own; lower it, or set canaries.kind = "
+            '"gradient"'
         )
     if canaries.kind == "mislabelled" and canaries.count > len(federation.split.pool):
         raise InputError(
-            f"canaries.count is {canaries.count}, but the pool has {len(federation.split.pool)} "
-            "records to label wrongly; lower canaries.count, data.records or data.held-out"
+            f"canaries.count is {canaries.count}, but the pool has only "
+            f"{len(federation.split.pool)} records to mislabel; lower canaries.count, data.records "
+            "or data.held-out"
         )
 
 

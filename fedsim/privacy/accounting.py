@@ -210,7 +210,8 @@ class PrivacyLossAccountant(Accountant):
             reason = "the noise is too small for the distribution's arithmetic"
         instead = " as if nothing were sampled" if described != mechanism else ""
         more = other.note(described, delta)
-        return f"{reason}: bounded by {other.name} instead{instead}{f'; {more}' if more else ''}"
+        bounded = f"epsilon is bounded by {other.name} instead{instead}"
+        return f"{reason}, so {bounded}{f'; {more}' if more else ''}"
 
     def tail(self, mechanism: Mechanism, epsilon: float) -> float | None:
         """Return Pr_D[privacy loss > epsilon] of the composed mechanism.

@@ -64,7 +64,7 @@ def advantage_at_most(rho_alpha: float) -> Requirement:
             "1 (certainty); give for example 0.25"
         )
     return Requirement(
-        f"advantage at most {rho_alpha:.4g}",
+        f"an advantage of at most {rho_alpha:.4g}",
         lambda mechanism: math.log(identifiability.rho_alpha(mechanism)) - math.log(rho_alpha),
         lambda mechanism: f"an advantage of {identifiability.rho_alpha(mechanism):.4g}",
         ("rho_alpha", rho_alpha),
@@ -89,7 +89,7 @@ def success_at_most(risk: float, baseline: float) -> Requirement:
             "and 1"
         )
     return Requirement(
-        f"success at most {risk:.4g} from a baseline of {baseline:.4g}",
+        f"a success of at most {risk:.4g} from a baseline of {baseline:.4g}",
         lambda mechanism: math.log(risks.success(mechanism, baseline)) - math.log(risk),
         lambda mechanism: f"a success of {risks.success(mechanism, baseline):.4g}",
     )
@@ -181,7 +181,7 @@ def steps(
     if not satisfied(1):
         one = Mechanism.alike(noise_multiplier, multiple, sampling_rate, neighbouring)
         raise InputError(
-            f"not even one round meets {requirement.described}: it leaks "
+            f"not even one round meets {requirement.described}: it allows "
             f"{requirement.reached(one)}; add noise, or give a weaker target"
         )
     low, high = 1, 2
@@ -221,7 +221,7 @@ def sampling_rate(
     if excess(low) > 0:
         rare = Mechanism.alike(noise_multiplier, steps, 1e-9, neighbouring)
         raise InputError(
-            f"no sampling rate meets {requirement.described}: a rate of 1e-9 leaks "
+            f"no sampling rate meets {requirement.described}: a rate of 1e-9 allows "
             f"{requirement.reached(rare)}; add noise, or give a weaker target"
         )
     if excess(high) <= 0:
@@ -296,5 +296,5 @@ def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> No
     name, value = requirement.allowed
     raise InputError(
         f"{name} is {value:g}, but a record takes part in any step only with probability "
-        f"{mechanism.participation:.3g}, so that no noise is needed; give a smaller {name}"
+        f"{mechanism.participation:.3g}, so no noise is needed; give a smaller {name}"
     )

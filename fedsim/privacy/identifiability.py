@@ -240,7 +240,7 @@ def vantage_bounds(
         if local:
             note = LOCAL_STEPS_NOTE.format(_SEES[vantage])
         elif vantage is Vantage.RELEASED_MODEL:
-            note = "upper bound: no closed form, sees less than a participant"
+            note = "upper bound: has no closed form, but sees less than a participant"
         else:
             note = releases.trust.model.sees(vantage, clients, releases.summed_in_the_clear)
         rows.append(

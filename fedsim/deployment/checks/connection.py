@@ -51,7 +51,7 @@ def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
     except (OSError, ssl.SSLError) as error:
-        yield "TLS", WRONG, f"ca.crt cannot be read ({error}); copy this machine's folder anew"
+        yield "TLS", WRONG, f"ca.crt cannot be read ({error}); copy this machine's folder again"
         return
     if failed := _failed(trusted, host, port, name):
         yield failed
@@ -73,8 +73,8 @@ def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | 
         handshake(trusted, host, port, name)
     except ssl.SSLCertVerificationError as error:
         message = (
-            f"{host}:{port} shows a certificate that fails: {error.verify_message}; give all "
-            "machines the folders of one kit"
+            f"{host}:{port} shows a certificate that is not valid here ({error.verify_message}); "
+            "give all machines the folders of one kit"
         )
         return "TLS", WRONG, message
     except ssl.SSLError as error:

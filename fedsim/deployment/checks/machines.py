@@ -38,7 +38,7 @@ def check_machines(directory: Path, machine: str | None = None) -> list[CheckRes
         place = kit.folder(directory, name)
         if not place.is_dir():
             message = (
-                f"'{place}' is missing; copy it anew, or, if it was handed out, check it on its "
+                f"'{place}' is missing; copy it again, or, if it was handed out, check it on its "
                 "machine"
             )
             findings.append(CheckResult(name, "folder", WRONG, message))
@@ -72,7 +72,7 @@ def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
         if written == here:
             yield package, OK, here
         else:
-            message = f"{here} here, but the kit is for {written}; pip install {remedy}"
+            message = f"{here} is installed, but the kit is for {written}; pip install {remedy}"
             yield package, WRONG, message
 
 
@@ -114,4 +114,4 @@ def _permissions(place: Path) -> Iterator[Line]:
             message = f"others may read {path.name} ({mode:o}); chmod {wanted} {path}"
             yield "permissions", WRONG, message
             return
-    yield "permissions", OK, "secrets are their owner's alone"
+    yield "permissions", OK, "only the owner can read the secrets"

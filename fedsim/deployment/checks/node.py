@@ -60,11 +60,11 @@ def _node_key(place: Path) -> Line:
         private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
         public = load_ssh_public_key((place / "node.key.pub").read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        return "node key", WRONG, f"cannot be read ({error}); copy this machine's folder anew"
+        return "node key", WRONG, f"cannot be read ({error}); copy this machine's folder again"
     if private.public_key() != public:
-        message = "node.key does not fit node.key.pub; copy both from the same kit"
+        message = "node.key does not match node.key.pub; copy both from the same kit"
         return "node key", WRONG, message
-    return "node key", OK, "fits its public half"
+    return "node key", OK, "matches its public half"
 
 
 def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
@@ -84,7 +84,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield (
             "node.toml",
             WRONG,
-            f"{key} is {values.get(key)!r}, but {machine} of {laid_out.clients} needs "
+            f"{key} is {values.get(key)!r}, but {machine} of {laid_out.clients} clients needs "
             f"{expected[key]}",
         )
     yield from _data(place, values)
@@ -143,10 +143,10 @@ def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
     # Flower's processes start in work/.
     where = (place / "work" / data).resolve()
     if registry.is_code(data):
-        yield "data", OK, f"of the function {data}, which is not called here"
+        yield "data", OK, f"come from the function {data}, which this check does not call"
     elif not data or not where.exists():
         message = (
-            f"there is no folder and no file '{data}'; set data-path in {place / 'node.toml'} to "
+            f"there is no folder or file '{data}'; set data-path in {place / 'node.toml'} to "
             "the path of this client's data"
         )
         yield "data", WRONG, message
@@ -182,8 +182,8 @@ def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
     if not kept:
         yield "data", WRONG, f"{where} has no records that {consent.SCHEMA} keeps; give some"
     elif not inspection.refused:
-        share = "all as" if kept == inspection.total else f"of {inspection.total}, as"
-        yield "data", OK, f"{where}: {kept} records, {share} {consent.SCHEMA} says"
+        share = f"all {kept}" if kept == inspection.total else f"{kept} of {inspection.total}"
+        yield "data", OK, f"{where}: {consent.SCHEMA} keeps {share} records"
 
 
 def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
@@ -269,7 +269,8 @@ def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
         return  # other checks report it
     yield clock(ahead)
     if known is None:
-        yield "registered", WRONG, "the server accepts no signature of this node; see the clock"
+        message = "the server does not accept this node's signature; see the check of the clock"
+        yield "registered", WRONG, message
     elif known:
         yield "registered", OK, "the server knows the key"
     else:
@@ -302,7 +303,7 @@ def running(place: Path, port: int) -> Iterator[Line]:
     elif process is None and not listening:
         yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
     elif process is not None and not listening:
-        reason = logs.complaint(place / "logs" / "supernode.log")
+        reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
         message = f"runs (process {process}), but is not ready ({reason}); see logs/"
         yield "supernode", WRONG, message
     elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
@@ -327,7 +328,7 @@ def running(place: Path, port: int) -> Iterator[Line]:
 def _apps(place: Path) -> Line:
     """Check the process without which the SuperNode answers nothing."""
     if supernode.starts_apps(place):
-        return "apps", OK, "are started for its tasks"
+        return "apps", OK, "are started for the node's tasks"
     reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
     message = f"are not started ({reason}), so the node never answers; {_restart(place)}"
     return "apps", WRONG, message
@@ -347,8 +348,12 @@ def _runtime(port: int, process: int | None) -> Line:
         )
         return what, WRONG, message
     if addresses is None:
-        return what, NOTE, f"requires a secret; look up the address where port {port} is open"
-    return what, OK, "requires a secret, on loopback"
+        message = (
+            f"requires a secret, but this user cannot see the addresses of port {port}; check that "
+            "it listens on loopback only"
+        )
+        return what, NOTE, message
+    return what, OK, "requires a secret, and listens on loopback only"
 
 
 def _edited_since_start(place: Path) -> bool:

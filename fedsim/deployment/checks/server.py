@@ -53,7 +53,7 @@ def authority(place: Path) -> Iterator[Line]:
         yield "authority", WRONG, f"cannot be read ({error}); make a new kit"
         return
     if not fits:
-        yield "authority", WRONG, "ca.key does not fit ca.crt; make a new kit"
+        yield "authority", WRONG, "ca.key does not match ca.crt; make a new kit"
         return
     yield _expiry("authority", certificates.end(certificate), "make a new kit")
 
@@ -70,14 +70,14 @@ def _certificate(place: Path, laid_out: Kit) -> Line:
         if error.verify_code == HOST_MISMATCH:
             problem = f"is not for {laid_out.address}, where clients connect"
         else:
-            problem = f"does not fit ca.crt, by which nodes trust it ({error.verify_message})"
+            problem = f"does not match ca.crt, which the nodes trust ({error.verify_message})"
         return "certificate", WRONG, f"{problem}; {RENEW}"
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            return "certificate", WRONG, "server.key does not fit server.crt; copy both again"
+            return "certificate", WRONG, "server.key does not match server.crt; copy both again"
         return "certificate", WRONG, f"cannot be used ({error.reason or error}); {RENEW}"
     except (OSError, ValueError) as error:
-        return "certificate", WRONG, f"cannot be read ({error}); copy the server's folder anew"
+        return "certificate", WRONG, f"cannot be read ({error}); copy the server's folder again"
     return _expiry("certificate", end, RENEW)
 
 
@@ -113,11 +113,12 @@ def _superlink_addresses(place: Path, port: int) -> Line:
     what = "superlink's addresses"
     addresses = connection.addresses(port, connection.process(place, "superlink"))
     if addresses is None:
-        return what, NOTE, f"are hidden from this user; look up which program has port {port}"
+        message = f"are hidden from this user; check that port {port} listens on loopback only"
+        return what, NOTE, message
     if reachable := [address for address in addresses if not address.is_loopback]:
         message = (
-            f"it listens on {reachable[0]}, where anyone can submit code; start it with start.sh, "
-            "on 127.0.0.1 alone"
+            f"include {reachable[0]}, where anyone can submit code; start the SuperLink with "
+            "start.sh, which uses 127.0.0.1 only"
         )
         return what, WRONG, message
     return what, OK, ", ".join(sorted({str(address) for address in addresses})) or "none"
@@ -157,14 +158,14 @@ def _registrations(place: Path, laid_out: Kit) -> Iterator[Line]:
         if known[unknown] != run.UNREGISTERED:
             message = (
                 f"the SuperLink lets in node {unknown}, which belongs to no machine of this "
-                f"federation; fedsim deploy register {place}"
+                f"federation; run fedsim deploy register {place}"
             )
             yield "registered", WRONG, message
     for machine in laid_out.nodes:
         node = nodes.get(machine)
         status = known.get(node.node, run.UNREGISTERED) if node else None
         if node is None or status == run.UNREGISTERED:
-            message = f"the key of {machine} is not registered; fedsim deploy register {place}"
+            message = f"the key of {machine} is not registered; run fedsim deploy register {place}"
             yield "registered", WRONG, message
         elif machine in files and (problem := _key_problem(files[machine], node, place)):
             yield "registered", WRONG, problem
@@ -181,4 +182,4 @@ def _key_problem(path: Path, node: run.Registration, place: Path) -> str:
             return ""
     except InputError as error:
         return str(error)
-    return f"keys/{path.name} is not the registered key; fedsim deploy register {place}"
+    return f"keys/{path.name} is not the registered key; run fedsim deploy register {place}"

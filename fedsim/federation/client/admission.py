@@ -117,8 +117,8 @@ def check_request(received: ReceivedMessage) -> None:
         expected = privacy.noise_multiplier(config.scheme)
     if not math.isclose(request.noise_multiplier, expected, rel_tol=SAME):
         raise RefusedError(
-            f"a noise multiplier of {request.noise_multiplier:g} is asked for, but the run's "
-            f"configuration gives {expected:.6g}, and a client adds no other noise"
+            f"the server asks for a noise multiplier of {request.noise_multiplier:g}, but the "
+            f"run's configuration gives {expected:.6g}, and a client adds no other noise"
         )
     _check_arrays(received)
     integers = config.federation.trust.model.summed_securely
@@ -185,7 +185,7 @@ def keep_model(received: ReceivedMessage, model: Tensor) -> None:
         values = to_run_config(config.reading_data_from(""))  # without the client's own paths
         seen_models.keep(terms.state, str(context.run_id), values, round, sent)
     except InputError as error:  # the answer leaves: it is charged already
-        LOG.warning("the report does without round %d: %s", round, error)
+        LOG.warning("the client's report will lack round %d: %s", round, error)
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
@@ -230,9 +230,9 @@ def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
 def _no_protection(mechanism: PrivacyConfig, clipping: bool) -> str | None:
     """Return why a run's noise protects no record; None where it does."""
     if not clipping:
-        return "training.clipping is false, so that nothing bounds what a record adds"
+        return "training.clipping is false, so nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
-        return "privacy.noise-source is 'seed', so that the server knows the noise"
+        return "privacy.noise-source is 'seed', so the server knows the noise"
     if mechanism.noise.mechanism.failing:
         return f"privacy.noise is '{mechanism.noise}', which is not differential privacy"
     if mechanism.sensitivity == "local":
@@ -252,8 +252,8 @@ def _belief_handed_over(
     if request.role != Role.ADVERSARY or not seen:
         return None
     return (
-        f"the belief of the {seen[0].value} is measured: this node computes it from another "
-        "client's record and hands it over without noise"
+        f"the run measures the belief at the vantage point {seen[0].value}: this node computes it "
+        "from another client's record and hands it over without noise"
     )
 
 
@@ -266,36 +266,40 @@ def _check_place(received: ReceivedMessage) -> None:
     first, count = request.first_trial, request.trials
     if count < 1 or first < 0 or first + count > planned:
         raise RefusedError(
-            f"{count} trial(s) from {first} on are asked for, but the run's configuration has "
-            f"trials 0 to {planned - 1}"
+            f"the server asks for {count} trial{'s' * (count != 1)} from trial {first} on, but the "
+            f"run's configuration has trials 0 to {planned - 1}"
         )
     # The final model counts as the round after the last one.
     last = rounds + received.message.metadata.message_type.startswith("evaluate")
     if not 1 <= request.round <= last:
         raise RefusedError(
-            f"round {request.round} is asked for, but the run's configuration has rounds 1 to "
-            f"{rounds}"
+            f"the server asks for round {request.round}, but the run's configuration has rounds 1 "
+            f"to {rounds}"
         )
 
 
 def _check_role(job: str, request: Request, loaded: Federation, partition: int) -> None:
     role, record = request.role, request.record
     if role not in ROLES:
-        raise RefusedError(f"the role is '{role}', but a client is one of {', '.join(ROLES)}")
+        raise RefusedError(
+            f"the role is '{role}', but a client's role is one of {', '.join(ROLES)}"
+        )
     if job == "training" and (role != Role.CLIENT or record >= 0):
         # A game about a record would reveal which records this client has.
         raise RefusedError(
-            f"the role is '{role}' and the record {record}, but a training has no target and no "
-            "adversary"
+            f"the server names the role '{role}' and the record {record}, but a training has no "
+            "target and no adversary"
         )
     own, target = record in loaded.owned_by(partition), request.target_client == partition
     if role == Role.ADVERSARY and (own or target):
         raise RefusedError(
-            "this node is asked to be the adversary of its own records, but an adversary must not "
-            "know the answer of the game"
+            "the server asks this node to be the adversary of its own records, but an adversary "
+            "must not know the answer of the game"
         )
     if role == Role.TARGET_CLIENT and not (target and (own or record < 0)):
-        raise RefusedError("this node is asked for a challenge about another client's records")
+        raise RefusedError(
+            "the server asks this node for a challenge about another client's records"
+        )
 
 
 def _check_arrays(received: ReceivedMessage) -> None:
@@ -308,7 +312,7 @@ def _check_arrays(received: ReceivedMessage) -> None:
         model = messages.only(messages.array_records(message.content)[messages.MODEL])
         if (largest := float(np.abs(model).max(initial=0.0))) > MOST_VALUE:
             raise ValueError(
-                f"its model has a value of {largest:.3g}, and a client trains none above 2^20"
+                f"its model has a value of {largest:.3g}, but a client trains no model above 2^20"
             )
     except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None

@@ -185,9 +185,10 @@ def _recall(received: ReceivedMessage) -> Memory:
     arrays = node_machine.recall(received.context, MEMORY)
     last = int(arrays.pop(PROGRESS)) if arrays else None
     if last != request.round - 1:
+        state = "is missing" if last is None else f"is of round {last}"
         raise RuntimeError(
-            f"the adversary's state is of round {last}, but the message is of round "
-            f"{request.round}: its Flower state was lost between rounds; start the run again"
+            f"the adversary's state {state}, but the message is of round {request.round}: its "
+            "Flower state was lost between rounds; start the run again"
         )
     memory = Memory.from_arrays(arrays, loaded.device)
     if _waits(received.config.federation):

@@ -143,9 +143,9 @@ def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> No
         common = set(old.trial_numbers).intersection(new.trial_numbers)
         if same and common and old.round >= new.round:
             raise RefusedError(
-                f"round {new.round} of trial {min(common)} is asked for, but round {old.round} of "
-                "it was answered in this run already. Each round is answered once and in order. An "
-                "interrupted run is continued as a new run."
+                f"the server asks for round {new.round} of trial {min(common)}, but round "
+                f"{old.round} of it was answered in this run already. Each round is answered once "
+                "and in order. An interrupted run is continued as a new run."
             )
 
 
@@ -201,6 +201,7 @@ def locked(folder: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise InputError(
-            f"cannot write {FILE} in '{folder}': {error.strerror}; the client answers only what it "
-            f"can enter, so set {STATE} in the node's config to a folder that this user can write"
+            f"cannot write {FILE} in '{folder}': {error.strerror}; the client answers only what "
+            f"its ledger records, so set {STATE} in the node's config to a folder that this user "
+            "can write"
         ) from None

@@ -108,7 +108,7 @@ def _check_schema(path: str, public_schema: str) -> None:
     except InputError as error:
         LOG.error("%s: %s", consent.SCHEMA, error)
         raise RefusedError(
-            f"this client's {consent.SCHEMA} names no schema; its own log says why"
+            f"this client's {consent.SCHEMA} names no valid schema; its own log says why"
         ) from None
     if change := schemas.difference(own, schemas.parse(public_schema)):
         raise RefusedError(f"data.public-schema differs from this client's own copy: {change}")

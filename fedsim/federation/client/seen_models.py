@@ -32,8 +32,8 @@ class SeenTraining:
             model: npt.NDArray[np.float32] = np.load(self.models[round], allow_pickle=False)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"cannot read '{self.models[round]}' ({error}); delete this run's folder, and the "
-                "report leaves the training out"
+                f"cannot read '{self.models[round]}' ({error}); delete this run's folder to leave "
+                "the training out of the report"
             ) from None
         return model
 
@@ -72,8 +72,8 @@ def of(place: Path) -> SeenTraining:
         config = from_run_config(reading.json_object(place / CONFIG))
     except (*reading.DAMAGE, InputError) as error:
         raise InputError(
-            f"cannot read '{place / CONFIG}' ({error}); delete this run's folder, and the report "
-            "leaves the training out"
+            f"cannot read '{place / CONFIG}' ({error}); delete this run's folder to leave the "
+            "training out of the report"
         ) from None
     models = {
         int(match[1]): path for path in place.iterdir() if (match := MODEL.fullmatch(path.name))

@@ -265,7 +265,7 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
     if planted.kind == TEXT and config.model.task != "next-token":
         raise InputError(
             f'this node\'s config has {consent.CANARY_KIND} = "{TEXT}", which is for a decoder '
-            f'(model.task = "next-token"), but model.task is "{config.model.task}"; drop it'
+            f'(model.task = "next-token"), but model.task is "{config.model.task}"; remove it'
         )
     return planted
 

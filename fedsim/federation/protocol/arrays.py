@@ -25,7 +25,7 @@ def check_array(
     """Raise ValueError unless a record holds one finite array of a type and an allowed shape."""
     record = messages.array_records(reply.content).get(name)
     if record is None or len(record) != 1:
-        raise ValueError(f"it has no '{name}' of one array")
+        raise ValueError(f"it has no record '{name}' of one array")
     (array,) = record.values()
     check_form(array, name, shapes, dtype)
     check_finite(record, name)
@@ -45,7 +45,7 @@ def check_form(
             f"{' or '.join(str(list(each)) for each in shapes)}"
         )
     if size != math.prod(shape) * own.itemsize:
-        raise ValueError(f"its '{name}' has {size} bytes, which are not {own} {list(shape)}")
+        raise ValueError(f"its '{name}' has {size} bytes, which does not match {own} {list(shape)}")
 
 
 def check_finite(record: ArrayRecord, name: str) -> None:
@@ -71,5 +71,5 @@ def header(data: bytes | Array, name: str) -> tuple[tuple[int, ...], np.dtype[np
     except NO_HEADER:
         raise ValueError(f"its '{name}' is not an array") from None
     if dtype.kind not in "biuf":
-        raise ValueError(f"its '{name}' is of type {dtype}")
+        raise ValueError(f"its '{name}' is of type {dtype}, which is not numeric")
     return shape, dtype, len(data) - file.tell()

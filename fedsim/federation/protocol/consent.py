@@ -102,7 +102,7 @@ def terms(node_config: Mapping[str, Scalar]) -> Terms | None:
     kinds = {kind.strip() for kind in str(node_config.get(KEY, "")).split(",") if kind.strip()}
     if unknown := kinds - set(KINDS):
         raise RefusedError(
-            f"the node's {KEY} has '{sorted(unknown)[0]}'; give some of {', '.join(KINDS)}"
+            f"the node's {KEY} has '{sorted(unknown)[0]}'; choose from {', '.join(KINDS)}"
         )
     state = str(node_config.get(STATE, ""))
     if not state:

@@ -87,7 +87,7 @@ def check_secagg_key(public_key: bytes) -> None:
     except UnsupportedAlgorithm as error:
         raise ValueError(str(error)) from None
     if not isinstance(key, EllipticCurvePublicKey) or not isinstance(key.curve, SECP384R1):
-        raise ValueError("it is a key of another kind")
+        raise ValueError("its public key is of another kind")
 
 
 def secagg_shared_key(private_key: bytes, public_key: bytes) -> bytes:

@@ -62,7 +62,7 @@ def sort_out(
             unsolicited.append(
                 f"client {'?' if partition is None else partition} failed: {failure(reply)}"
                 if reply.has_error()
-                else f"node {node} answered, which was not asked"
+                else f"node {node} answered without being asked"
             )
         elif answers[node] > 1:
             failed[partition] = f"it answered {answers[node]} times"
@@ -72,7 +72,7 @@ def sort_out(
             try:
                 claimed = messages.metric(reply, "partition")
                 if claimed != partition:
-                    raise ValueError(f"it says that it is of partition {claimed:g}")
+                    raise ValueError(f"it claims partition {claimed:g}")
                 _check_seconds(reply)
                 inspect(reply)
                 accepted[partition] = reply
@@ -108,7 +108,9 @@ def check_records(
         raise ValueError(f"it has a record {shown(unasked[0])}, which was not requested")
     for name, keys in needed.items():
         if records.get(name) != set(keys):
-            raise ValueError(f"it has no '{name}' of {', '.join(sorted(keys))}")
+            raise ValueError(
+                f"its record '{name}' must have exactly these arrays: {', '.join(sorted(keys))}"
+            )
 
 
 def check_measurement(
@@ -166,7 +168,7 @@ def check_findings(
             shapes = [(trials, others) for others in range(1, POPULATION + 1)]
         check_form(array, key, shapes, dtype.type)
         if np.isnan(array.numpy()).any():
-            raise ValueError(f"its '{key}' is not a number: NaN")
+            raise ValueError(f"its '{key}' contains NaN")
 
 
 def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
@@ -185,4 +187,4 @@ def _check_seconds(reply: Message) -> None:
         return
     seconds = messages.metric(reply, "seconds")
     if not 0 <= seconds <= MOST_SECONDS:
-        raise ValueError(f"it says that it computed for {seconds:g} seconds")
+        raise ValueError(f"it claims to have computed for {seconds:g} seconds")

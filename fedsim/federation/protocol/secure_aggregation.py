@@ -70,7 +70,7 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
     if CONFIGS not in message.content.config_records:
         if _only_sees(config.participation, message, context):
             return call_next(message, context)
-        raise SecureAggregationError("a sum was asked for outside of secure aggregation")
+        raise SecureAggregationError("the server asks for a sum outside of secure aggregation")
     configs = message.content.config_records[CONFIGS]
     if configs.get(Key.STAGE) == Stage.SETUP:
         _check_setup(config.participation, config.training.rounds, configs)
@@ -277,7 +277,7 @@ def masked(reply: Message, shape: tuple[int, ...]) -> Ints:
     check_form(parts[1], "masked sum", [shape], np.int64)
     values = flower.array_from_bytes(parts[1])
     if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
-        raise ValueError("its masked sum is not modulo 2^32")
+        raise ValueError("its masked sum is not between 0 and 2^32 - 1")
     return values
 
 
@@ -300,14 +300,14 @@ def _check_once(participation: Participation, request: Request, context: Context
     asked = (request.first_trial, request.round)  # both only ever grow within a run
     if asked <= _last_asked(context):
         raise SecureAggregationError(
-            f"the sum of round {request.round} was sent already; it is sent once in a run"
+            f"this client sent its sum of round {request.round} already; it sends each sum once"
         )
     # A setup for another round could need fewer clients to unmask.
     set_up: Any = context.state.config_records[SET_UP][ROUND]
     if participation.varying and set_up != request.round:
         raise SecureAggregationError(
-            f"the sum of round {request.round} is asked for, but secure aggregation was set up for "
-            f"round {set_up}"
+            f"the server asks for the sum of round {request.round}, but it set up secure "
+            f"aggregation for round {set_up}"
         )
     context.state[ANSWERED] = ConfigRecord({"last": list(asked)})
 
@@ -334,7 +334,10 @@ def _check_setup(participation: Participation, rounds: int, configs: ConfigRecor
     """Raise SecureAggregationError for a setup that hides less than agreed."""
     round: Any = configs.get(ROUND, 1)
     if type(round) is not int or not 1 <= round <= rounds:
-        raise SecureAggregationError(f"the server set up secure aggregation for round {round!r}")
+        raise SecureAggregationError(
+            f"the server set up secure aggregation for round {round!r}, but the run has rounds 1 "
+            f"to {rounds}"
+        )
     for name, agreed in agreed_setup(participation, rounds, round).items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
@@ -360,7 +363,7 @@ def _check_unmask(
         or own not in active
     ):
         raise SecureAggregationError(
-            f"the server says that {len(active)} clients are there and {len(dead)} missing, but "
-            f"of {clients} clients at least {needed} must be there; their shares would unmask one "
-            "of them"
+            f"the server lists {len(active)} present and {len(dead)} missing clients. Of {clients} "
+            f"clients, it must list each at most once, and at least {needed} as present; these "
+            "shares would unmask one of them"
         )

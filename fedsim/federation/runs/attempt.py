@@ -110,7 +110,7 @@ class Attempt:
             raise OtherClientsError(
                 f"round {round} of the trials from {row.batch} on would repeat the seed's noise "
                 "over other clients than an earlier attempt. The difference of the two sums has no "
-                "noise, so nothing of it is released. Begin another run (run.out), or use "
+                "noise, so this sum is not released. Begin another run (run.out), or use "
                 'privacy.noise-source = "system".'
             )
         self._enter(row)

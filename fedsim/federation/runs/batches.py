@@ -120,17 +120,17 @@ class Batches:
             if not isinstance(then, dict):
                 raise TypeError(f"its '{EXPERIMENT}' is not a JSON object")
             if then[RUN] != place[RUN]:
-                raise ValueError("it is of another run")
+                raise ValueError("it belongs to another run")
             if then[TRIALS] != place[TRIALS]:
                 first, stop = then[TRIALS]
-                raise ValueError(f"it is of the trials from {first:d} to below {stop:d}")
+                raise ValueError(f"it holds trials {first:d} to {stop - 1:d}")
             stored = {key: then[key] for key in now}
         for key, value in now.items():
             if stored[key] != value:
                 raise InputError(
                     f"config.toml of '{directory.path}' was changed: {what} with {key} = "
-                    f"{json.dumps(stored[key])}, but it now says {json.dumps(value)}; put it back, "
-                    "or begin another run (run.out)"
+                    f"{json.dumps(stored[key])}, but it now says {json.dumps(value)}; restore the "
+                    "old value, or begin another run (run.out)"
                 )
 
 

@@ -35,7 +35,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     if others := {row.noise_source for row in rows} - {source}:
         raise InputError(
             f"privacy.noise-source is '{source}', but rounds of this run had noise from "
-            f"'{min(others)}', and the two do not add up. Put it back in config.toml of the run "
+            f"'{min(others)}', and the two do not add up. Restore it in config.toml of the run "
             "directory, or begin another run (run.out)."
         )
     finished = campaign.finished()
@@ -122,10 +122,10 @@ def _check_accepted(
             raise directory.damaged(ACCEPTED) from None
     if final > max(target, accepted) * (1 + 1e-9):
         raise InputError(
-            "the releases of interrupted attempts stay spent, so this run will have released "
-            f"epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the {vantage.value} "
-            f"in the end, and not the {target:.4g} of its configuration. To continue all the "
-            f"same, add --accept-epsilon {math.ceil(final * 1000) / 1000:g}"
+            "the releases of interrupted attempts stay spent. In the end this run will have "
+            f"released epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the "
+            f"{vantage.value}, while its configuration plans {target:.4g}. To continue anyway, add "
+            f"--accept-epsilon {math.ceil(final * 1000) / 1000:g}"
         )
 
 
@@ -134,13 +134,13 @@ def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
     vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
     before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
     where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
-    rounds = "one round" if needed == 1 else f"the {needed} rounds of the others"
-    together = f" of the {ahead.trainings} trials together" * (ahead.trainings > 1)
+    rounds = "one round" if needed == 1 else f"{needed} rounds (as in the finished trials)"
+    together = f" of each of the {ahead.trainings} trials" * (ahead.trainings > 1)
     if not any(ahead.spent):
         fewer = ", or run fewer trials" * (ahead.trainings > 1)
         return (
-            f"privacy.stop-at is {stop_at:g}, but {rounds}{together} costs epsilon {after:.4g} "
-            f"{where}; raise privacy.stop-at, add noise (the noise multiplier is "
+            f"privacy.stop-at is {stop_at:g}, but {rounds}{together} would cost epsilon "
+            f"{after:.4g} {where}; raise privacy.stop-at, add noise (the noise multiplier is "
             f"{kind.noise_multiplier:.4g}){fewer}"
         )
     return (

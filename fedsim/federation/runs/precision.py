@@ -37,9 +37,9 @@ def design(trials_config: TrialsConfig, confidence: float, trials: int) -> Desig
     if trials not in planned:
         raise InputError(
             f"there are {trials} trials, but interim analyses were planned at "
-            f"{', '.join(map(str, planned))}, which use all of the significance, so no interval "
-            "would hold here. If config.toml was changed, put trials.batch, "
-            "trials.until-halfwidth and audit.confidence back, or begin another run (run.out)."
+            f"{', '.join(map(str, planned))}. They use all of the significance, so no interval "
+            "would hold here. If config.toml was changed, restore trials.batch, "
+            "trials.until-halfwidth and audit.confidence, or begin another run (run.out)."
         )
     return Design(trials_config.pairing == "common", planned[trials])
 

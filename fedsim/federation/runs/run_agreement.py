@@ -31,10 +31,10 @@ def _statements(
     yield "the number of clients", len(sizes), config.federation.clients, "config.toml says"
     for who in ("client", "adversary"):
         number = challenge[who]
-        among = number if number < len(sizes) else f"numbers to {len(sizes) - 1}"
+        among = number if number < len(sizes) else f"clients 0 to {len(sizes) - 1} only"
         yield f"the challenge's {who}", number, among, "there are"
     other = challenge["adversary"] if challenge["client"] != challenge["adversary"] else "another"
-    yield "the adversary", challenge["adversary"], other, "the challenge's client has to be"
+    yield "the adversary", challenge["adversary"], other, "the client of the target must be"
     done = [each for each in Batches(config, directory).ranges() if each.stop <= trials]
     yield "the number of batches of trials", facts["batches"], len(done), "transcript.npz has"
     if not config.trials.until_halfwidth:  # nothing else ends the trials early

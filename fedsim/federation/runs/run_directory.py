@@ -162,7 +162,7 @@ class RunDirectory:
     def damaged(self, name: str, why: str = "") -> InputError:
         """Return the error for a damaged file, with the remedy."""
         remedy = (
-            f"delete it and make it anew with fedsim report {self.path}"
+            f"delete it, and write it again with fedsim report {self.path}"
             if name == "report.json"
             else f"delete it (and report.json, if there is one) and continue with {self.resumed_by}"
         )

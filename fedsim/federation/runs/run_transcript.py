@@ -80,7 +80,7 @@ def read(directory: RunDirectory) -> Arrays:
     complaint = _incomplete(config.federation.vantage, config.audit, config.privacy.noise, arrays)
     if not complaint:
         if not arrays["log_odds"].ndim:
-            raise directory.damaged(FILE, "its 'log_odds' is one number")
+            raise directory.damaged(FILE, "its 'log_odds' is a single number")
         campaign = Batches(config, directory)
         campaign.check_transcript(FILE, mark, len(arrays["log_odds"]))
         planned = campaign.ranges()
@@ -127,7 +127,7 @@ def _misshapen(
     shapes = {name: array.shape for name, array in arrays.items()}
     for name in ("log_odds", "accuracies"):
         if len(shapes[name]) != 2 or 0 in shapes[name]:
-            return f"its '{name}' is {list(shapes[name])}"
+            return f"its '{name}' has the shape {list(shapes[name])}"
     (trials, rounds), (_, evaluated) = shapes["log_odds"], shapes["accuracies"]
     if trials not in {batch.stop for batch in planned}:
         return f"it has {trials} trials, but no batch of this config.toml ends there"
@@ -157,7 +157,7 @@ def _misshapen(
     }
     for name, shape in wanted.items():
         if name in shapes and shapes[name] != shape:
-            return f"its '{name}' is {list(shapes[name])}, not {list(shape)}"
+            return f"its '{name}' has the shape {list(shapes[name])}, not {list(shape)}"
     return ""
 
 
@@ -166,15 +166,15 @@ def _impossible(arrays: Arrays) -> str:
     for name, array in arrays.items():
         kind = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
         if name in RATES and not ((array >= 0) & (array <= 1)).all():
-            return f"its '{name}' is not between 0 and 1"
+            return f"its '{name}' has values that are not between 0 and 1"
         if name in COUNTS and not (np.isfinite(array) & (array >= 0)).all():
-            return f"its '{name}' is not a count"
+            return f"its '{name}' has values that are not counts"
         if kind in LENGTHS and (array < 0).any():
-            return f"its '{name}' is negative"
+            return f"its '{name}' has negative values"
         if kind in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
-            return f"its '{name}' is not a number: NaN"
+            return f"its '{name}' contains NaN"
         # Log-odds add up over the rounds, so they stay NaN once they are.
         ends_nan = name.startswith("log_odds") and np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])
         if np.any(ends_nan):
-            return f"its '{name}' is not a number in the middle: NaN"
+            return f"its '{name}' contains a number after NaN"
     return ""

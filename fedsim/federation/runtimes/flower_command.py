@@ -92,7 +92,7 @@ class Submission:
             pause = min(1.5 * pause, LONGEST_PAUSE)
         if status[0] != "finished:completed":
             reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
-            raise FlowerError(reason or f"the run ended as {status[0]}")
+            raise FlowerError(reason or f"the run ended with the status {status[0]}")
 
     def stop(self) -> None:
         flwr(self.home, "stop", self.run_id, self.connection)

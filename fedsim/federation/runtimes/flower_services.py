@@ -216,7 +216,7 @@ def refused_version(headers: Mapping[str, str]) -> str | None:
         return None
     has = f"Flower {peer.package_version}" if peer else "a Flower of an unknown version"
     details = (
-        f"it has {has}, but the server {own.package_version}, a mismatch: pip install "
+        f"it has {has}, but the server has {own.package_version}, a mismatch; run pip install "
         f"flwr=={own.package_version} on the node's machine, and restart it"
     )
     code = ApiErrorCode.RUNTIME_VERSION_INCOMPATIBLE

@@ -89,8 +89,8 @@ def _failed() -> Future[Result]:
     future: Future[Result] = Future()
     future.set_exception(
         LostWorkersError(
-            f"workers were lost {MOST_LOSSES} times with this task, the last times with no other; "
-            "look for lack of memory (run.max-memory)"
+            f"the worker of this task was lost {MOST_LOSSES} times, the last times while the task "
+            "ran alone; check whether memory is short (run.max-memory)"
         )
     )
     return future

@@ -187,7 +187,7 @@ def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, repl
         check_size(batch, round, reply)
     else:
         if reply.metadata.src_node_id not in secure.sharing:
-            raise ValueError("it had no part in the exchange of keys")
+            raise ValueError("it took no part in the exchange of keys")
         secure_aggregation.masked(reply, round.shape)
     asked = {messages.REPLY: {"sum"}} if secure is None else {}
     asked |= _asked_of(batch, partition)
@@ -213,8 +213,8 @@ def check_size(batch: Batch, round: BegunRound, reply: Message) -> None:
     if (norms > most).any():
         worst = int(np.argmax(norms / most))
         raise ValueError(
-            f"its sum has norm {norms[worst]:g}, but its records, clipped, and their noise "
-            f"allow {most[worst]:g}"
+            f"its sum has norm {norms[worst]:g}, but its clipped records and their noise allow at "
+            f"most {most[worst]:g}"
         )
 
 

@@ -61,10 +61,12 @@ def read_checkpoint(directory: RunDirectory) -> Checkpoint | None:
     arrays = directory.read_arrays(FILE)
     with directory.reading(FILE):
         if arrays["run"].tobytes().decode("ascii") != directory.identity:
-            raise ValueError("it is of another run")
+            raise ValueError("it belongs to another run")
         model, aggregate = arrays["model"], arrays["aggregate"]
         if model.shape != aggregate.shape or model.ndim != 2 or model.dtype != np.float32:
-            raise ValueError(f"its model is {list(model.shape)} of {model.dtype}")
+            raise ValueError(
+                f"its model has the shape {list(model.shape)} and the type {model.dtype}"
+            )
         optimizer = {
             name.removeprefix(OPTIMIZER): torch.from_numpy(array)
             for name, array in arrays.items()

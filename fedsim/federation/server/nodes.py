@@ -104,7 +104,7 @@ class Auditors:
             ids: list[str | None] = list(grid.push_messages(sent)) or [None] * len(sent)
             for id, node in zip(ids, nodes, strict=True):
                 if id is None:
-                    self._leave(node, "Flower took no message for its node")
+                    self._leave(node, "Flower accepted no message for its node")
                 else:
                     self._awaited[id] = node
 
@@ -204,9 +204,9 @@ def connect(
             raise RuntimeError(failed[0])
         elif now > begun + timeout:
             raise InputError(
-                f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s, without "
-                f"{absent}; start as many SuperNodes as federation.clients, for a "
-                f"simulation with --federation-config 'num-supernodes={clients}'"
+                f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s. Missing: "
+                f"{absent}. Start as many SuperNodes as federation.clients; in a simulation, use "
+                f"--federation-config 'num-supernodes={clients}'"
                 + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
             )
         elif not named and now > begun + PATIENCE:
@@ -246,18 +246,18 @@ class _Roll:
             return
         if _is_unknown(node, self.registered):
             self.unknown.add(node)
-            why = f"node {node} claims partition {partition}, but its key is no client's"
+            why = f"node {node} claims partition {partition}, but its key belongs to no client"
             self.reasons[why] = None
             return
         if not 0 <= partition < self.clients:
             raise InputError(
-                f"a node holds partition {partition}, but federation.clients is {self.clients}; "
+                f"a node claims partition {partition}, but federation.clients is {self.clients}; "
                 "start as many nodes as clients"
             )
         if self.registered is not None and self.registered.get(partition) != node:
             raise InputError(
-                f"node {node} claims partition {partition}, but that client's key is the one of "
-                f"node {self.registered.get(partition)}; give it the partition-id of its own key"
+                f"node {node} claims partition {partition}, but that client's key belongs to node "
+                f"{self.registered.get(partition)}; give it the partition-id of its own key"
             )
         if self.nodes.setdefault(partition, node) != node:
             raise InputError(
@@ -289,7 +289,7 @@ def check_data(
     lost = [f"client {client} failed: {why}" for client, why in digests.failed.items()]
     lost += [f"client {client} did not answer" for client in digests.missing]
     if lost or digests.unsolicited:
-        raise RuntimeError(f"the digest of the data: {'; '.join([*lost, *digests.unsolicited])}")
+        raise RuntimeError(f"cannot compare the data: {'; '.join([*lost, *digests.unsolicited])}")
     differing = []
     for client, reply in digests.accepted.items():
         answer = reply.content.config_records[messages.DATA]

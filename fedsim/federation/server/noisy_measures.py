@@ -45,7 +45,7 @@ def ask(
         check_array(reply, messages.MEASURES, [(classes, classes)], np.int64)
         counts = messages.only(messages.array_records(reply.content)[messages.MEASURES])
         if max(int(counts.max()), -int(counts.min())) > MOST_COUNTED:
-            raise ValueError(f"it counts beyond {MOST_COUNTED:,} records")
+            raise ValueError(f"it counts more than {MOST_COUNTED:,} records")
 
     directory.log_event(phase=ASKING)  # before the answers, so that a crash does not hide it
     asked = sum(event.get("phase") == ASKING for event, _ in directory.events())

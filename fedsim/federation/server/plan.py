@@ -54,9 +54,9 @@ class Plan:
         joining = map(config.participation.participants, range(1, rounds + 1))
         if chosen is not challenge.NOBODY and not any(chosen.client in each for each in joining):
             raise InputError(
-                f"client {chosen.client}, which holds the target, joins none of the {rounds} "
-                "rounds by the coins of run.seed; choose another with challenge.client, or take "
-                "more rounds or another seed"
+                f"with this run.seed, client {chosen.client}, which holds the target, joins none "
+                f"of the {rounds} rounds; choose another with challenge.client, or take more "
+                "rounds or another seed"
             )
         return chosen
 
@@ -140,8 +140,8 @@ def check_possible(config: Config) -> None:
 
 
 CANNOT = {
-    "members": "which compares a record with all others of its model; every run reports it as "
-    "'yeom'",
+    "members": "which compares a record with all others of its model, and which every run reports "
+    "as 'yeom'",
     "records": "whose variance needs several records, but a run attacks only one",
 }
 """Why a run cannot play attacks with these needs."""
@@ -156,7 +156,7 @@ def _check_attacks(attacks: str) -> None:
         for need, why in CANNOT.items():
             if need in attack.needs:
                 raise InputError(
-                    f"audit.attacks has '{name}', {why}; drop it here, or play fedsim membership"
+                    f"audit.attacks has '{name}', {why}; remove it here, or use fedsim membership"
                 )
 
 
@@ -171,8 +171,8 @@ def _check_aggregation(
         joining = len(participation.participants(round))
         if 0 < joining < needed:
             raise InputError(
-                f"by the coins of run.seed {joining} of the clients join round {round}, but "
-                f"secagg+ keeps messages secret only among {needed} or more; raise "
+                f"with this run.seed, round {round} has {joining} of {federation.clients} clients, "
+                f"but secagg+ keeps messages secret only among {needed} or more; raise "
                 "federation.sampling-rate or federation.clients, or take another seed"
             )
 
@@ -214,8 +214,8 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if each > memory // 2:
         raise InputError(
             f"one trial of this model takes {readable(each)} between the rounds and as much again "
-            f"for its gradients, but there are {readable(memory)} (run.max-memory); allow more, "
-            "or choose a smaller model"
+            f"for its gradients, but the limit is {readable(memory)} (run.max-memory); allow "
+            "more, or choose a smaller model"
         )
     wanted, batch = config.trials.together(where.type == "cuda"), memory // 2 // each
     if batch >= min(wanted, config.trials.count):
@@ -223,8 +223,8 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     if config.trials.in_pairs:
         if batch < 2:
             raise InputError(
-                f"two trials of this model, which pairs need, take {readable(2 * each)}, but only "
-                f"{readable(memory // 2)} is free for them (half of run.max-memory). Allow "
+                f"two trials of this model, which pairs need, take {readable(2 * each)}, but the "
+                f"limit for them is {readable(memory // 2)} (half of run.max-memory). Allow "
                 'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
             )
         batch -= batch % 2

@@ -101,7 +101,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
         raise ValueError("its text is not a JSON object")
     table, offset, arrays = text.get("arrays", []), 8 + length, []
     if len(table) > MOST_ARRAYS:
-        raise ValueError(f"it has {len(table)} arrays")
+        raise ValueError(f"it has {len(table)} arrays, more than {MOST_ARRAYS}")
     for entry in table:
         dtype, shape = _dtype(entry["dtype"]), [whole_of(size) for size in entry["shape"]]
         if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
@@ -113,7 +113,7 @@ def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]
         offset += array.nbytes
         arrays.append(array)
     if offset != len(payload):
-        raise ValueError("there are bytes behind its arrays")
+        raise ValueError("there are bytes after its arrays")
     return text, arrays
 
 
@@ -123,7 +123,7 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
     def taken(places: Mapping[str, Any]) -> Arrays:
         positions = {name: whole_of(place) for name, place in places.items()}
         if any(position < 0 for position in positions.values()):
-            raise ValueError("an array has a negative place")
+            raise ValueError("an array has a negative position")
         return {name: arrays[position] for name, position in positions.items()}
 
     canary, participants = text["canary"], text["participants"]

@@ -139,7 +139,7 @@ class Scan:
             if length > LARGEST_RECORD or kind not in (HEADER, ROUND, END):
                 raise self._damaged(place)
             if (kind == HEADER) != (self._count == 0) or self._ended:
-                raise InputError(f"{place} is out of place; it cannot be audited")
+                raise InputError(f"{place} is out of order; the transcript cannot be audited")
             if size - self.position < overhead + length + DIGEST:
                 return  # unfinished
             payload = memoryview(b"")
@@ -163,7 +163,7 @@ class Scan:
 
     def _damaged(self, place: str) -> InputError:
         return InputError(
-            f"{place} is damaged (byte {self.position}): its checksum does not fit; "
+            f"{place} is damaged (byte {self.position}): its checksum does not match; "
             "restore the file from a copy"
         )
 

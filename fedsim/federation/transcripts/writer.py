@@ -112,7 +112,7 @@ class Writer:
             position, digest = scan.position, scan.digest
         if stored is not None and stored != facts:
             raise InputError(
-                f"the transcript '{self.path}' is of another recording; name another file"
+                f"the transcript '{self.path}' belongs to another recording; name another file"
             )
         self._file.seek(position)
         self._file.truncate()

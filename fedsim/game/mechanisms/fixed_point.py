@@ -113,7 +113,7 @@ class FixedPoint:
         most = messages << (self.bits - 1)
         values = words.view(np.int32)
         if values.max(initial=0) > most or values.min(initial=0) < -most:
-            raise ValueError("it is beyond the range of messages")
+            raise ValueError("a value is beyond the range of messages")
 
     def total_variation(self, rounds: int) -> float:
         """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism."""

@@ -137,9 +137,10 @@ def check_seat(scheme: Scheme, audit_mode: str) -> None:
         or (primary is Vantage.PARTICIPANT and adversary.follows)
         or primary is Vantage.RELEASED_MODEL
     ):
+        seats = " or ".join(f"'{vantage}'" for vantage in adversary.vantages)
         raise InputError(
-            f"federation.vantage is '{primary}', but audit.mode is '{audit_mode}', which "
-            f"looks from the {' and the '.join(adversary.vantages)}; set federation.vantage to that"
+            f"federation.vantage is '{primary}', but audit.mode '{audit_mode}' observes only from "
+            f"{seats}; set federation.vantage to {seats}"
         )
     participation = scheme.participation
     if participation.secret and participation.setting.seed is None and not adversary.reads_noise:

@@ -78,7 +78,9 @@ def _with_noise(
     disclosed = set()
     for source, noise in noises:
         if source in disclosed or noise.shape != directions[0].shape:
-            raise ValueError(f"the noise of source {source} is {list(noise.shape)}, or sent twice")
+            raise ValueError(
+                f"the noise of source {source} has shape {list(noise.shape)}, or was sent twice"
+            )
         disclosed.add(source)
         listening = [vantage for vantage, unknown in unknowns.items() if source in unknown.sources]
         parts = [_inner(noise, direction) for direction in directions if listening]
@@ -88,7 +90,8 @@ def _with_noise(
         # Without this noise, the belief would be more certain than it may be.
         if undisclosed := sorted(unknown.sources - disclosed):
             raise ValueError(
-                f"the noise of {undisclosed}, which hides from {vantage}, was not disclosed"
+                f"the noise of {undisclosed}, which hides the target from {vantage}, was not "
+                "disclosed"
             )
     return heard
 

@@ -35,11 +35,11 @@ def why_not(scheme: Scheme) -> str | None:
             f"'{training.optimizer}'"
         )
     if training.local_steps > 1:
-        return "clients took steps of their own, whose models would have to be guessed as well"
+        return "clients take local steps, whose models the adversary would have to guess as well"
     if scheme.federation.tolerated_dropouts:
         return "only observers of the rounds know which clients took part in which round"
     if (noise := scheme.privacy.noise.mechanism).own_law:
-        return f"the law of {noise.title} depends on models along the way, which were not seen"
+        return f"the distribution of {noise.title} depends on models that were not seen"
     if scheme.participation.secret and scheme.participation.setting.seed is None:
         return "only the clients know which other records took part"
     return None
@@ -50,7 +50,7 @@ def check_attackable(scheme: Scheme) -> None:
     reason = why_not(scheme)
     if scheme.federation.vantage is Vantage.RELEASED_MODEL and reason:
         raise InputError(
-            f"federation.vantage is 'released-model', but {reason}; set 'participant', whose "
+            f"federation.vantage is 'released-model', but {reason}; set it to 'participant', whose "
             "bound is an upper bound for the released model"
         )
 

@@ -84,7 +84,7 @@ class NumberColumn(_Column):
     def read(self, name: str, values: Sequence[str]) -> tuple[Floats, list[Problem]]:
         """Return the features, float32 [N, f], and the problems of values [N] given as text."""
         numbers = np.array([number_of(value) for value in values], dtype=np.float64)
-        return self.scaled(name, values, numbers, "no number: {first}")
+        return self.scaled(name, values, numbers, "not a number: {first}")
 
     def scaled(
         self, name: str, values: Sequence[str], numbers: npt.NDArray[np.float64], unreadable: str
@@ -193,7 +193,9 @@ class Dates(_Column):
             missing="category" if self.missing == "category" else self.missing,
             outside=self.outside,
         )
-        scaled, problems = span.scaled(name, values, ordinals, f"no date {self.format}: {{first}}")
+        scaled, problems = span.scaled(
+            name, values, ordinals, f"not a date in the format {self.format}: {{first}}"
+        )
         # The range in a message is in days since year 1: write it as dates.
         for at, problem in enumerate(problems):
             if problem.message.startswith("outside"):

@@ -34,7 +34,7 @@ def divide(made_by: str, division: Division, generator: np.random.Generator) -> 
         from flwr_datasets import partitioner as flower  # noqa: PLC0415
     except ImportError as error:
         raise InputError(
-            f"{scheme}, which flwr-datasets makes: {installation.command('hf')} ({error})"
+            f"{scheme}, which needs flwr-datasets: {installation.command('hf')} ({error})"
         ) from None
     made = getattr(flower, made_by)
     arguments = _arguments(scheme, made, division, generator)
@@ -48,7 +48,7 @@ def divide(made_by: str, division: Division, generator: np.random.Generator) -> 
             parts = [partitioner.load_partition(client)[POSITION] for client in range(count)]
     except (ValueError, TypeError, KeyError, IndexError) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{scheme}, which refuses: {reason}") from None
+        raise InputError(f"{scheme}, which refuses these records: {reason}") from None
     if count != division.clients:
         raise InputError(
             f"{scheme}, which makes {count} clients of these records, but federation.clients is "

@@ -142,7 +142,9 @@ class Schema(TomlTable):
         if not wrong.any():
             return steps, []
         first = brief(labels[int(wrong.argmax())], LONGEST)
-        return steps, [Problem(name, wrong, f"'{first}' is no number", self.unlabelled == "drop")]
+        return steps, [
+            Problem(name, wrong, f"'{first}' is not a number", self.unlabelled == "drop")
+        ]
 
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str
@@ -236,7 +238,11 @@ def difference(own: Schema, named: Schema) -> str:
     ours, theirs = _items(own), _items(named)
     for item in {**ours, **theirs}:
         if ours.get(item) != theirs.get(item):
-            return f"{item} is {theirs.get(item)} in the run's, and {ours.get(item)} in its own"
+            run, client = (
+                "not set" if value is None else value
+                for value in (theirs.get(item), ours.get(item))
+            )
+            return f"{item} is {run} in the run's schema, but {client} in the client's"
     if list(own.columns) != list(named.columns):
         return "the columns are in another order"
     return ""

@@ -44,8 +44,8 @@ def numbers(texts: Sequence[str], length: int, directory: str) -> npt.NDArray[np
     """
     if not directory:
         raise InputError(
-            "the schema is of texts, whose tokenizer lies beside the network: set model.weights to "
-            "its directory (on a client's machine, weights-path in node.toml)"
+            "the schema describes texts, which need the tokenizer in the network's directory; set "
+            "model.weights to that directory (on a client's machine, weights-path in node.toml)"
         )
     tokenizer, padding = _tokenizer(directory), settings(directory)["pad_token_id"]
     tokenizer.enable_truncation(length)

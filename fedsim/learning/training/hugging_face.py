@@ -79,11 +79,14 @@ def build(directory: str, length: int, classes: int, task: str = "classification
     """
     if not directory:
         raise InputError(
-            f"model.name is {NAME}, whose network is in a directory: set model.weights to it"
+            f"model.name is {NAME}, which reads a network from a directory; set model.weights to it"
         )
     settings, values = tokens.settings(directory), Path(directory) / VALUES
     if (Path(directory) / ADAPTERS).exists():
-        raise InputError(f"'{directory}' has {ADAPTERS}, of another network: merge and save both")
+        raise InputError(
+            f"'{directory}' has {ADAPTERS}, whose adapters belong to another network; merge them "
+            "into that network, and save the result"
+        )
     hugging_face = _library()
     try:
         # Look the class up by name, so that code in the directory is ignored.
@@ -109,7 +112,7 @@ def build(directory: str, length: int, classes: int, task: str = "classification
         raise
     except (*reading.DAMAGE, ImportError) as error:
         reason = " ".join(str(error).split())[: reading.LONGEST_REASON]
-        raise InputError(f"'{directory}' has no network of texts that fits: {reason}") from None
+        raise InputError(f"'{directory}' has no usable network for texts: {reason}") from None
     for layer in network.modules():
         if isinstance(layer, nn.Dropout):
             layer.p = 0.0

@@ -322,7 +322,7 @@ def refuse_batch_statistics(model: nn.Module) -> None:
         if _mixes_records(layer):
             raise InputError(
                 f"layer '{name}' is {type(layer).__name__}, whose output depends on other records, "
-                'so that no record has its own gradient; set model.batch-norm = "group-norm" '
+                'so no record has its own gradient; set model.batch-norm = "group-norm" '
                 'or "channel-affine" to replace every such layer'
             )
 
@@ -338,7 +338,7 @@ def refuse_random_layers(model: nn.Module) -> None:
             draws = layer.dropout > 0
         if draws:
             raise InputError(
-                f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so that a "
+                f"layer '{name}' is {type(layer).__name__}, which draws random numbers, so a "
                 "record has more than one gradient; build the network without it, or with "
                 "probability 0"
             )

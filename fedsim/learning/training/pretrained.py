@@ -74,14 +74,14 @@ def checked_digest(path: str, sha256: str) -> str:
     """
     if not path:
         raise InputError(
-            "this machine does not know the place of its copy of model.weights "
+            "this machine does not know the path of its copy of model.weights "
             f"(SHA-256 {sha256}); set weights-path in a client's node.toml"
         )
     actual = digest(path)
     if sha256 not in ("", actual):
         raise InputError(
-            f"'{path}' has SHA-256 {actual} and not model.weights-sha256, {sha256}: take the file "
-            "that all parties agreed upon"
+            f"'{path}' has SHA-256 {actual}, but model.weights-sha256 is {sha256}; use the file "
+            "that all parties agreed on"
         )
     return actual
 
@@ -111,14 +111,14 @@ def put(model: nn.Module, values: dict[str, Tensor]) -> None:
     )
     wrong = [f"{problem} {_some(names)}" for problem, names in complaints if names]
     if not wrong and not set(values) - set(fresh):
-        wrong = [f"only {_some(fresh)} could be taken from it, which has another size"]
+        wrong = [f"it has values for {_some(fresh)} only, and of another size"]
     if wrong:
         hint = "save the values of exactly this network"
         if any(name.endswith(STATISTICS) and name not in own for name in values):
             hint = 'set model.batch-norm = "channel-affine" to keep what BatchNorm learned'
         raise InputError(f"model.weights does not fit the network: {', '.join(wrong)}; {hint}")
     if fresh:
-        _warn(f"model.weights has no {_some(fresh)} of this size: they keep their random values")
+        _warn(f"model.weights has no {_some(fresh)} of this size; the random values there stay")
     with torch.no_grad():
         for name in set(values) - set(fresh):
             own[name].copy_(values[name])

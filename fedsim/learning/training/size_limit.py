@@ -55,7 +55,7 @@ def check_shapes(network: nn.Module, shapes: Shapes, where: str) -> None:
         if own.get(name) != shapes.get(name):
             raise InputError(
                 f"'{where}' is damaged or of another model: its '{name}' is "
-                f"{_in_words(shapes.get(name))}, and the network's {_in_words(own.get(name))}"
+                f"{_in_words(shapes.get(name))}, but the network's is {_in_words(own.get(name))}"
             )
 
 

@@ -73,7 +73,8 @@ class Local(TrustModel):
 SECURE = "sees only the aggregate, as long as secure aggregation holds"
 AS_IF_SECURE = (
     "as if aggregated securely: aggregation was simulated, and the server received every message "
-    "under one client's share of the noise, the nominal multiplier over the root of {:g} clients"
+    "under one client's share of the noise (the nominal multiplier over the square root of {:g} "
+    "clients)"
 )
 
 

@@ -134,8 +134,8 @@ def test_one_model_has_no_interval() -> None:
     [
         (np.zeros((2, 3)), np.zeros((2, 2), bool), "give both as"),
         (np.full((1, 2), np.nan), np.array([[True, False]]), "not a number"),
-        (np.zeros((2, 3)), np.ones((2, 3), bool), "members only"),
-        (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "members only, or none"),
+        (np.zeros((2, 3)), np.ones((2, 3), bool), "only members"),
+        (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "only members, or none"),
     ],
 )
 def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:

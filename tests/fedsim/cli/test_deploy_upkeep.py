@@ -95,6 +95,6 @@ def test_status_says_what_ends_and_that_the_superlink_is_away(
     nodes.clear()
     status, out, _ = fedsim("deploy", "status", server)
     assert (status, "certificate: 5 days left" in out) == (1, True)
-    assert "wrong: the certificate ends in 5 days: fedsim deploy renew KIT" in out
-    assert "wrong: the SuperLink does not answer, see fedsim deploy check: listing ..." in out
+    assert "wrong: the certificate expires in 5 days; run fedsim deploy renew KIT" in out
+    assert "wrong: the SuperLink does not answer (listing ... unavailable); run fedsim" in out
     assert len(out.splitlines()) == 3

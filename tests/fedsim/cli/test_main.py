@@ -16,7 +16,7 @@ def test_the_version_of_a_program_that_shares_its_name_is_refused(
     monkeypatch.syspath_prepend(strangers)
     status, out, err = fedsim("--version")
     assert (status, out) == (2, "")
-    assert "the distribution 'fedsim' is another project" in err
+    assert "the installed distribution 'fedsim' is another project" in err
     assert len(err.splitlines()) == 1
 
 

@@ -26,7 +26,7 @@ def test_zero_threads_means_one_for_each_core() -> None:
 
 
 def test_tf32_is_refused_where_there_is_none() -> None:
-    with pytest.raises(InputError, match="tf32, which cpu does not have; choose float32 or bf16"):
+    with pytest.raises(InputError, match="CUDA device, but this run uses cpu; choose float32"):
         check_precision("tf32", torch.device("cpu"))
     check_precision("bf16", torch.device("cpu"))
     check_precision("tf32", torch.device("cuda"))

@@ -24,7 +24,7 @@ def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_l
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 2
-    assert "the distribution 'fedsim' is another project" in ran.stderr
+    assert "the installed distribution 'fedsim' is another project" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
 
 

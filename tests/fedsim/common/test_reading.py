@@ -52,7 +52,7 @@ def test_an_array_is_as_large_as_it_says_before_room_is_made(
     shape: tuple[int, ...], dtype: str, content: bytes, tmp_path: Path
 ) -> None:
     path = _npz(tmp_path / "a.npz", "a.npy", _header(shape, dtype) + content)
-    with pytest.raises(reading.DAMAGE, match=r"not as large as its header says|holds objects"):
+    with pytest.raises(reading.DAMAGE, match=r"not as large as its header says|Python objects"):
         reading.arrays(path)
 
 
@@ -69,7 +69,7 @@ def test_an_archive_does_not_unpack_to_many_times_its_size(
         reading.unpacked(tmp_path / "a.gz")
     for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
         _npz(tmp_path / "b.npz", "a.npy", _header((4,), "<f8") + bytes(32), method)
-        with pytest.raises(ValueError, match="packed in a way that NumPy does not use"):
+        with pytest.raises(ValueError, match="compressed by a method that NumPy does not use"):
             reading.arrays(tmp_path / "b.npz")
 
 

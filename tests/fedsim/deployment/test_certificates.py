@@ -88,7 +88,7 @@ def test_a_certificate_ends_with_its_authority() -> None:
         certificates.server_certificate(authority, ["a"], 30).public
     )
     assert of.not_valid_after_utc == then.replace(microsecond=0) + timedelta(days=9)
-    with pytest.raises(ValueError, match="it ended on"):
+    with pytest.raises(ValueError, match="its certificate expired on"):
         certificates.server_certificate(certificates.authority(2, then), ["a"], 30)
 
 

@@ -227,7 +227,7 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[]", '{"client-0": 7}', '{"client-0": {"node": "7"}}'])
 def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
     (written / "server" / "nodes.json").write_text(content)
-    with pytest.raises(InputError, match="delete it and register anew"):
+    with pytest.raises(InputError, match="delete it and register again"):
         run.registered(written / "server")
 
 

@@ -69,7 +69,7 @@ def test_forked_processes_draw_other_noise(tmp_path: Path, monkeypatch: pytest.M
     ("name", "version", "said"),
     [
         (NAME, "9.9", rf"this node has fedsim {fedsim.__version__}, but the server has 9\.9;"),
-        ("fedsim/echo", fedsim.__version__, "answers for fedsim-identifiability alone, .*echo"),
+        ("fedsim/echo", fedsim.__version__, "answers only for fedsim-identifiability, .*echo"),
     ],
 )
 def test_a_node_refuses_another_app_or_version(name: str, version: str, said: str) -> None:

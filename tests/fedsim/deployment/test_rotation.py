@@ -45,5 +45,5 @@ def test_a_key_that_waits_is_not_replaced(place: Path) -> None:
     upkeep.rotate(place)
     with pytest.raises(InputError, match=r"send next\.key\.pub to the server, or delete both"):
         upkeep.rotate(place)
-    with pytest.raises(InputError, match="give a client's or the auditor's"):
+    with pytest.raises(InputError, match="give that of a client or the auditor"):
         upkeep.rotate(place.parents[1] / "server")

@@ -134,7 +134,7 @@ def test_an_adversary_who_owns_the_challenge_record_is_refused(
     small: Callable[..., Config],
 ) -> None:
     client = choose(small().experiment).client
-    with pytest.raises(InputError, match="target client"):
+    with pytest.raises(InputError, match="this client holds the target record"):
         choose(small({"federation.adversary": client}).experiment)
 
 
@@ -181,7 +181,7 @@ def test_a_given_client_is_taken_and_is_not_the_adversary(
     chosen = choose(small(CLIENT | {"challenge.client": client}).experiment)
     assert (chosen.client, chosen.measure, chosen.distance) == (client, "given", None)
     assert chosen.adversary != client
-    with pytest.raises(InputError, match="target client"):
+    with pytest.raises(InputError, match="this client is the target"):
         choose(
             small(CLIENT | {"challenge.client": client, "federation.adversary": client}).experiment
         )

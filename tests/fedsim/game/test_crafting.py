@@ -231,8 +231,8 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
     [
         ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
         ({"challenge.copies": 2, "privacy.unit": "client"}, "challenge.copies is 2, but"),
-        ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "sampled one by one"),
-        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide the whole group"),
+        ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "copy is sampled by itself"),
+        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide all copies as well as"),
         ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or set audit.bayesian-pairs = 0"),
         ({"challenge.label": 1}, "takes no label"),
         ({"challenge.kind": "gradient", "challenge.label": 1}, "takes no label"),

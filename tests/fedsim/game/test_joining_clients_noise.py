@@ -213,7 +213,7 @@ def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None
 
 
 def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> None:
-    with pytest.raises(InputError, match=r"1 of the clients join round \d+, but secagg\+ .* 2 or"):
+    with pytest.raises(InputError, match=r"round \d+ has 1 of \d+ clients, but secagg\+ .* 2 or"):
         prepare(small(BY_CLIENT | SECAGG | {"federation.sampling-rate": 0.2}))
 
 

@@ -405,5 +405,5 @@ def test_what_has_not_been_worked_out_is_refused(
 
 
 def test_more_canaries_than_parameters_are_refused_before_the_run(small: Make) -> None:
-    with pytest.raises(InputError, match="but the model has 650 parameters"):
+    with pytest.raises(InputError, match="but the model has only 650 parameters"):
         plan.check_possible(small({"canaries.count": 651, "canaries.kind": "dirac"}))

@@ -44,7 +44,7 @@ def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written:
     assert values["bounds"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
     assert values["bayesian"] is None
     nobody = replace(report, bounds=replace(report.bounds, epsilon=math.nan))
-    with pytest.raises(ValueError, match="not a number"):
+    with pytest.raises(ValueError, match="is NaN"):
         encode(nobody)
 
 

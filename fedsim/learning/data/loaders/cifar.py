@@ -53,7 +53,7 @@ def cifar10(source: Source) -> Dataset:
     for records, path, each in ((train, paths[0], 5 * EACH), (test, paths[-1], EACH)):
         if np.bincount(records.labels).tolist() != [each] * 10:
             raise InputError(
-                f"{originals.not_original(path, 'of CIFAR-10')}, or a file beside it is: each of "
+                f"{originals.not_original(path, 'CIFAR-10 file')}, or a file beside it is: each of "
                 f"the ten classes must have {each} images; {originals.remedy('npz')}"
             )
     return Dataset(source.name, train, test, 10, "image")
@@ -64,7 +64,7 @@ def _binary(path: Path) -> Batch:
     content = np.frombuffer(originals.read_unpacked(path), dtype=np.uint8)
     if len(content) != 10 * EACH * (1 + PIXELS):
         raise InputError(
-            f"{originals.not_original(path, 'of CIFAR-10')}: it has {len(content)} bytes instead "
+            f"{originals.not_original(path, 'CIFAR-10 file')}: it has {len(content)} bytes instead "
             f"of {10 * EACH * (1 + PIXELS)}; {originals.remedy('npz')}"
         )
     rows = content.reshape(-1, 1 + PIXELS)

@@ -109,12 +109,12 @@ def pixels(picture: "Image.Image", name: str, size: int) -> npt.NDArray[np.uint8
     """Return a picture as uint8 [H, W] if it is grey, else [H, W, 3].
 
     size: side of the square to which it is scaled; 0 keeps its size.
-    Raises InputError for more than 8 bits a pixel.
+    Raises InputError for more than 8 bits per pixel.
     """
     from PIL import Image  # noqa: PLC0415
 
     if picture.mode.startswith(("I", "F")):
-        raise InputError(f"'{name}' has more than 8 bits a pixel; save it with 8, or give an .npz")
+        raise InputError(f"'{name}' has more than 8 bits per pixel; save it with 8, or as .npz")
     converted = picture.convert("L" if picture.mode in GREY else "RGB")
     if size:
         converted = converted.resize((size, size), Image.Resampling.BILINEAR)

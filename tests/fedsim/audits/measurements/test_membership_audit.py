@@ -187,7 +187,7 @@ def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[...,
     ("attacks", "complaint"),
     [
         ("lyra", r"audit\.attacks is 'lyra'.*did you mean 'lira'"),
-        ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports it as 'yeom'"),
+        ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports as 'yeom'"),
         ("lira-fixed", "'lira-fixed', whose variance needs several records"),
     ],
 )

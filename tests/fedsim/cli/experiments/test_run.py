@@ -107,19 +107,22 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
         (["--set", "training.clipping-norm=inf"], "training.clipping-norm is inf"),
         (["--seed", "99999999999999999999999"], "run.seed is 99999999999999999999999"),
         (["--set", "challenge.dissimilarity=hamming"], "binary"),
-        (["--set", "privacy.stop-at=0.01"], "stop-at is 0.01, but one round costs epsilon 1.087"),
+        (
+            ["--set", "privacy.stop-at=0.01"],
+            "is 0.01, but one round would cost epsilon 1.087",
+        ),
         (["--set", "nonsense"], "KEY=VALUE"),
         (["--set", "audit.attacks=bayes"], "lira-offline"),
         (["--set", "audit.attacks="], ", all, none"),
-        (["--set", "audit.attacks=lira,none"], "'none' must stand alone; drop it, or all others"),
+        (["--set", "audit.attacks=lira,none"], "'none' must stand alone; remove it, or all others"),
         (
             ["--set", "training.sampling-rate=.1"],
-            "is '.1', which is text and no number; write 0.1",
+            "is '.1', which is text, not a number; write 0.1",
         ),
-        (["--set", "training.rounds=07"], "is '07', which is text and no number; write 7"),
+        (["--set", "training.rounds=07"], "is '07', which is text, not a number; write 7"),
         (["--set", "trials=3"], "which is a table; give one of its keys, such as trials.count"),
         (["--max-memory", "5"], "takes 132 KiB between"),
-        (["--max-memory", "5"], "but there are 5 bytes (run.max-memory)"),
+        (["--max-memory", "5"], "but the limit is 5 bytes (run.max-memory)"),
         (["--trials", "many"], "'many' is not a valid int"),
         (["--no-such-option"], "No such option"),
         (["--resume", "somewhere"], "leave out all other options"),
@@ -220,7 +223,7 @@ def test_damaged_facts_and_reports_are_named_with_their_remedies(
     for command in (["run", "--resume", run], ["report", run, run]):
         status, _, err = fedsim(*command)
         assert status == 2
-        assert f"delete it and make it anew with fedsim report {run}" in err
+        assert f"delete it, and write it again with fedsim report {run}" in err
         assert len(err.strip().splitlines()) == 1
     (run / "report.json").unlink()
     status, _, _ = fedsim("report", run)
@@ -434,7 +437,7 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     status, _, err = fedsim("run", "--resume", tmp_path / "run")
     assert (status, len(err.strip().splitlines())) == (2, 1)
     assert "will have released epsilon 3.453 " in err
-    assert "not the 2.197 of its configuration" in err
+    assert "its configuration plans 2.197" in err
     enough = err.split()[-1]
     for accepted, expected in (("3.3", 2), ("nan", 2), (enough, 0)):
         again = ["--resume", tmp_path / "run", "--accept-epsilon", accepted, "--quiet"]

@@ -36,7 +36,8 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
 def test_other_versions(written: Path, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines.fedsim, "__version__", "9.9")
     remedy = f"pip install {written / 'server' / wheel.running().name}"
-    assert re.fullmatch(f"9.9 here, but the kit is for .*; {remedy}", found("server")["fedsim"])
+    wanted = f"9.9 is installed, but the kit is for .*; {remedy}"
+    assert re.fullmatch(wanted, found("server")["fedsim"])
 
 
 def test_a_foreign_distribution_of_the_name(
@@ -106,7 +107,7 @@ def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
     place.rename(written / "elsewhere")
     assert {machine: _seen(written, machine) for machine in before} == before
     assert set(found("client-1")) == {"folder"}
-    assert f"'{place}' is missing; copy it anew" in found("client-1")["folder"]
+    assert f"'{place}' is missing; copy it again" in found("client-1")["folder"]
 
 
 @pytest.mark.slow
@@ -118,7 +119,7 @@ def test_without_settings_all_else_is_looked_at(written: Path, found: Found, mac
     wrong = [one for one in machines.check_machines(written, machine) if one.state == WRONG]
     assert sorted(one.what for one in wrong) == ["permissions", "settings"]
     assert f"cannot read '{place / 'settings.env'}'" in found(machine)["settings"]
-    assert "copy this machine's folder anew" in found(machine)["settings"]
+    assert "copy this machine's folder again" in found(machine)["settings"]
     looked_at = _seen(written, machine)
     assert looked_at["certificate" if machine == "server" else "node key"] == OK
     assert set(_seen(written, "client-0")) > {"node key", "supernode"}

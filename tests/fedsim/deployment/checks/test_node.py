@@ -22,7 +22,7 @@ FreePort = Callable[[], int]
 
 def test_no_data(written: Path, found: Found) -> None:
     (written / "clients" / "client-1" / "data").rmdir()
-    assert "there is no folder and no file '../data'" in found("client-1")["data"]
+    assert "there is no folder or file '../data'" in found("client-1")["data"]
 
 
 def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
@@ -51,15 +51,15 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
         ]
 
     (place / "data.csv").write_text("age,label\n12,a\n9,b\n")
-    assert lines() == [(OK, ": 2 records, all as schema-path says")]
+    assert lines() == [(OK, ": schema-path keeps all 2 records")]
     (place / "data.csv").write_text("name,age,label\nx,,a\ny,,b\nz,old,b\n")
     text = 'classes = ["a", "b"]\n[columns]\nage = { range = [0, 90], missing = "drop" }\n'
     (place / "schema.toml").write_text(text)
     assert lines() == [
         (
             WRONG,
-            ", column 'age': no number: 'old' (record 3); correct the records, or the schema that "
-            "all share",
+            ", column 'age': not a number: 'old' (record 3); correct the records, or the schema "
+            "that all share",
         ),
         (NOTE, ", column 'age': no value (2 records: 1, 2); left out, as schema-path says"),
         (NOTE, " has columns that schema-path does not use: name"),
@@ -71,8 +71,8 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
 @pytest.mark.parametrize(
     ("line", "what", "complaint"),
     [
-        ("partition-id = 7", "node.toml", "partition-id is 7, but client-0 of 2 needs 0"),
-        ('consent = "everything"', "consent", "'everything'; give some of central"),
+        ("partition-id = 7", "node.toml", "partition-id is 7, but client-0 of 2 clients needs 0"),
+        ('consent = "everything"', "consent", "'everything'; choose from central"),
     ],
 )
 def test_a_node_with_a_wrong_config(

@@ -54,14 +54,14 @@ def test_a_key_that_does_not_fit(written: Path, found: Found) -> None:
     before = key.read_bytes()
     _certify(written, ["127.0.0.1"], 9, datetime.now(UTC))
     key.write_bytes(before)
-    assert "does not fit server.crt" in found("server")["certificate"]
+    assert "does not match server.crt" in found("server")["certificate"]
     (written / "clients" / "client-0" / "node.key").write_bytes(certificates.node_key().private)
-    assert "does not fit node.key.pub" in found("client-0")["node key"]
+    assert "does not match node.key.pub" in found("client-0")["node key"]
 
 
 def test_a_certificate_of_another_authority(written: Path, found: Found) -> None:
     (written / "server" / "ca.crt").write_bytes(certificates.authority(9).public)
-    assert "does not fit ca.crt" in found("server")["certificate"]
+    assert "does not match ca.crt" in found("server")["certificate"]
 
 
 def test_fewer_keys_than_nodes(written: Path, found: Found) -> None:
@@ -106,7 +106,7 @@ def test_registered_nodes_are_connected_or_not(written: Path, registered: Path) 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (certificates.node_key().public, "keys/client-0.pub is not the registered key; fedsim"),
+        (certificates.node_key().public, "keys/client-0.pub is not the registered key; run fedsim"),
         (b"no key", "key type: b'no'); copy that machine's node.key.pub to it"),
     ],
 )
@@ -126,7 +126,7 @@ def test_a_superlink_that_others_reach_is_found_by_where_it_listens(
     with socket.create_server(("127.0.0.1", port)):
         assert "superlink's addresses" not in found("server")
     with socket.create_server(("0.0.0.0", port)):
-        assert "listens on 0.0.0.0, where anyone" in found("server")["superlink's addresses"]
+        assert "include 0.0.0.0, where anyone" in found("server")["superlink's addresses"]
 
 
 def test_a_strangers_key_is_named(written: Path, found: Found) -> None:
@@ -168,4 +168,4 @@ def test_an_authority_that_ends(written: Path) -> None:
     assert (line.state, "expires in 2 days" in line.message) == (NOTE, True)
     (written / "ca" / "ca.key").write_bytes(certificates.authority(3).private)
     (line,) = (one for one in machines.check_machines(written) if one.machine == "ca")
-    assert (line.state, "does not fit ca.crt" in line.message) == (WRONG, True)
+    assert (line.state, "does not match ca.crt" in line.message) == (WRONG, True)

@@ -90,7 +90,7 @@ def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ({"consent": "chalenge"}, "has 'chalenge'; give some of"),
+        ({"consent": "chalenge"}, "has 'chalenge'; choose from"),
         ({"state-path": ""}, "has no state-path"),
         ({"max-trials": 0}, "max-trials is 0; give a whole number"),
         ({"max-trials": 1.5}, "max-trials is 1.5; give a whole number"),

@@ -82,7 +82,7 @@ def test_a_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
     config = small(SECAGG)
     grid = ListeningGrid(config)
     (reply,) = grid.send_and_receive([Message(RecordDict(), FIRST_NODE, "train")])
-    assert "asked for outside of secure aggregation" in reply.error.reason
+    assert "asks for a sum outside of secure aggregation" in reply.error.reason
 
 
 @pytest.mark.parametrize(
@@ -186,5 +186,5 @@ def test_a_client_sends_the_sum_of_a_round_once(small: Make) -> None:
     asked = strategy.configure_train(1, theta, ConfigRecord(), grid)
     strategy.aggregate_train(1, grid.send_and_receive(asked))
     again = strategy.configure_train(1, theta, ConfigRecord(), grid)
-    with pytest.raises(RuntimeError, match="the sum of round 1 was sent already"):
+    with pytest.raises(RuntimeError, match="sent its sum of round 1 already"):
         strategy.aggregate_train(1, grid.send_and_receive(again))

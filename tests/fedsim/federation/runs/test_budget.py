@@ -66,7 +66,7 @@ def test_all_batches_of_a_campaign_on_real_people_share_one_budget(
 
 def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Make) -> None:
     config = small(SYSTEM | {"privacy.stop-at": exact(7)})
-    said = rf"one round of the 8 trials together costs epsilon {exact(8):.4g} .*run fewer trials$"
+    said = rf"one round of each of the 8 trials .* {exact(8):.4g} .*run fewer trials$"
     with pytest.raises(InputError, match=said):
         budget.plan(Batches(config), Z)
     assert budget.plan(Batches(small(NOISE | {"privacy.stop-at": exact(7)})), Z) == 3

@@ -443,8 +443,8 @@ def test_a_file_that_is_not_this_batches_of_this_run_is_refused(
     file = run.path / run.batch_file(4)
     whole = file.read_bytes()
     for lay, complaint in (
-        (lambda: shutil.copy(run.path / run.batch_file(0), file), "of the trials from 0 to"),
-        (lambda: shutil.copy(other.path / other.batch_file(4), file), "is of another run"),
+        (lambda: shutil.copy(run.path / run.batch_file(0), file), "it holds trials 0 to"),
+        (lambda: shutil.copy(other.path / other.batch_file(4), file), "belongs to another run"),
         (lambda: np.savez(file, worlds=[True]), "it has no 'experiment'"),
         (lambda: np.savez(file, worlds=[], experiment=[1]), "it has no trials"),
         (lambda: np.savez(file, worlds=1, experiment=1), "is damaged"),
@@ -455,5 +455,5 @@ def test_a_file_that_is_not_this_batches_of_this_run_is_refused(
                 use(run)
     file.write_bytes(whole)
     shutil.copy(other.path / "transcript.npz", run.path)
-    with pytest.raises(InputError, match=r"transcript.npz in .* is of another run"):
+    with pytest.raises(InputError, match=r"transcript.npz in .* belongs to another run"):
         report_of(run)

@@ -108,7 +108,7 @@ def test_arrays_come_back_and_pickled_ones_are_refused(small: Make, tmp_path: Pa
     with pytest.raises(ValueError, match="would be pickled"):
         directory.write_arrays("evil.npz", {"objects": np.array([object()])})
     np.savez(directory.path / "evil.npz", objects=np.array([object()], dtype=object))
-    with pytest.raises(InputError, match=r"evil.npz in .* is damaged .*holds objects.*; delete it"):
+    with pytest.raises(InputError, match=r"evil.npz in .* is damaged .*Python objects.*; delete"):
         directory.read_arrays("evil.npz")
 
 

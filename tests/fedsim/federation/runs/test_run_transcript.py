@@ -47,7 +47,7 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     **{
         f"short {name}": (
             lambda arrays, name=name: arrays | {name: arrays[name][:3]},
-            f"its '{name}' is \\[3",
+            f"its '{name}' has the shape \\[3",
         )
         for name in (
             "worlds",
@@ -61,13 +61,13 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     },
     "one row of losses": (
         lambda arrays: arrays | {"losses": arrays["losses"][:1]},
-        r"its 'losses' is \[1, 4\], not \[4, 4\]",
+        r"its 'losses' has the shape \[1, 4\], not \[4, 4\]",
     ),
     "all arrays cut to the same trials": (
         lambda arrays: {
             name: array[:5] if len(array) == 8 else array for name, array in arrays.items()
         },
-        "it is of the trials from 0 to below 8",
+        "it holds trials 0 to 7",
     ),
     "no experiment": (
         lambda arrays: {name: arrays[name] for name in arrays if name != batches.EXPERIMENT},
@@ -79,7 +79,7 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     ),
     "no trials": (
         lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
-        "it is of the trials from 0 to below 8",
+        "it holds trials 0 to 7",
     ),
     "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
     "text": (
@@ -88,19 +88,19 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     ),
     "a rate of 7": (
         lambda arrays: altered(arrays, "true_positive_rate", 2, 7.0),
-        "its 'true_positive_rate' is not between 0 and 1",
+        "its 'true_positive_rate' has values that are not between 0 and 1",
     ),
     "a rate of NaN": (
         lambda arrays: altered(arrays, "accuracies", (1, 1), np.nan),
-        "its 'accuracies' is not between 0 and 1",
+        "its 'accuracies' has values that are not between 0 and 1",
     ),
     "negative noise": (
         lambda arrays: altered(arrays, "noise_stds", (1, 1), -1.0),
-        "its 'noise_stds' is negative",
+        "its 'noise_stds' has negative values",
     ),
     "fewer than no answers": (
         lambda arrays: altered(arrays, "confusions", (0, 0, 0), -1.0),
-        "its 'confusions' is not a count",
+        "its 'confusions' has values that are not counts",
     ),
     "answers without calibration": (
         lambda arrays: {name: arrays[name] for name in arrays if name != "calibrations"},
@@ -108,11 +108,11 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
     ),
     "losses of NaN": (
         lambda arrays: altered(arrays, "challenge_loss", slice(None), np.nan),
-        "its 'challenge_loss' is not a number",
+        "its 'challenge_loss' contains NaN",
     ),
     "NaN in the middle": (
         lambda arrays: altered(arrays, "log_odds", (3, 1), np.nan),
-        "its 'log_odds' is not a number in the middle",
+        "its 'log_odds' contains a number after NaN",
     ),
 }
 
@@ -178,7 +178,7 @@ FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "an adversary whose record it is": (
         lambda facts: facts["challenge"].update(adversary=facts["challenge"]["client"]),
-        r"adversary is (\d), but the challenge's client has to be another",
+        r"adversary is (\d), but the client of the target must be another",
     ),
     "nobody's record": (
         lambda facts: facts["challenge"].update(client=7),

@@ -65,7 +65,7 @@ def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
     monkeypatch.setattr(flower_command, "flwr", flwr)
     run = Submission(Path(), "here", "1")
     if at_last == "finished:failed":
-        with pytest.raises(FlowerError, match="ended as finished:failed"):
+        with pytest.raises(FlowerError, match="ended with the status finished:failed"):
             run.wait(lambda: now[0] >= written)
         assert now[0] < ends + flower_command.LONGEST_PAUSE + 1
     else:

@@ -275,7 +275,7 @@ def test_a_checkpoint_of_another_run_is_refused(training: Callable[..., Config])
     one, other = _train(training({}, "one")), training({}, "other")
     directory = prepare(other).begin()
     (directory.path / checkpoint.FILE).write_bytes((one.path / checkpoint.FILE).read_bytes())
-    with pytest.raises(InputError, match="it is of another run"):
+    with pytest.raises(InputError, match="it belongs to another run"):
         _train(other)
 
 

@@ -226,7 +226,7 @@ def test_an_auditor_that_goes_between_two_looks_is_noted(
     _settle(auditors, grid)
     grid.gone = {AUDITOR}
     auditors.inform(grid, MessageType.TRAIN, _content)
-    assert events[-1]["reason"] == "Flower took no message for its node"
+    assert events[-1]["reason"] == "Flower accepted no message for its node"
 
 
 def test_an_auditor_whose_recording_fails_is_noted_with_the_reason(

@@ -217,7 +217,7 @@ def test_an_ended_transcript_says_so_and_is_not_continued(path: Path) -> None:
 
 
 def test_other_facts_and_a_second_writer_are_refused(path: Path) -> None:
-    with pytest.raises(InputError, match="of another recording"):
+    with pytest.raises(InputError, match="to another recording"):
         Writer(path, TranscriptFacts("server", "another"))
     with Writer(path, FACTS), pytest.raises(InputError, match="by another process"):
         Writer(path, FACTS)

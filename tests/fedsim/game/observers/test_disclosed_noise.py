@@ -98,10 +98,10 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({0: 7}, r"noise of \[1\], which hides from participant, was not disclosed"),
+        ({0: 7}, r"noise of \[1\], which hides the target from participant, was not"),
         ({0: 7, 2: 7}, r"noise of \[1\], which"),
         # One number for all coordinates would be broadcast.
-        ({0: 7, 1: 1}, r"noise of source 1 is \[5, 1\]"),
+        ({0: 7, 1: 1}, r"noise of source 1 has shape \[5, 1\]"),
     ],
 )
 def test_noise_that_is_missing_or_of_another_shape_is_no_belief(

@@ -150,7 +150,7 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
     [
         ({"training.optimizer": "adam"}, "not a linear function"),
         ({"federation.clients": 4, "federation.tolerated-dropouts": 1}, "took part in which round"),
-        ({"training.local-steps": 2, "federation.trust": "local"}, "steps of their own"),
+        ({"training.local-steps": 2, "federation.trust": "local"}, "clients take local steps"),
         (
             {"training.sampling-rate": 0.5, "privacy.noise-source": "system"}
             | {"audit.mode": "oracle"},

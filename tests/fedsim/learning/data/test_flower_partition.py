@@ -54,7 +54,7 @@ def test_every_person_is_a_client_by_natural_identity() -> None:
         ("dirichlet", 4, "colour=1", "names 'colour', but .* whose options are min-partition-size"),
         ("dirichlet", 4, "shuffle", "has 'shuffle'; write name=value"),
         ("natural-id", 7, "", "makes 10 clients of these records, but federation.clients is 7"),
-        ("dirichlet", 4, "min-partition-size=500", "which refuses: "),
+        ("dirichlet", 4, "min-partition-size=500", "which refuses these records: "),
     ],
 )
 def test_what_a_partitioner_cannot_do_is_one_line(

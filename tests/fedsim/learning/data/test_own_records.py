@@ -120,7 +120,7 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
         (["61", "private", "low"], r"column 'age': outside .* 10 to 60: '61' \(record 2\)"),
         (["", "private", "low"], r"column 'age': no value \(record 2\)"),
         (["nan", "private", "low"], r"column 'age': no value \(record 2\)"),
-        (["old", "private", "low"], r"column 'age': no number: 'old' \(record 2\)"),
+        (["old", "private", "low"], r"column 'age': not a number: 'old' \(record 2\)"),
         (["20", "?", "low"], r"column 'work': no value \(record 2\)"),
         (["20", "army", "low"], r"column 'work': 'army' is not one of state, private, .*record 2"),
         (
@@ -185,15 +185,16 @@ def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> No
         (
             "[10, 60]",
             "[10, 90]",
-            "the column 'age' is [10.0, 60.0] in the run's, and [10.0, 90.0] in its own",
+            "the column 'age' is [10.0, 60.0] in the run's schema, but [10.0, 90.0] in the "
+            "client's",
         ),
-        ('"low", "high"', '"high", "low"', "classes is ['low', 'high'] in the run's"),
+        ('"low", "high"', '"high", "low"', "classes is ['low', 'high'] in the run's schema"),
         (
             "age =",
             "years =",
-            "the column 'years' is None in the run's, and [10.0, 60.0] in its own",
+            "the column 'years' is not set in the run's schema, but [10.0, 60.0] in the client's",
         ),
-        ("income", "wage", "label is income in the run's, and wage in its own"),
+        ("income", "wage", "label is income in the run's schema, but wage in the client's"),
         ("# nothing", "", ""),
     ],
 )
@@ -281,9 +282,9 @@ def test_every_problem_is_said_once_with_its_records(tmp_path: Path) -> None:
         "column 'readmitted': the label '' is not one of no, yes (record 4)",
     ]
     assert [str(each) for each in found.refused] == [
-        "column 'weight': no number: 'heavy' (7 records: 5, 6, 7, 8, 9, …)",
+        "column 'weight': not a number: 'heavy' (7 records: 5, 6, 7, 8, 9, …)",
         "column 'pulse': outside of the range 0 to 200: '-1' (record 13)",
-        "column 'admitted': no date %d.%m.%Y: '2020-01-01' (record 12)",
+        "column 'admitted': not a date in the format %d.%m.%Y: '2020-01-01' (record 12)",
     ]
     with pytest.raises(InputError, match=r"'weight': .*; column 'pulse': .*; column 'admitted'"):
         own_records.records(path, HOSPITAL)

@@ -109,7 +109,7 @@ def test_texts_become_tokens_that_are_cut_and_padded(directory: Path, tmp_path: 
     with pytest.raises(InputError, match=r"record 1 of .* has no text in the column 'review'"):
         own_records.records(str(path), agreed, directory=str(directory))
     path.write_text("mood,review\ngood,kind\n")
-    with pytest.raises(InputError, match=r"set model\.weights to its directory"):
+    with pytest.raises(InputError, match=r"set model\.weights to that directory"):
         own_records.records(str(path), agreed)
 
 

@@ -124,5 +124,5 @@ def test_pictures_of_more_than_8_bits_are_refused(tmp_path: Path) -> None:
         Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4)).save(
             tmp_path / name / "1.png"
         )
-    with pytest.raises(InputError, match="more than 8 bits a pixel"):
+    with pytest.raises(InputError, match="more than 8 bits per pixel"):
         load("images", str(tmp_path))
