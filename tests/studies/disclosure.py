@@ -3,6 +3,7 @@
 import logging
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,5 +49,4 @@ def _shown(answer: Answer) -> str:
     """Return what a client said as a cell of a table."""
     if answer.has_sum:
         return "a sum under noise"
-    said = answer.said.replace("|", "/")
-    return said if len(said) <= LONGEST else f"{said[:LONGEST]}…"
+    return textwrap.shorten(answer.said.replace("|", "/"), LONGEST, placeholder=" …")
