@@ -290,7 +290,10 @@ def reconstruct(
             "values are the candidates"
         )
     if column is None and prior != "uniform":
-        raise InputError(f"prior is {prior}, which needs a column; records are all equally likely")
+        raise InputError(
+            f"prior is {prior}, but candidates that are records are all equally likely; give a "
+            "column, or leave the prior out"
+        )
     if out is not None:
         report_directory.check_new(Path(out))
     start = time.perf_counter()

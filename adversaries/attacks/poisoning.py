@@ -114,7 +114,10 @@ def per_record(bound: EpsilonBound, records: int) -> EpsilonBound:
         return bound
     names = "true_positive_rate_low", "false_positive_rate_high"
     if any(name not in bound.details for name in names):
-        raise InputError(f"the bound by {bound.method} has no limits of the rates to convert")
+        raise InputError(
+            f"the bound by {bound.method} has no limits of the true and false positive rates to "
+            "convert; use a Clopper-Pearson bound"
+        )
     tpr, fpr = (bound.details[name] for name in names)
     epsilon = max(
         _refuted(tpr, fpr, bound.delta, records), _refuted(1 - fpr, 1 - tpr, bound.delta, records)

@@ -39,7 +39,7 @@ LARGEST_SHARE = 0.05
 
 NOT_NORMAL = "the log-odds do not look normal (Anderson-Darling)"
 
-TOO_MIXED = "the sensitivities vary too much for log-odds so far apart to be nearly normal"
+TOO_MIXED = "the sensitivities vary so much that log-odds this far apart need not be nearly normal"
 
 
 def gaussian_bound(

@@ -68,9 +68,9 @@ AUDIT = CommandGroup(
         Command("live", "auditing.audit:live"),
     ),
     "`fedsim report` makes the report of a run of `fedsim run`.\n\n"
-    "Exit status: 0 the claim is supported, or nothing is claimed; 1 the "
-    "audit failed; 2 bad input; 3 the audit cannot tell, or a --fail-if "
-    "condition holds; 4 the claim is not supported, or it is refuted.",
+    "Exit status: 0 the claim is supported, or there is no claim (3 with "
+    "--strict); 1 the audit ended with an error; 2 bad input; 3 the audit cannot tell, or a "
+    "--fail-if condition holds; 4 the claim is not supported, or it is refuted.",
 )
 
 ONE_RUN = CommandGroup(

@@ -118,8 +118,8 @@ def choice_of_noise(name: str) -> str:
     others = ", ".join(key for key in jobs.KEYS if key != name)
     return (
         f"0 = not set. Exactly one key decides how much noise is added: this one or {others}. A "
-        "later setting, such as --set, replaces what the file gives. Two of them in one place are "
-        "an error."
+        "later setting, such as --set, replaces what the file gives. It is an error to set two of "
+        "these keys in one place."
     )
 
 

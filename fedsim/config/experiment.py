@@ -236,8 +236,9 @@ class Config(TomlTable):
         trials = self.trials
         if trials.first > trials.count or (trials.worlds == "both" and trials.first % 2):
             raise ValueError(
-                f"trials.first is {trials.first} and trials.count is {trials.count}; give an even "
-                "number up to trials.count as trials.first, or 0 if the campaign was not extended"
+                f"trials.first is {trials.first} and trials.count is {trials.count}; set "
+                "trials.first to an even number of at most trials.count, or to 0 if the campaign "
+                "was not extended"
             )
 
     def _clients_and_records(self) -> None:

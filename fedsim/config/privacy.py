@@ -33,8 +33,8 @@ class PrivacyConfig(TomlTable):
             rounds together are (epsilon, delta)-differentially private.
         noise_multiplier: Noise multiplier, in place of a target, such as 4.0. The standard
             deviation of the noise, divided by the sensitivity.
-        delta: Probability that the epsilon guarantee fails. 0 or left out: 1/(10 n) for n records
-            in D.
+        delta: Delta of the (epsilon, delta) guarantee. The probability of an outcome may exceed the
+            limit set by epsilon by this much. 0 or left out: 1/(10 n) for n records in D.
         accountant: Accountant that calibrates the noise to epsilon.
         noise_source: Source of the noise. "seed": the run's seed, for experiments; "system": the
             entropy of the operating system.

@@ -349,7 +349,7 @@ COMPOSE_SERVICE = """\
 """
 
 COMPOSE_ARGUMENTS = """\
-      # PyTorch for CPUs; for a GPU cu128, or the name that uv uses for your version of CUDA.
+      # PyTorch for CPUs. For a GPU, set FEDSIM_TORCH to cu128, or to uv's name for your CUDA.
       args:
         TORCH_BACKEND: ${FEDSIM_TORCH:-cpu}
 """

@@ -62,7 +62,8 @@ def rotate(place: Path) -> tuple[str, str]:
         raise InputError(f"'{place}' is not a node's folder; give that of a client or the auditor")
     if (place / NEXT).exists():
         raise InputError(
-            f"'{place / NEXT}' exists already; send {NEXT}.pub to the server, or delete both"
+            f"'{place / NEXT}' exists already; send {NEXT}.pub to the server, or delete {NEXT} and "
+            f"{NEXT}.pub"
         )
     pair = certificates.node_key()
     kit.write_file(place / NEXT, pair.private)

@@ -70,8 +70,8 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
     for key, value in values.items():
         if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
             raise InputError(
-                f"'{rehearsal}' rehearsed another training: its {key} is {theirs[key]!r}, and here "
-                f"it is {value!r}; rehearse the same file, with the same --set"
+                f"'{rehearsal}' is a rehearsal of another training: {key} is {theirs[key]!r} there "
+                f"and {value!r} here; rehearse the same file, with the same --set"
             )
     report = results.read(played)
     measured, bounds = report.empirical, report.bounds
@@ -119,9 +119,9 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
 LIMITS = (
     "The guarantee is for one {unit} at a time. A person with several has less protection (group "
     "privacy).",
-    "Records that clients held out for themselves were evaluated only if the card states it, since "
-    "an accuracy on them is a further release. The model is from the last round; no round was "
-    "chosen by its accuracy.",
+    "An accuracy on records that clients held out for themselves is a further release. If there "
+    "was one, the card states it. The model is from the last round; no round was chosen by its "
+    "accuracy.",
     "ε covers what the rounds released. The model's statements about people in general may "
     "also be true of people who took no part.",
 )

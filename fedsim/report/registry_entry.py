@@ -52,10 +52,11 @@ ACTORS = {
 
 MECHANISMS = (
     "Gaussian mechanism on sums of clipped gradients or updates (DP-SGD in a Flower federation), "
-    "by fedsim {version}. The operating system's entropy keys the noise. Noise and sums are "
-    "float64, rounded to float32 in messages; the documentation describes what rounding gives "
-    "away. A client refuses models that could switch clipping off, and keeps its own ledger and "
-    "budget. Timing channels are not covered."
+    "by fedsim {version}. The noise generator takes its key from the operating system. Noise and "
+    "sums are float64. Messages round them, to float32 or, with secure aggregation, to integers; "
+    "the documentation describes what rounding gives away. A client refuses models that could "
+    "switch clipping off. A client whose node has a state folder keeps its own ledger and budget. "
+    "Timing channels are not covered."
 )
 
 

@@ -83,7 +83,8 @@ other=$(cd "$T" && python -c "
 from pathlib import Path
 from fedsim import config
 from fedsim.game import challenge
-chosen = challenge.choose(config.load(Path('experiment.toml'), {'federation.clients': $CLIENTS}))
+whole = config.load(Path('experiment.toml'), {'federation.clients': $CLIENTS})
+chosen = challenge.choose(whole.experiment)
 print(*({0, 1, $CLIENTS - 1} - {chosen.adversary, chosen.client}), 1)" | cut -d' ' -f1)
 sh "$T/kit/server/start.sh" >/dev/null
 until (cd "$T" && fedsim deploy register kit >/dev/null 2>&1); do sleep 1; done

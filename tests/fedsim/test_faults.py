@@ -396,7 +396,7 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
     elsewhere = {"data-path": str(tmp_path / "other.csv")} | _experimenting(tmp_path / "state")
     grid.contexts[FIRST_NODE + 2].node_config |= elsewhere
     directory = RunDirectory.create(tmp_path / "run", config)
-    with pytest.raises(InputError, match=r"have different data.*: client 2 has [0-9a-f]{16}"):
+    with pytest.raises(InputError, match=r"differ from the server's .*: client 2 has [0-9a-f]{16}"):
         server_app.carry_out(grid, preflight(config), directory)
     assert not (directory.path / ledger.FILE).exists()
 

@@ -188,7 +188,8 @@ def _alarms(
         if low > bound:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
-                f"{bound:.3f}: the noise is not as claimed."
+                f"{bound:.3f}: there is less noise than claimed, or a clipped gradient exceeds the "
+                "sensitivity."
             )
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
     if canaries is not None and canaries.over:

@@ -30,9 +30,7 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
-LINEARISED = (
-    "an attack along a replay of the training, not an exact posterior: its log-odds are a score"
-)
+LINEARISED = "an attack that replays the training, not an exact posterior: its log-odds are a score"
 NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
 CERTAIN = (
     "without noise, one step shows whether the record was used: the belief is certain, and "

@@ -57,12 +57,13 @@ NOT_POISSON = (
     "but batches come from {}. Its amplification by sampling is not proven"
 )
 SIZES = (
-    "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}; mean rate "
-    "{1:.4g}, variance {2:.3g} times as large): amplification by sampling is not proven"
+    "the sizes of the batches contradict Poisson sampling at {0:.4g} (p = {3:.2g}). Their mean is "
+    "that of rate {1:.4g}, and their variance {2:.3g} times that of Poisson sampling. "
+    "Amplification by sampling is not proven"
 )
 FAVOURED = (
-    "a record was in {} of {} batches, more than sampling all records at {:.4g} explains: its "
-    "rate is at least {:.3g} (99.99 % confidence, for all records together)"
+    "a record was in {} of {} batches, too many for a sampling rate of {:.4g}: its rate is at "
+    "least {:.3g} (99.99 % confidence, for all records together)"
 )
 TWICE = "a record was twice in one step, and may change the sum by twice the clipping norm"
 ACCUMULATED = (
@@ -71,8 +72,8 @@ ACCUMULATED = (
 )
 UNTESTED = (
     "the audit cannot tell whether batches are Poisson samples: their sizes were not recorded, or "
-    "too few were recorded to exclude one fixed size; record more steps, or an engine of Opacus "
-    "before make_private"
+    "too few were recorded to exclude one fixed size; record more steps, or call the recorder on "
+    "the Opacus engine before make_private"
 )
 UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"
 UNCOUNTED = (

@@ -280,7 +280,7 @@ def _reason(run: AuditedRun) -> str:
         )
     if stopped_at is None:
         return (
-            f"all {planned} trials were run, but half the interval's length did not fall to "
+            f"all {planned} trials were run, but the interval's half-width is still above "
             f"trials.until-halfwidth = {wanted:g}"
         )
     return (

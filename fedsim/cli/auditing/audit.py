@@ -110,7 +110,8 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
     for_one_run = every.out is not None or every.options.worlds is not None
     if recorded.is_dir() and not once and for_one_run:
         raise InputError(
-            "--out and --worlds apply to one run, but a folder may receive several; add --once"
+            "--out and --worlds are for one run, but more may arrive in a folder that is followed; "
+            "add --once, or name one transcript"
         )
     from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
 

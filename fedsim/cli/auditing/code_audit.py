@@ -26,7 +26,7 @@ from fedsim.cli.terminal import Terminal
 from fedsim.common import report_directory
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document.wording import would_have_noticed
+from fedsim.report.document.wording import counted, would_have_noticed
 
 if TYPE_CHECKING:  # Flower takes a second
     from fedsim.audits.app.audit import AppAudit
@@ -108,7 +108,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     """Return the numbers behind the verdict: a name and a text for each."""
     whole = outcome.scope is Scope.RUN
     rounds = outcome.configuration.rounds
-    per = f"the whole run, {_counted(rounds, 'round')}" if whole else "one message"
+    per = f"the whole run, {counted(rounds, 'round')}" if whole else "one message"
     observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
@@ -119,7 +119,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
-        ("By attack", update + _proven(outcome, _counted(observations, "observation"))),
+        ("By attack", update + _proven(outcome, counted(observations, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
         ("Compared", _worlds(outcome)),
     ]
@@ -160,7 +160,7 @@ def _theory(outcome: "AppAudit") -> str:
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
     rounds = outcome.configuration.rounds
-    run = f"; {_counted(rounds, 'message')} together: epsilon {outcome.epsilon_of_run:.4g}"
+    run = f"; {counted(rounds, 'message')} together: epsilon {outcome.epsilon_of_run:.4g}"
     return (
         f"epsilon {outcome.epsilon:.4g}, true noise multiplier {min(multipliers):.4g}"
         f"{run if outcome.scope is Scope.ROUND else ''}"
@@ -177,10 +177,6 @@ def _worlds(outcome: "AppAudit") -> str:
         Vantage.PARTICIPANT: "a participant, which sees the model of every round",
     }
     return f"a client sends its update, or {other}; the adversary is {adversary[outcome.vantage]}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 @contextmanager
@@ -253,7 +249,7 @@ def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:
     observation = outcome.observation
     steps = "everything that the function returns"
     if observation.steps:
-        count = _counted(len(observation.steps), "step")
+        count = counted(len(observation.steps), "step")
         steps = f"{count} of Opacus's optimizer, all together"
     replaced = observation.neighbouring is Neighbouring.REPLACE
     rows = [

@@ -116,5 +116,5 @@ def _check_unsigned(path: Path, directory: Path) -> None:
     if evidence and (directory / "report.json").exists():
         raise InputError(
             f"'{evidence[0]}' is signed evidence of the report in '{directory}', and a new report "
-            "would refute it; name another directory with --out, or move the evidence"
+            "would no longer match it; name another directory with --out, or move the evidence"
         )

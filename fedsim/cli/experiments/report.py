@@ -197,8 +197,8 @@ def _report_to_officer(run: RunDirectory, restated: Restated, gated: bool) -> No
     others = restated.confidence is not None or restated.delta is not None or gated
     if others or (limits and run.config.run.job == "training"):
         raise InputError(
-            "--for officer can be combined only with --limit-advantage and --limit-belief, and "
-            "with these only for a run of fedsim run"
+            "--for officer takes no other option than --limit-advantage and --limit-belief, and "
+            "these need a run of fedsim run; leave the others out"
         )
     written = page.write_for_officer(run, limits)
     Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)

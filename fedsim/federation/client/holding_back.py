@@ -72,8 +72,8 @@ def agreed(node: Mapping[str, Scalar], name: str, most: float = math.inf) -> flo
     if isinstance(value, str | bool | None) or not 0 < value <= most or not math.isfinite(value):
         upper = "" if math.isinf(most) else f" and at most {most:g}"
         raise RefusedError(
-            f"the node's consent has '{consent.MEASURES}', but its {name} is {value!r}; give a "
-            f"number above 0{upper}"
+            f"this node consents to '{consent.MEASURES}', but its setting {name} is {value!r}; "
+            f"give a number above 0{upper}"
         )
     return float(value)
 

@@ -130,7 +130,7 @@ def _misshapen(
             return f"its '{name}' has the shape {list(shapes[name])}"
     (trials, rounds), (_, evaluated) = shapes["log_odds"], shapes["accuracies"]
     if trials not in {batch.stop for batch in planned}:
-        return f"it has {trials} trials, but no batch of this config.toml ends there"
+        return f"it has {trials} trials, but by config.toml no batch ends after trial {trials}"
     endings = {suffix(vantage, configured_vantage) for vantage in Vantage}
     of_rounds = ("log_odds", *LENGTHS, *SIGNED)
     wanted = {

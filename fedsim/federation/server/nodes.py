@@ -300,7 +300,7 @@ def check_data(
             )
     if differing:
         raise InputError(
-            "the nodes have different data (SHA-256 of a client's records, in order): "
+            "these clients' data differ from the server's copy (SHA-256 of the records, in order): "
             f"{', '.join(differing)}; put the same files at every data-path"
         )
     protected = [

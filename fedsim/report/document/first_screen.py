@@ -160,7 +160,7 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would detect a loss of half of the claimed noise"
+    text = f"{what} would detect a loss of half of the claimed noise, with 95% probability"
     if (share := number_at(report, path)) and share > HALF:
         text += f", and even a loss of {least_loss(share)}"
     missed = f"{what} might miss a loss of half of the claimed noise."

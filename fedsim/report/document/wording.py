@@ -25,6 +25,10 @@ def number(value: float | None) -> str:
     return f"{value:.3f}" if 1e-2 <= abs(value) < 1e5 else f"{value:.3g}"
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> str:
     """Return a warning if a model is no better than the majority class's share; "" otherwise."""
     if accuracy is not None and accuracy <= majority:

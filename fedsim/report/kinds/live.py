@@ -28,7 +28,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import power, report_check, share, shares
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent, would_have_noticed
+from fedsim.report.document.wording import counted, number, percent, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
 SHOWN = 15
@@ -69,9 +69,9 @@ def verdict(report: Report) -> str:
         )
         what = "a client's data were" if report.unit == "client" else "the target record was"
         sentences.append(
-            f"After {_counted(report.rounds, 'round')}, the auditor's belief that {what} used is "
-            f"{percent(belief.mean)} on average over {_counted(report.trials, 'trial')}, and "
-            f"{percent(belief.highest)} at most. The noise keeps this belief at "
+            f"After {counted(report.rounds, 'round')}, the auditor's belief that {what} used is "
+            f"{percent(belief.mean)} on average over {counted(report.trials, 'trial')}, and "
+            f"{percent(belief.highest)} in the highest trial. The noise keeps this belief at "
             f"{percent(bounds.rho_beta)} or less{but_for}; ε is "
             f"{number(bounds.epsilon)} at δ = {report.delta:.3g}."
         )
@@ -245,7 +245,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
             data=f"what {facts.recorder} saw of run {facts.run}",
             date="",
             limits=(
-                f"The audit covers {_counted(report.rounds, 'round')} that the auditor saw; it "
+                f"The audit covers {counted(report.rounds, 'round')} that the auditor saw; it "
                 f"missed {report.missed}. It is not a guarantee."
             ),
         ),
@@ -310,7 +310,7 @@ def _by_round(rounds: Sequence[Seen]) -> doc.Table:
             highest = percent(float(expit(each.log_odds).max()))
             measured, limit = f"belief {highest}", f"ρβ {percent(each.rho_beta)}"
             if beyond := _beyond(each):
-                measured += f"; above ρβ in {beyond} of {_counted(len(each.log_odds), 'trial')}"
+                measured += f"; above ρβ in {beyond} of {counted(len(each.log_odds), 'trial')}"
         else:
             least = min(each.noise_at_most.values(), default=None)
             measured, limit = f"noise at most {number(least)}", "the claimed noise is 1"
@@ -319,10 +319,6 @@ def _by_round(rounds: Sequence[Seen]) -> doc.Table:
             doc.Line(doc.Cell(str(each.round)), [*cells, doc.Cell(measured), doc.Cell(limit)])
         )
     return doc.Table(("Round", "So far", "Measured", "Limit"), [doc.Group("", lines)])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _rows(report: Report) -> list[tuple[str, str]]:
@@ -404,7 +400,7 @@ def _said_of_texts(texts: TextFindings, confidence: float) -> str:
     if texts.most <= texts.allowed:
         sentences.append(
             f"Even with all guesses right, they would show only that epsilon is at least {most}. "
-            "So few texts cannot contradict the claimed noise."
+            "With so few texts, the audit cannot contradict the claimed noise."
         )
     if texts.since > 1:
         sentences.append(

@@ -32,7 +32,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import FAILED, OPEN, power, report_check, share
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, would_have_noticed
+from fedsim.report.document.wording import DASH, counted, number, percent, plain, would_have_noticed
 from fedsim.report.figures import run_figures, training_figures
 
 
@@ -91,7 +91,7 @@ def verdict(report: Report) -> str:
             who = f"Each of the {len(alike)} clients has"
         sentences.append(
             f"{who} epsilon {epsilon} at delta {delta:g} after "
-            f"{_counted(client.rounds, 'round')}, towards {towards}. In this recording, the "
+            f"{counted(client.rounds, 'round')}, towards {towards}. In this recording, the "
             f"observer's belief that a client took part is largest for node {client.node}: "
             f"{_belief(client.belief[-1], release)}."
         )
@@ -229,7 +229,7 @@ def _sentence(finding: Finding) -> str:
 def render_html(report: Report) -> str:
     facts = report.facts
     noun = "step" if isinstance(report.release, StepRelease) else "round"
-    length = _counted(report.rounds, noun)
+    length = counted(report.rounds, noun)
     return render(
         doc.Document(
             title=f"{facts.app or 'Flower app'} – audit of a transcript",
@@ -270,15 +270,11 @@ def first(report: Report) -> doc.FirstScreen:
             data=f"what {facts.recorder} recorded of {app}{versions}",
             date="",
             limits=(
-                f"The audit covers {_counted(report.rounds, 'round')} as recorded at the vantage "
+                f"The audit covers {counted(report.rounds, 'round')} as recorded at the vantage "
                 f"point {facts.vantage}. Rounds that were not recorded add to the cost."
             ),
         ),
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def _unit(report: Report) -> str:

@@ -184,7 +184,7 @@ def _knew(report: Report) -> str:
     """Return what the adversary knew; a seat of a user's own need not have known it all."""
     else_ = "all candidates for the data, but not which was used" * is_halves(report)
     if report.audit_mode not in INFORMED:
-        return f"It was “{report.audit_mode}” and knew at most {else_ or 'everything else'}."
+        return f"It was “{report.audit_mode}” and may have known {else_ or 'everything else'}."
     return f"{PLACE[report.vantage]} and knew {else_ or 'everything else'}."
 
 

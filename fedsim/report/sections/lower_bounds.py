@@ -133,8 +133,8 @@ def _worth_of_sensitivities(report: Report) -> str:
         )
     how = ", and for each sampled step the trial's root mean square ratio to the noise"
     return (
-        "Composes the steps with the measured sensitivities of the largest trial"
-        f"{how * is_sampled(report)}. Trusts the claimed noise.{score_caution(report)}"
+        "Composes the steps of the trial with the largest measured sensitivities"
+        f"{how * is_sampled(report)}. Trusts the claimed amount of noise.{score_caution(report)}"
     )
 
 
@@ -153,7 +153,7 @@ def agreement(report: Report) -> str:
             )
         else:
             sentences.append(
-                f"The frequency with which beliefs come true {verdict} with their values "
+                f"How often beliefs are right {verdict} with how sure they are "
                 f"(p = {details['p_value']:.2g})."
             )
     confidence = percent(comparisons[0].confidence)

@@ -7,7 +7,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bayesian, OverTrials
 from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.report.document.blocks import Block, Entries, Figure, Listing, Place, Prose
-from fedsim.report.document.wording import DASH, INFINITE, number, percent, plain, span
+from fedsim.report.document.wording import DASH, INFINITE, counted, number, percent, plain, span
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     Section,
@@ -66,7 +66,7 @@ def _further(report: Report) -> Entries:
         (
             "Bernau et al., Theorem 2",
             f"{number(bounds.theorem2_rho_alpha)} (for the classic noise scale of a single step; "
-            "other noise may exceed it)",
+            "with other noise, the advantage may be above it)",
         ),
         ("Yeom's bound e^ε − 1, for pure ε", number(bounds.yeom_bound)),
     ]
@@ -76,7 +76,7 @@ def _why_infinite(report: Report) -> str:
     if math.isfinite(report.bounds.epsilon):
         return ""
     if is_pac(report):
-        why = "PAC noise hides nothing in directions in which the candidates agree"
+        why = "PAC noise does not protect a person who is in all candidates"
     elif is_clipped(report):
         why = f"no noise hides {clients_of(report)} at this vantage"
     else:
@@ -114,9 +114,8 @@ def _budget(report: Report) -> str:
         ending = f", within {limit}" if budget.stop_at else "; no budget was set"
     before = ""
     if budget.earlier_attempts:
-        before += (
-            f" Rounds that interrupted attempts had released before: {budget.earlier_attempts}."
-        )
+        released = counted(budget.earlier_attempts, "round")
+        before += f" Before that, interrupted attempts had released {released}."
     before += " The curve shows one training." * (trainings > 1)
     together = f" in all {trainings} trainings together" * (trainings > 1)
     who = "a client's data" if is_client(report) else "a person's record"

@@ -141,7 +141,7 @@ def trust(report: Report) -> str:
     words = TRUST.get(report.trust, "")
     if rounding := report.mechanism.rounding:
         words += (
-            f" The messages were {rounding.note}, as integers. Because of the rounding, noise and "
+            f" The messages were integers, {rounding.note}. Because of the rounding, noise and "
             f"sensitivity are {percent(rounding.relative_growth)} larger."
         )
     if report.colluding:

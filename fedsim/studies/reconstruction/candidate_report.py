@@ -289,7 +289,7 @@ def _shown_checks(report: ReconstructionReport) -> list[shown.Check]:
             "The adversary's posterior agrees with the true candidates.",
             "The adversary's posterior does not agree with the true candidates.",
         ),
-        shown.Check(PASSED, "The interval of the success lies below the bound.")
+        shown.Check(PASSED, "The interval of the success does not reach above the bound.")
         if report.interval[1] <= report.bound
         else shown.Check(
             FAILED if "success" in contradictions else OPEN,

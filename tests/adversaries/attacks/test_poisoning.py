@@ -174,7 +174,7 @@ def test_the_delta_of_a_group_is_that_of_the_textbook() -> None:
 
 def test_only_bounds_of_counted_rates_can_be_divided() -> None:
     other = EpsilonBound(1.0, 1e-5, 0.95, "normal log-odds", "normality", False)
-    with pytest.raises(InputError, match="no limits of the rates"):
+    with pytest.raises(InputError, match="no limits of the true"):
         per_record(other, 2)
     with pytest.raises(InputError, match="give at least 1"):
         per_record(_bound(0.5, 0.1, 0.0), 0)

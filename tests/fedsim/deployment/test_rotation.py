@@ -43,7 +43,7 @@ def test_the_next_key_is_taken_up_when_the_server_knows_it_and_not_before(
 
 def test_a_key_that_waits_is_not_replaced(place: Path) -> None:
     upkeep.rotate(place)
-    with pytest.raises(InputError, match=r"send next\.key\.pub to the server, or delete both"):
+    with pytest.raises(InputError, match=r"send next\.key\.pub to the server, or delete next\.key"):
         upkeep.rotate(place)
     with pytest.raises(InputError, match="give that of a client or the auditor"):
         upkeep.rotate(place.parents[1] / "server")

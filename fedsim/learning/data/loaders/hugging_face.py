@@ -169,7 +169,7 @@ def _picture(stored: Any, name: str, size: int) -> npt.NDArray[np.uint8]:
     if not stored or not stored.get("bytes"):
         raise InputError(
             f"{name} is not in the file; save the data set again with its pictures embedded "
-            "(save_to_disk does, and push_to_hub)"
+            "(save_to_disk and push_to_hub embed them)"
         )
     with (
         reading.damage(lambda reason: InputError(f"{name} is damaged ({reason}); remove it")),

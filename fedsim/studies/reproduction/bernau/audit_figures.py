@@ -156,7 +156,7 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     read = FROM_BELIEF.get((data, scaled))
     references = [near(read[place], READING)] if read else []
     estimate = _value(run.report.empirical.epsilon.belief)
-    name = f"{at}: ε′ from the largest belief (interval: of 95 % of runs, by theory)"
+    name = f"{at}: ε′ from the largest belief (interval that holds 95 % of runs, by theory)"
     return Number(name, estimate, _largest(run), None, references)
 
 

@@ -51,8 +51,8 @@ def table(means: Means, data: str) -> Reproduced:
         numbers += [_advantage(name, run, data, i), _exceeded(name, run, data, i)]
     return Reproduced(
         "The authors counted trials on D alone (2 TPR − 1); these are of both worlds. Noise scaled "
-        "to the local sensitivity reaches ρα by construction, which measures tightness and is no "
-        "DP guarantee.",
+        "to the local sensitivity reaches ρα by construction. Such a run measures tightness. It "
+        "gives no DP guarantee.",
         numbers,
     )
 

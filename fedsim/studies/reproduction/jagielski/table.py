@@ -229,7 +229,8 @@ def compared(means: Means, network: str) -> Reproduced:
         f"{size.batch}, {size.trainings} trainings per world, which can prove at most "
         f"{ceiling(size.trainings):.2f}. Rate, steps and noise, and thus the ε of theory, are the "
         "published ones. All attacks start from one first model and see only the released model. "
-        "C = 1; best of k, with 99 % for all k together.",
+        "C = 1. Each number is the best over group sizes k. The confidence is 99 % for all k "
+        "together.",
         numbers,
         [
             ItemPicture(

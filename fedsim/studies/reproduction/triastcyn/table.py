@@ -91,13 +91,13 @@ def _concluded(title: str, reached: list[float], results: list[tuple[float, Baye
     )
     return (
         f"{title}: both accountants with equal noise, δ = {trainings.DELTA:g}, and sampled steps "
-        f"on clipped gradients of single records. {' '.join(parts)} So BDP ≤ DP holds by the same "
-        f"moments, and {verdict}. By the Hölder exponent of Theorem 1, the cost is nearly that of "
-        "the longest sampled gradient. Where this gradient reaches C, the cost is DP's. BDP "
-        "gains only where C is longer than the gradients. The authors' code is not DP's "
-        "mechanism at equal noise. It clips the gradient of a whole batch, and adds a tenth of "
-        "that as noise. It takes the distances of eight leave-one-out means, which are 1/(batch "
-        "− 1) of those of records. "
+        f"on clipped gradients of single records. {' '.join(parts)} So BDP's ε is at most DP's "
+        f"where both come from the same moments, and {verdict}. By the Hölder exponent of "
+        "Theorem 1, the cost is nearly that of the longest sampled gradient. Where this gradient "
+        "reaches C, the cost is DP's. BDP gains only where C is longer than the gradients. The "
+        "authors' code does not run DP-SGD with equal noise. It clips the gradient of a whole "
+        "batch, and adds a tenth of that as noise. It measures distances between eight leave- "
+        "one-out means. These are 1/(batch − 1) of the distances between records' gradients. "
     )
 
 

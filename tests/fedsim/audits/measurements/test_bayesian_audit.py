@@ -358,7 +358,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
     assert report.bayesian.epsilon is report.bayesian.by_round is None
     assert "1 rounds that interrupted attempts released have no distances" in page
     assert "stays below the first ε" not in page
-    assert "Rounds that interrupted attempts had released before: 1." in page
+    assert "Before that, interrupted attempts had released 1 round." in page
 
 
 def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:

@@ -117,7 +117,7 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     assert told["rho_alpha"] == report["bounds"]["rho_alpha"]
     assert "8 times, on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
     for other, named in (
-        (("--set", "training.rounds=2"), "its training.rounds is 3, and here it is 2"),
+        (("--set", "training.rounds=2"), "training.rounds is 3 there and 2 here"),
         (("--out", tmp_path / "model"), "its card no longer changes"),
     ):
         status, _, said = fedsim("train", path, "--rehearsal", played, *other)

@@ -153,7 +153,7 @@ def test_trials_that_never_get_precise_enough_end_at_the_maximum(
     _, found = _go(RunDirectory.create(tmp_path / "run", config))
     assert found["campaign"]["trials"] == 8
     assert found["campaign"]["precise"] is False
-    assert "but half the interval's length" in found["campaign"]["reason"]
+    assert "but the interval's half-width is still above" in found["campaign"]["reason"]
 
 
 def test_trials_with_ties_end_at_the_last_look(
