@@ -288,6 +288,7 @@ def check_attacked_training(rules: GameRules) -> None:
             ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
             ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
             ("training.local-steps", rules.scheme.training.local_steps, 1),
+            ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
             ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
             ("challenge.kind", rules.challenge.kind, "record"),
             ("challenge.copies", rules.scheme.copies, 1),

@@ -129,6 +129,7 @@ def check_steps(rules: GameRules) -> None:
             ("training.clipping", rules.scheme.training.clipping, True),
             ("training.local-steps", rules.scheme.training.local_steps, 1),
             ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
+            ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
             ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
             ("challenge.kind", rules.challenge.kind, "record"),
             ("challenge.copies", rules.scheme.copies, 1),

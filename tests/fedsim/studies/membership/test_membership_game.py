@@ -130,6 +130,7 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
             "set training.local-steps = 1",
         ),
         ({"challenge.kind": "gradient"}, 'set challenge.kind = "record"'),
+        ({"federation.sampling-rate": 0.5}, "set federation.sampling-rate = 1.0"),
         ({"challenge.copies": 2}, "set challenge.copies = 1"),
         ({"canaries.count": 5}, "set canaries.count = 0"),
         (
@@ -140,7 +141,7 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
     ],
 )
 def test_what_is_no_dp_sgd_on_records_is_refused(
-    changes: dict[str, str | int], message: str, small: Make
+    changes: dict[str, str | int | float], message: str, small: Make
 ) -> None:
     with pytest.raises(InputError, match=message):
         play(small(changes), 40)

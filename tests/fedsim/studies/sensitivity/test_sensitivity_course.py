@@ -137,6 +137,7 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
     [
         ({"privacy.unit": "client"}, r'set privacy\.unit = "record"'),
         ({"training.sampling-rate": 0.5}, r"set training\.sampling-rate = 1\.0"),
+        ({"federation.sampling-rate": 0.5}, r"set federation\.sampling-rate = 1\.0"),
         (
             {
                 "federation.clients": 4,
