@@ -40,7 +40,9 @@ from nbclient import NotebookClient
 notebook = nbformat.read(sys.argv[1], as_version=4)
 with tempfile.TemporaryDirectory() as sockets:
     kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=sockets + "/kernel")
-    NotebookClient(notebook, km=kernel, timeout=300, startup_timeout=300).execute()
+    NotebookClient(notebook, km=kernel, timeout=300, startup_timeout=300).execute(
+        cleanup_kc=True  # end the kernel, which is not the client's own
+    )
 nbformat.write(notebook, sys.argv[2])
 """
 """A notebook is run by a kernel that is reached by files.

@@ -73,7 +73,7 @@ def binomial_bound(
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
     Returns: the bound, with the numbers of canaries, guesses and right guesses in its details.
-    Raises InputError for bad arrays or guesses (`check`), or for delta or confidence out of range.
+    Raises InputError for bad arrays, guesses, delta or confidence.
     """
     check_canary_scores(included, scores, guesses)
     best = _best(_binomial(delta), included[None], scores[None], confidence, guesses)
@@ -101,7 +101,7 @@ def f_dp_bound(
         guesses: their number or a code for `plans`, decided before the scores were seen.
 
     Returns: the bound, with canaries, guesses, right guesses and mu_low in its details.
-    Raises InputError as `check`, or for delta or confidence out of range.
+    Raises InputError for bad arrays, guesses, delta or confidence.
     """
     check_canary_scores(included, scores, guesses)
     best = _best(gaussian_mus, included[None], scores[None], confidence, guesses)
@@ -132,7 +132,7 @@ def client_canary_estimate(
         delta: in (0, 1).
         confidence: of the intervals, in (0, 1).
 
-    Raises InputError for bad arrays (`check`), or for delta or confidence out of range.
+    Raises InputError for bad arrays, delta or confidence.
     Source: Andrew et al., "One-shot empirical privacy estimation", 2024.
     """
     check_canary_scores(included, scores)

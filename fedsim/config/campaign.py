@@ -158,8 +158,8 @@ class ReportConfig(TomlTable):
 
     Attributes:
         limit_advantage: Largest acceptable advantage, from 0 to below 1. 0: no limit.
-        limit_belief: Largest acceptable belief, such as 0.75. It lies between 0.5, with which the
-            adversary begins, and 1. The report compares the theoretical bound at privacy.delta with
+        limit_belief: Largest acceptable belief, such as 0.75. Above 0.5, with which the adversary
+            begins, and below 1. The report compares the theoretical bound at privacy.delta with
             it. 0: no limit.
     """
 

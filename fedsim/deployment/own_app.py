@@ -28,8 +28,10 @@ CLIENTS = (
     "fedsim.federation.client.adversary_node",
     "fedsim.federation.client.measures_node",
     "fedsim.federation.protocol.secure_aggregation",
+    "scipy.special",
+    "scipy.fft",
 )
-"""Modules that `client_app` imports for a client's messages. They import PyTorch."""
+"""Modules that `client_app` imports for a client's messages, and what these load at first use."""
 
 
 def own_app(name: str, number: str, digest: str) -> ClientApp:

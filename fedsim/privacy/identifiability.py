@@ -240,7 +240,7 @@ def vantage_bounds(
         if local:
             note = LOCAL_STEPS_NOTE.format(_SEES[vantage])
         elif vantage is Vantage.RELEASED_MODEL:
-            note = "upper bound: has no closed form, but sees less than a participant"
+            note = "upper bound, that of a participant, who sees more; no closed form is known"
         else:
             note = releases.trust.model.sees(vantage, clients, releases.summed_in_the_clear)
         rows.append(

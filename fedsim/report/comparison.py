@@ -97,7 +97,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             "How often the adversary is right, for each run and vantage point.",
         ),
         table=doc.tabulated(
-            ("Run, the strictest first", "Worst verdict", "Its ε", "Accuracy"), table
+            ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
         ),
         checks=[
             settled(
@@ -144,7 +144,7 @@ def _limits(rows: Sequence[Row]) -> list[float]:
 def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
     pairs = zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)
     gap = next(((at, one, two) for at, one, two in pairs if one < two), None)
-    cost = _cost(strict[0]["accuracy"], other[0]["accuracy"])
+    cost = _cost(name, strict[0]["accuracy"], other[0]["accuracy"])
     if gap is None:
         return f"{name} allows as much as {other_name} at every vantage point{cost}."
     vantage, less, more = gap
@@ -154,15 +154,15 @@ def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row
     )
 
 
-def _cost(one: float | None, other: float | None) -> str:
+def _cost(name: str, one: float | None, other: float | None) -> str:
     if one is None or other is None:
         return ""
     points = 100 * (other - one)
     if abs(points) < 0.05:
         return ". The accuracy is the same"
     if points > 0:
-        return f". Its accuracy is {points:.1f} points lower"
-    return f". Its accuracy is {-points:.1f} points higher"
+        return f". The accuracy of {name} is {points:.1f} points lower"
+    return f". The accuracy of {name} is {-points:.1f} points higher"
 
 
 def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:

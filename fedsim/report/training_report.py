@@ -227,7 +227,7 @@ def _right(bars: Sequence[doc.Bar], unit: str) -> str:
         f"{percent(most)} of cases ({' or '.join(who)})" for most, who in limits.items()
     )
     return (
-        f"An adversary that guesses whether one {unit} took part is right in at most {shares}. "
+        f"An adversary that guesses whether one {unit} was used is right in at most {shares}. "
         "Tossing a coin is right in 50%. "
     )
 
@@ -319,7 +319,7 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
             doc.Check(
                 FAILED,
                 f"Theory sets no limit for {WHO[each.vantage]}, who can always tell whether the "
-                f"{card.privacy.unit} took part.",
+                f"{card.privacy.unit} was used.",
             )
             for each in card.privacy.towards
             if _limit(card, each) >= 1

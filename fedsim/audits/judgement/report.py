@@ -102,12 +102,9 @@ class AuditOptions:
             if name in own and value is not None and value is not False
         }
         if wrong := [name for name in chosen if name not in TAKEN[audited]]:
-            takers = " or ".join(kind for kind, names in TAKEN.items() if {*names} & {*wrong})
-            options = " and ".join(name.replace("_", "-") for name in wrong)
-            are, them = ("is", "it") if len(wrong) == 1 else ("are", "them")
-            raise InputError(
-                f"{options} {are} only for {takers}; this is {audited}, so leave {them} out"
-            )
+            takers = " or ".join(kind for kind, names in TAKEN.items() if wrong[0] in names)
+            option = wrong[0].replace("_", "-")
+            raise InputError(f"{option} is only for {takers}; this is {audited}, so leave it out")
         return chosen
 
 

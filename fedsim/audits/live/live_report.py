@@ -188,8 +188,8 @@ def _alarms(
         if low > bound:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
-                f"{bound:.3f}: there is less noise than claimed, or a clipped gradient exceeds the "
-                "sensitivity."
+                f"{bound:.3f}. Likely causes: less noise than claimed, noise that repeats or that "
+                "misses a part of the model, or a clipped gradient above the sensitivity."
             )
     canaries = audit.canary_findings(ALARM_CONFIDENCE)
     if canaries is not None and canaries.over:
@@ -353,9 +353,9 @@ def _planted(path: Path) -> list[Canaries]:
             raise ValueError("it names no canaries")
     except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(
-            f"cannot read seeds from '{path}': {error}; write a line for each client that plants "
-            "canaries, with the canary-seed and canary-count of its node.toml: 1234 100, then "
-            "the word text if its canary-kind is text"
+            f"cannot read seeds from '{path}': {error}. Write a line for each client that plants "
+            "canaries, with the canary-seed and canary-count of its node.toml, such as 1234 100. "
+            "Add the word text if its canary-kind is text"
         ) from None
     return planted
 

@@ -25,8 +25,8 @@ MOST_SIZES = 33
 """Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
 LONG_SUM = (
-    "the clipped sum is up to {:.4g} times as long as the sum of {} clipped gradients can be: "
-    "gradients are clipped to more than the norm that scales the noise, or each part of the "
+    "the clipped sum is up to {:.4g} times as long as the sum of {} clipped gradients can be. "
+    "Gradients are clipped to more than the norm that scales the noise, or each part of the "
     "model is clipped by itself"
 )
 UNCLIPPED = (

@@ -311,7 +311,7 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
         text = (
             f"some rounds have less noise than configured: the worst has {worst.low:.4g} to "
             f"{worst.high:.4g} times the configured standard deviation ({ALARM_CONFIDENCE:.2%} "
-            "confidence, for all rounds together); more noise in other rounds does not make up "
+            "confidence, for all rounds together). More noise in other rounds does not make up "
             "for it"
         )
         rounds = tuple(releases[at].round for at in level.too_low)

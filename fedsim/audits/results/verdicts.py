@@ -218,7 +218,7 @@ def words_of(
     """Return the words of a state.
 
     Args:
-        interval: of the advantage; where it is wide, agreement with the limit says little.
+        interval: interval of the advantage. If it is wide, agreement with the limit says little.
         over: for "above", whether the whole interval lies above the limit.
         measured: for "untested", whether there is a measurement without an interval.
         unlimited: for "no-limit", the words that say why there is no limit.

@@ -312,7 +312,8 @@ def _check_arrays(received: ReceivedMessage) -> None:
         model = messages.only(messages.array_records(message.content)[messages.MODEL])
         if (largest := float(np.abs(model).max(initial=0.0))) > MOST_VALUE:
             raise ValueError(
-                f"its model has a value of {largest:.3g}, but a client trains no model above 2^20"
+                f"its model has a value of {largest:.3g}, but a client trains no model with a "
+                "value above 2^20"
             )
     except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None

@@ -135,7 +135,8 @@ def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
     before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
     where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
     rounds = "one round" if needed == 1 else f"{needed} rounds (as in the finished trials)"
-    together = f" of each of the {ahead.trainings} trials" * (ahead.trainings > 1)
+    left = "remaining " * any(ahead.spent)
+    together = f" of each of the {ahead.trainings} {left}trials" * (ahead.trainings > 1)
     if not any(ahead.spent):
         fewer = ", or run fewer trials" * (ahead.trainings > 1)
         return (

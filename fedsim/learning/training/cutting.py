@@ -52,15 +52,15 @@ def examples_at_once(
     if whole:
         records_at_once = even(records, examples)
         return even(trials, examples / records_at_once), records_at_once
-    # Enough records that the cost of a trial itself is small. Only few trials need two blocks of
-    # records for the threads to share: a smaller block takes longer for each example.
+    # Enough records that the cost of a trial itself is small. All records of fewer trials take less
+    # time than half of the records of more trials, where threads have enough blocks either way.
     fewest = max(need.trial, WORTH_A_CUT) / need.example
-    parts = 1 if trials >= BLOCKS * BLOCK_TRIALS else 2
+    parts = 1 if trials >= 2 * BLOCKS * BLOCK_TRIALS else 2
     most = max(fewest, min(examples / BLOCK_TRIALS, records / parts))
     records_at_once = even(records, most)
     # Then enough trials to fill the block, but at least enough to make it worthwhile.
     fewest = WORTH_A_BLOCK / (records_at_once * need.example)
-    most = min(examples / records_at_once, max(fewest, trials / BLOCKS))
+    most = min(examples / records_at_once, max(fewest, trials * parts / (2 * BLOCKS)))
     return even(trials, most), records_at_once
 
 

@@ -130,7 +130,7 @@ def render_html(outcome: AppAudit | LoopAudit, results: Sequence[tuple[str, str]
         name, words, unit = outcome.app, "a Flower app", "one client's update"
     verdict = outcome.verdict
     # A claim that is not judged says itself why.
-    meaning = "; ".join(outcome.reasons) or MEANINGS[verdict]
+    meaning = ". ".join(outcome.reasons) or MEANINGS[verdict]
     objections: doc.Block = doc.Prose("No rule found a problem.")
     if outcome.findings:
         rows = [

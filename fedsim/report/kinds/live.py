@@ -46,7 +46,7 @@ def state(report: Report) -> StateWords:
     limit = 0.0 if bounds is None else bounds.rho_alpha
     standing_now = standing(measured, limit, exact=True, alarmed=bool(report.alarms))
     if standing_now != "untested":
-        return words_of(standing_now)
+        return words_of(standing_now, interval=measured)
     if canaries is not None and canaries.reason is None:
         return words_of("within-chance" if canaries.over else "not-contradicted")
     if report.noise is not None:

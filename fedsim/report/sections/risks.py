@@ -60,7 +60,7 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     for at_most, names in sorted(limits.items()):
         who = " or ".join(names)
         sentences.append(
-            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)}."
+            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)} guesses."
             if at_most < 1
             else f"Nothing limits how often {who} is right."
         )

@@ -76,7 +76,7 @@ def _why_infinite(report: Report) -> str:
     if math.isfinite(report.bounds.epsilon):
         return ""
     if is_pac(report):
-        why = "PAC noise does not protect a person who is in all candidates"
+        why = "PAC noise hides only directions in which the candidates differ"
     elif is_clipped(report):
         why = f"no noise hides {clients_of(report)} at this vantage"
     else:

@@ -95,10 +95,10 @@ def _sampled_step(report: Report) -> str:
         return (
             f"In each of {report.rounds} rounds, every client took {report.mechanism.local_steps} "
             "noisy steps on its own copy of the model (local DP-SGD). Each step used a Poisson "
-            f"sample of the client's records at rate {_rate(report)}: {report.mechanism.steps} "
-            "noisy sampled steps are accounted for in all. The adversary sees only the sum of "
-            "a round, and is assumed to know which other records were sampled. It decides by the "
-            "score of an attack, for which no closed form is known."
+            f"sample of the client's records at rate {_rate(report)}. In total, "
+            f"{report.mechanism.steps} noisy sampled steps are accounted for. The adversary "
+            "sees only the sum of a round, and is assumed to know which other records were "
+            "sampled. It decides by the score of an attack, for which no closed form is known."
         )
     return (
         f"In each of {report.rounds} rounds, every record took part independently with "

@@ -243,7 +243,7 @@ def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     assert "privacy.rho-beta: 0.9 or 0.75" in page
     assert (
         "rho-beta 0.75 is stricter than rho-beta 0.9: the operator of the server is right in at "
-        "most 58.3% of cases instead of 64.6%. Its accuracy is 4.2 points lower."
+        "most 58.3% of cases instead of 64.6%. The accuracy of rho-beta 0.75 is 4.2 points lower."
     ) in page
 
 

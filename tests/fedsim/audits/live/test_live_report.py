@@ -145,7 +145,7 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     rounds, worlds = seen
     report = _report(_claiming(rounds, 30.0), worlds)
     assert report.alarms == 1
-    assert "there is less noise than claimed, or a clipped" in report.contradictions[0]
+    assert "Likely causes: less noise than claimed" in report.contradictions[0]
     assert "Alarm: The advantage is at least" in _summary(report)
 
 

@@ -73,7 +73,10 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert np.flatnonzero(unprotected).tolist() == [told]
     assert report.budget.epsilon["participant"] == pytest.approx(spent[~unprotected, 1].max())
     page = " ".join(directory.path.joinpath("report.html").read_text().split())
-    assert "aggregated in the clear: a simulation of secure aggregation, as integers" in page
+    assert (
+        "The messages were integers, aggregated in the clear: a simulation of secure aggregation"
+        in page
+    )
     assert "1 of the 5 clients disclosed their noise to the adversary" in page
     # Calibrated for two missing clients in every round: the target holds.
     assert report.bounds.rho_beta <= 0.9

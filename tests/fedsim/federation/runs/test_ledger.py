@@ -745,7 +745,9 @@ def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
     before = ledger.read(directory)
-    with pytest.raises(InputError, match=r"4 rounds \(as in .*\) of each of the 4 trials") as e:
+    with pytest.raises(
+        InputError, match=r"4 rounds \(as in .*\) of each of the 4 remaining trials"
+    ) as e:
         execute(config, directory)
     for expected in (closed_form(24), closed_form(40), between(32)):
         assert f"{expected:.4g}" in str(e.value) or f"{expected:g}" in str(e.value)
@@ -781,7 +783,9 @@ def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.batch": 8})
     directory = opened(config)
     killed(config, directory, batch=0, round=4)
-    with pytest.raises(InputError, match=r"and one round of each of the 8 trials would bring it"):
+    with pytest.raises(
+        InputError, match=r"and one round of each of the 8 remaining trials would bring it"
+    ):
         execute(config, directory)
 
 
