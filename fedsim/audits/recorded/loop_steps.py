@@ -185,6 +185,7 @@ class LoopSteps:
         for release, std in zip(self._releases, stds, strict=True):
             inverse = math.inf
             if release.clipping_norm and std:
+                # Squared signal-to-noise ratios of what one step releases add up.
                 inverse = (release.clipping_norm / std) ** 2
             if release.count_std is not None:
                 # One record changes the count by 1, in the same steps.
