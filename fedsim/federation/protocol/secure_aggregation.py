@@ -355,6 +355,7 @@ def _check_unmask(
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     listed = [*active, *dead]
+    # Both secrets of one client reveal its message, and too few messages have too little noise.
     clients, needed = len(participation.participants(round)), participation.shares(round)
     if (
         len(set(listed)) != len(listed)
