@@ -196,7 +196,7 @@ def score(projection: float, energy: float, size: int) -> float:
     """
     if size < 2 or energy <= 0:
         return 0.0
-    # |e|^2 outside v; rounding may make it negative.
+    # The part of |e|^2 across v, which rounding may make negative.
     across = max(energy - projection**2, 0.0)
     statistic = projection / math.sqrt(across / (size - 1)) if across else math.inf * projection
     # Each tail where it is exact; far out the normal quantile is cut off, which costs evidence.
@@ -272,7 +272,7 @@ def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
     releases: one for each round.
     """
     noisy = [release for release in releases if not release.noiseless]
-    # The shape test joins all rounds, and the more coordinates it has, the less rounding it takes.
+    # The shape test joins all rounds; the more coordinates it has, the less rounding it allows.
     least = CLEAR_OF_ROUNDING * math.sqrt(sum(release.fingerprint.size for release in noisy))
     return [
         release

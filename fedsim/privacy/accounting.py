@@ -267,7 +267,7 @@ class PrivacyLossAccountant(Accountant):
             delta = max(losses.delta(epsilon) for losses in loss_distribution.composed(mechanism))
             if loss_distribution.resolves(mechanism, delta):
                 return min(ceiling, delta)
-            # The distribution shows no more than this; the other accountants may give less.
+            # The distribution only shows that delta is below its resolution; others may give less.
             ceiling = loss_distribution.resolution(mechanism)
         least = ceiling
         for each, described in _valid(mechanism):

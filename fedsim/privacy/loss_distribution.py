@@ -50,7 +50,7 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         """Return E[(1 - e^(epsilon - loss))+] for any finite epsilon."""
-        # Only losses above epsilon add to delta; the minimum below cuts off one that equals it.
+        # Only losses above epsilon add to delta; the minimum below cuts off one that is not above.
         above = min(len(self.masses), max(0, math.floor(epsilon / self.width) - self.lowest))
         losses = self.width * (self.lowest + np.arange(above, len(self.masses)))
         kept = -np.expm1(np.minimum(epsilon - losses, 0.0))

@@ -220,7 +220,7 @@ class DPSGD(Strategy):
         if round.grid is not None and sums:
             return round.grid.values(fixed_point.summed(sums))
         total: Floats = np.zeros(round.shape)
-        # Sorted by client and in float64, so that the sum is the same in every runtime.
+        # In the order of the clients, so that the rounding is the same in every runtime.
         for each in sums:
             total += each
         return total
