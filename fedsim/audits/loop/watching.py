@@ -246,6 +246,7 @@ def _record(
     if batches and watch.records in (0, len(watch.loader)):
         watch.records, (sampler, rate) = len(watch.loader), watch.kind
     recorded = watch.accounted[parts["recorded"] :]
+    # Opacus divides the whole noised sum by one number, which is the quotient of the lengths.
     lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
     # Without gradients of single records, nothing shows whether the sum was clipped.
     clipped, limit = None, float(limits[0])

@@ -129,6 +129,7 @@ class Checked:
         everyone = np.concatenate([np.asarray(members, int) for members in self.taken])
         _, counts = np.unique(everyone, return_counts=True)
         # If some records took part more often by chance, they may do so less another time.
+        # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
         alike = counts.size > 0 and counts.min() == counts.max()
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
@@ -162,6 +163,7 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
         # times a chi-square under q.
         limit = 2 * (numbers * math.log(ratio) - epsilon) / (1 - ratio**-2)
         tail = chi2.logcdf if ratio > 1 else chi2.logsf
+        # delta(epsilon) = P[loss > epsilon] - e^epsilon Q[loss > epsilon], in logs.
         own, other = tail(limit, numbers), epsilon + tail(limit / ratio**2, numbers)
         return bool(own > other and own + math.log1p(-math.exp(other - own)) > math.log(delta))
 

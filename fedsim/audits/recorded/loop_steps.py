@@ -240,6 +240,7 @@ class _Account:
         charges = [one for one in charged if one is not None]
         if len(charges) < len(charged):
             return None
+        # The last accountant counts only its own steps, which are the last ones.
         last = charges[max(0, len(charges) - charges[-1].steps) :]
         rates = [one.sample_rate for one in charges]
         return Accountants(

@@ -136,6 +136,7 @@ def release(
     rows = np.arange(len(secret))
     observed = spectrum.coordinates[rows, secret] + noise
     unnormalised = log_posterior + log_likelihoods(observed, spectrum.coordinates, variances)
+    # For a pair, even odds bound the information on average, since it is concave in the belief.
     believed = posterior if fit_posterior else weights
     noisy = np.maximum((variances > 0).sum(-1), 1)
     return PacRelease(
