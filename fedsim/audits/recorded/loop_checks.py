@@ -129,8 +129,8 @@ class Checked:
         everyone = np.concatenate([np.asarray(members, int) for members in self.taken])
         _, counts = np.unique(everyone, return_counts=True)
         # If some records took part more often by chance, they may do so less another time.
-        # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
         alike = counts.size > 0 and counts.min() == counts.max()
+        # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
     def neighbour(self, steps: Sequence[RecordedStep], delta: float) -> str:
