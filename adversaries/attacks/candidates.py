@@ -24,6 +24,7 @@ def log_likelihood_ratios(
         noise_std: standard deviation of the noise that the observers do not know, above 0.
         sampling_rate: q, the probability that the record takes part in the step, in (0, 1].
     """
+    # log N(r; g, s^2 I) - log N(r; 0, s^2 I) = (<r, g> - |g|^2/2)/s^2: |r|^2 cancels.
     inner = observed @ gradients.transpose(1, 2)
     half = torch.linalg.vecdot(gradients, gradients)[:, None] / 2
     return mixture((inner - half) / noise_std**2, sampling_rate)
@@ -36,6 +37,7 @@ def log_posterior(log_likelihoods: Floats, prior: Floats) -> Floats:
         log_likelihoods: float64 [..., m], summed over all steps.
         prior: [m], probabilities above 0.
     """
+    # log_softmax subtracts the evidence without an exponential that could overflow.
     posterior: Floats = log_softmax(log_likelihoods + np.log(prior), axis=-1)
     return posterior
 
@@ -54,8 +56,10 @@ def surprise(posterior: Floats, secrets: Ints, coins: Floats) -> Floats:
     Source: the randomised probability integral transform: Brockwell, "Universal residuals", 2007.
     """
     true = np.take_along_axis(posterior, secrets[:, None], axis=1)
+    # The truth's own mass is an interval of the distribution function; the coin picks its point.
     ahead = np.where(posterior > true, posterior, 0.0).sum(axis=1)
     tied = np.where(posterior == true, posterior, 0.0).sum(axis=1)
+    # The quantile is infinite at 0 and 1; 1 - 2^-53 is the largest float64 below 1.
     smallest = np.finfo(np.float64).eps / 2
     scores: Floats = ndtri(np.clip(ahead + coins * tied, smallest, 1 - smallest))
     return scores

@@ -60,6 +60,7 @@ def yeom(
             "[T, n] and [T, h] with at least one non-member"
         )
     _check_finite(non_members)
+    # Non-members among the records have an infinite loss and weight 0: they count in neither rate.
     threshold = _threshold(losses, weights)[:, None]
     true_positive = np.average(losses <= threshold, axis=1, weights=weights)
     return true_positive, np.mean(non_members <= threshold, axis=1)
@@ -113,6 +114,7 @@ def membership_advantage(
     point = float(differences.mean())
     if trials == 1:
         return MeanAdvantage(point, None, None, trials)
+    # The spread is that of trials, not of records: the records of one trial share a model.
     error = float(differences.std(ddof=1)) / math.sqrt(trials)
     reach = float(stdtrit(trials - 1, 1 - alpha / 2)) * error
     interval = Interval(max(-1.0, point - reach), min(1.0, point + reach), confidence)
@@ -152,6 +154,8 @@ def over_records(
     true, false = float(true_positive_rate.mean()), float(false_positive_rate.mean())
     inside, outside = wilson(true, members, confidence), wilson(false, others, confidence)
     trials = mean.interval
+    # Zou and Donner: the difference is smallest where TPR is low and FPR is high, so each end joins
+    # the distances on those sides.
     below = math.hypot(true - inside.low, outside.high - false, mean.point - trials.low)
     above = math.hypot(inside.high - true, false - outside.low, trials.high - mean.point)
     low, high = max(-1.0, mean.point - below), min(1.0, mean.point + above)
@@ -196,11 +200,13 @@ def _members(member_losses: Losses, inclusion: Losses | None) -> tuple[Floats, F
     if not (np.all(weights >= 0) and np.all(weights.sum(axis=1) > 0)):
         raise InputError("a trial has no member; give inclusion >= 0, above 0 for some records")
     _check_finite(losses[weights > 0])
+    # Infinite, so that no record outside of the training is the smallest or passes a threshold.
     return np.where(weights > 0, losses, np.inf), weights
 
 
 def _threshold(losses: Floats, weights: Floats) -> Floats:
     """Return the mean loss of the members, [T], so that rounding separates no equal losses."""
+    # Equal losses have distances of exactly 0, so their mean cannot round to below them.
     smallest = losses.min(axis=1, keepdims=True)
     distance = np.where(weights > 0, losses - smallest, 0.0)
     return smallest[:, 0] + np.average(distance, axis=1, weights=weights)

@@ -71,12 +71,15 @@ def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 def _bounded_loss(targets: Observations, shadows: Observations | None) -> Floats:
     """Return 1 - error/B, the probability of answering "member", with error 1 - p, B = 1."""
+    # The loss is -log p, so 1 - error is p itself.
     return np.exp(-targets.losses)
 
 
 def _gaussian_error(targets: Observations, shadows: Observations | None) -> Floats:
     """Return log N(e; 0, s_in^2) - log N(e; 0, s_out^2) of the error e = 1 - p, [N, n]."""
+    # 1 - p from the loss -log p; expm1 keeps errors near 0 exact.
     errors = -np.expm1(-targets.losses)
+    # A model that fits every record has variance 0; the floor keeps the ratio finite.
     inside, outside = (
         np.maximum(_mean_square(targets, shadows, world), 1e-24) for world in (True, False)
     )
@@ -89,8 +92,10 @@ def _mean_square(targets: Observations, shadows: Observations | None, world: boo
     chosen = models.inclusion == world
     own = np.where(chosen, np.expm1(-models.losses) ** 2, 0.0).sum(1, keepdims=True)
     count = chosen.sum(1, keepdims=True)
+    # Pool over all records and models: the attack assumes one error variance for each world.
     squares, counts = own.sum(0, keepdims=True), count.sum(0, keepdims=True)
     if shadows is None:
+        # Without separate shadows, all models except the attacked one are its shadows.
         squares, counts = squares - own, counts - count
     if not counts.all():
         raise InputError("all shadow models were trained on the same records; train more models")
@@ -125,6 +130,7 @@ def _offline_fixed(targets: Observations, shadows: Observations | None) -> Float
 
 def _rmia(targets: Observations, shadows: Observations | None) -> Floats:
     """Return the share of z with p(x)/Pr(x) >= gamma p(z)/Pr(z), Pr over shadow models, [N, n]."""
+    # Pr(x) weighs models with and without x equally, however many there are of each.
     inside, outside = (_of(targets, shadows, _probability, world).mean for world in (True, False))
     return _beaten(targets, shadows, (inside + outside) / 2, lambda usual: usual)
 
@@ -202,6 +208,7 @@ def _log_ratio(
     inside, outside = (_of(targets, shadows, _confidence, world) for world in (True, False))
     scaled, logs = _confidence(targets), []
     for law in (inside, outside):
+        # A normal log-density; log(2 pi) cancels in the difference.
         spread = variance(law)
         logs.append(-((scaled - law.mean) ** 2 / spread + np.log(spread)) / 2)
     return logs[0] - logs[1]
@@ -230,9 +237,11 @@ def _beaten(
     others = np.exp(-models.population)
     total, count = others.sum(axis=0, keepdims=True), len(others)
     if shadows is None:
+        # Without separate shadows, the attacked model is left out of its own mean.
         total, count = total - others, count - 1
     if not count:
         raise InputError("the attack needs shadow models; train more models")
+    # Ratios p/Pr in logs; the floor covers records to which every shadow gives probability 0.
     tiny = np.finfo(np.float64).tiny
     record = -targets.losses - np.log(np.maximum(usual, tiny))
     population = -targets.population - np.log(np.maximum(corrected(total / count), tiny))

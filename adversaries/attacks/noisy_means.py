@@ -139,6 +139,7 @@ def std_interval(energy: float, freedom: int, confidence: float) -> Interval:
     tail = significance(confidence) / 2
     if freedom < 1:
         return Interval(0.0, math.inf, confidence)
+    # |e|^2/s^2 is chi-square, so its upper quantile gives the lower end of s.
     low = math.sqrt(energy / chi2.isf(tail, freedom))
     return Interval(low, math.sqrt(energy / chi2.ppf(tail, freedom)), confidence)
 
@@ -176,7 +177,9 @@ def evidence_against(energy: float, shifted: float, gap: float, size: int) -> fl
     """
     if size < 2 or gap <= 0 or energy <= 0:
         return 0.0
+    # |e|^2 + |d|^2 - |e + d|^2 = -2 <e, d>, so this is the projection of e on -d/|d|.
     normal = score((energy + gap - shifted) / (2 * math.sqrt(gap)), energy, size)
+    # m depends on |e| only, of which the normal is independent, so the mean stays 1.
     loudness = min(math.sqrt(gap * size / energy), LOUDEST)
     return loudness * normal - loudness**2 / 2
 
@@ -193,6 +196,7 @@ def score(projection: float, energy: float, size: int) -> float:
     """
     if size < 2 or energy <= 0:
         return 0.0
+    # The part of |e|^2 across v, which rounding may make negative.
     across = max(energy - projection**2, 0.0)
     statistic = projection / math.sqrt(across / (size - 1)) if across else math.inf * projection
     # Each tail where it is exact; far out the normal quantile is cut off, which costs evidence.
@@ -216,6 +220,7 @@ def fit(releases: Sequence[Release], rates: Sequence[float] | None = None) -> fl
             lost = (1 - rate) * release.mean_length
             energy = release.energy + 2 * lost * release.along_mean + lost**2
             scores.append(score(release.along_mean + lost, energy, release.size))
+    # The rounds' scores are independent standard normals under pure noise.
     return float(chi2.sf(sum(each**2 for each in scores), len(scores))) if scores else 1.0
 
 
@@ -228,14 +233,19 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
 
     Raises InputError for confidence out of range.
     """
+    # Bonferroni: an equal share of the error for each round's interval.
     each = 1 - significance(confidence) / len(releases)
     rates = []
     for release in releases:
         std, length, along = release.claimed_std or 1.0, release.mean_length, release.along_mean**2
+        # P - 1 coordinates remain without the part along the mean, which the rate changes. Rounding
+        # may be part of their energy, so only the upper end counts all of it.
         least, most = (
             std_interval(max(energy - along, 0.0), release.size - 1, each)
             for energy in (release.energy_of_noise, release.energy)
         )
+        # This rate explains the whole part along the mean. The interval of the noise confines it,
+        # since the residual has r times the configured noise.
         best = 1 + release.along_mean / length if length else 1.0
         rates.append(min(max(best, least.low / std), most.high / std))
     return fit(releases, rates)
@@ -249,6 +259,8 @@ def bystander_projections(release: Release, count: int, generator: np.random.Gen
         count: number of directions.
         generator: of the directions.
     """
+    # A normalised normal vector is uniform on the sphere. Of it only the first coordinate and the
+    # sum of the other squares, a chi-square, are needed.
     first = generator.standard_normal(count)
     others = generator.chisquare(release.size - 1, count) if release.size > 1 else np.zeros(count)
     return math.sqrt(release.energy) * first / np.sqrt(first**2 + others)
@@ -260,6 +272,7 @@ def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
     releases: one for each round.
     """
     noisy = [release for release in releases if not release.noiseless]
+    # The shape test joins all rounds; the more coordinates it has, the less rounding it allows.
     least = CLEAR_OF_ROUNDING * math.sqrt(sum(release.fingerprint.size for release in noisy))
     return [
         release
@@ -273,6 +286,7 @@ def normality(releases: Sequence[Release]) -> float | None:
     clear = [release for release in clear_of_rounding(releases) if _root_mean_square(release)]
     if not clear:
         return None
+    # Each round has its own scale. Scaling by an estimate makes the test conservative (Lilliefors).
     sample = np.concatenate(
         [release.fingerprint.astype(np.float64) / _root_mean_square(release) for release in clear]
     )
@@ -306,6 +320,7 @@ def repeated_noise(
         return []
     stacked = np.stack([release.fingerprint for release in noisy]).astype(np.float64)
     stacked /= np.linalg.norm(stacked, axis=1, keepdims=True)
+    # Absolute values, so that noise with the opposite sign counts as reused too.
     correlation = np.abs(stacked @ stacked.T)
     pairs = len(noisy) * (len(noisy) - 1) / 2
     # P(|r| > x) <= 2 exp(-(n - 1) x^2 / 2) for directions on the sphere (concentration of measure).

@@ -35,9 +35,11 @@ def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
         raise InputError(f"features are {rows.shape}; give [records, features]")
     if len(rows) < rows.shape[1]:
         return _off_the_rows(rows, towards)
+    # X'X has the right singular vectors of X, with the squares of its singular values.
     values, vectors = np.linalg.eigh(rows.T @ rows)  # ascending
     null = values <= max(values[0], NULL * values[-1])
     basis = vectors[:, null]
+    # The projection is the same for every basis of the null space that a library may return.
     direction: Floats = basis @ (basis.T @ towards)
     return direction / np.linalg.norm(direction)
 
@@ -47,6 +49,7 @@ def _off_the_rows(rows: Floats, towards: Floats) -> Floats:
     _, values, vectors = np.linalg.svd(rows, full_matrices=False)
     basis = vectors[values**2 > NULL * values[0] ** 2]
     direction = towards
+    # A second pass removes what rounding left of the rows after the first.
     for _ in range(2):
         direction = direction - basis.T @ (basis @ direction)
     return direction / np.linalg.norm(direction)
@@ -74,6 +77,7 @@ def least_liked(logits: npt.ArrayLike, but: int | None = None) -> int:
     """
     scores = np.atleast_1d(np.asarray(logits, np.float64)).copy()
     if len(scores) == 1:
+        # The log-odds of class 1 are its logit where class 0 has the logit 0.
         scores = np.array([0.0, scores[0]])
     if but is not None:
         scores[but] = np.inf
@@ -119,6 +123,7 @@ def per_record(bound: EpsilonBound, records: int) -> EpsilonBound:
             "convert; use a Clopper-Pearson bound"
         )
     tpr, fpr = (bound.details[name] for name in names)
+    # The second pair is the same inequality for TNR and FNR.
     epsilon = max(
         _refuted(tpr, fpr, bound.delta, records), _refuted(1 - fpr, 1 - tpr, bound.delta, records)
     )
@@ -133,6 +138,7 @@ def group_delta(epsilon: float, delta: float, records: int) -> float:
         delta: of one record, in [0, 1).
         records: k, at least 1.
     """
+    # The quotient as its geometric series, which also holds at epsilon = 0.
     exponents = epsilon * np.arange(records)
     with np.errstate(over="ignore"):
         return float(delta * np.exp(exponents).sum())
@@ -150,5 +156,6 @@ def _refuted(true: float, false: float, delta: float, records: int) -> float:
 
     if true <= 0 or excess(0.0) <= 0:
         return 0.0
+    # Keep e^(k epsilon) finite: a smaller epsilon than the rates refute is still refuted.
     high = LARGEST / records
     return high if excess(high) > 0 else find_root(excess, 0.0, high, xtol=1e-12)

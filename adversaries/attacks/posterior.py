@@ -70,6 +70,7 @@ def hypotheses(
         directions = difference[None]
         offsets = torch.linalg.vecdot(middle, difference)[None]
     else:
+        # log N(r; known + d) - log N(r; known) = <r - known - d/2, d>/sigma^2 for each gradient d.
         directions = present[None] if absent is None else torch.stack([present, absent])
         offsets = torch.stack(
             [torch.linalg.vecdot(known + direction / 2, direction) for direction in directions]
@@ -118,7 +119,9 @@ def ratio_of_scores(scores: list[Tensor], sampling_rate: float, sensitivity: Ten
         sensitivity: [T], |Delta|; where it is 0, lambda is 0 for any scores.
     """
     mixtures = [mixture(score, sampling_rate) for score in scores]
+    # Both mixtures are relative to the world without any record, which cancels in the difference.
     ratio = mixtures[0] if len(mixtures) == 1 else mixtures[0] - mixtures[1]
+    # Equal gradients are no evidence, even where the division by a noise of 0 gave NaN.
     return torch.where(sensitivity == 0, 0.0, ratio)
 
 
@@ -131,6 +134,7 @@ def mixture(score: Tensor, sampling_rate: float) -> Tensor:
     """
     if sampling_rate == 1:
         return score
+    # In log space, since e^s overflows for sure beliefs.
     without = torch.full_like(score, math.log1p(-sampling_rate))
     return torch.logaddexp(without, math.log(sampling_rate) + score)
 
@@ -145,10 +149,12 @@ def drawn_mixture(score: Tensor, length: Tensor, sampling_rate: float, draws: in
         draws: L.
     """
     times = torch.arange(draws + 1, dtype=torch.float64, device=score.device)
+    # log Bin(k; L, q) by log-gamma: the coefficients themselves overflow for many draws.
     chosen = math.lgamma(draws + 1) - torch.lgamma(times + 1) - torch.lgamma(draws - times + 1)
     chances = (
         chosen + times * math.log(sampling_rate) + (draws - times) * math.log1p(-sampling_rate)
     )
+    # k draws shift the mean by k g: the exponent is k <r, g> - k^2 |g|^2/2, over sigma^2.
     worth = times * score[:, None] - times * (times - 1) / 2 * length[:, None].square()
     return torch.logsumexp(chances + worth, dim=1)
 
@@ -174,11 +180,13 @@ def ratio_without_noise(
     """
 
     def like(kind: int, apart: dict[int, Tensor]) -> Tensor:
+        # Two hypotheses that send the same vector fit what was drawn equally well.
         same = drawn == kind
         for other, distance in apart.items():
             same = same | ((drawn == other) & (distance == 0))
         return same.double()
 
+    # The probability of what was drawn, by world: the record is left out, or sends its gradient.
     nothing = (1 - sampling_rate) * like(0, {1: present_norm, 2: absent_norm})
     under_d = nothing + sampling_rate * like(1, {0: present_norm, 2: sensitivity})
     under_d_prime = nothing + sampling_rate * like(2, {0: absent_norm, 1: sensitivity})

@@ -110,6 +110,7 @@ def _orthonormal(directions: Tensor) -> Tensor:
     """Return an orthonormal basis [H, T, P] of the worlds' differences; 0 for dependent rows."""
     basis: list[Tensor] = []
     for direction in directions:
+        # Gram-Schmidt. What is left of a direction in the others' span is rounding: its row is 0.
         left = direction
         for other in basis:
             left = left - torch.linalg.vecdot(left, other)[:, None] * other
@@ -134,15 +135,18 @@ def _shape(left: Tensor, basis: Tensor) -> Tensor:
     """Return Geary's ratio of every row of [T, P], standardised; 0 for a zero row."""
     rows, directions = left, list(basis)
     for axis in range(len(directions)):
+        # A Householder reflection maps this direction to an axis; the sign avoids cancellation.
         mirror = directions[axis].clone()
         mirror[:, axis] += torch.where(mirror[:, axis] < 0, -1.0, 1.0)
         rows = _reflected(rows, mirror)
         directions = [_reflected(direction, mirror) for direction in directions]
+    # The reflections keep the noise isotropic, so all coordinates but those axes are independent.
     free = rows[:, len(basis) :]
     length, freedom = free.norm(dim=-1), free.shape[1]
     if freedom < FEWEST_COORDINATES:
         return torch.zeros_like(length)
     mean, deviation = geary(freedom)
+    # The mean size over the root mean square.
     ratio = free.abs().sum(-1) / (math.sqrt(freedom) * length)
     return torch.where(length > 0, (ratio - mean) / deviation, 0.0)
 
@@ -160,8 +164,11 @@ def geary(coordinates: int) -> tuple[float, float]:
     test of normality", 1935.
     """
     n = coordinates
+    # The root mean square of n normals has mean 1 - gap (series of the gamma functions), and is
+    # independent of the ratio (Basu). So the ratio's moments are quotients of moments.
     gap = 1 / (4 * n) - 1 / (32 * n**2) - 5 / (128 * n**3) + 21 / (2048 * n**4)
     mean, excess = math.sqrt(2 / math.pi) / (1 - gap), gap * (2 - gap) / (1 - gap) ** 2
+    # E[ratio^2] = 2/pi + (1 - 2/pi)/n. The excess is 1/(1 - gap)^2 - 1 without its cancellation.
     return mean, math.sqrt((1 - 2 / math.pi) / n - 2 / math.pi * excess)
 
 
@@ -215,6 +222,7 @@ def noise_test(squares: Floats, freedoms: Floats, confidence: float) -> NoiseTes
     degrees, total = float(each.sum()), float(lengths.sum())
     if not degrees:
         return None
+    # A chi-square of d degrees is twice a gamma variable of shape d/2.
     half = degrees / 2
     together = _of_length(total, degrees)
     # Bonferroni over all steps: which steps are informative may depend on earlier noise.
@@ -247,6 +255,7 @@ def direction_test(parts: Floats, squares: Floats) -> DirectionTest | None:
     steps = int(np.count_nonzero(parts))
     if not steps:
         return None
+    # Each part is N(0, 1) given all earlier steps, so their sum has variance `steps`.
     statistic = float(parts.sum() / math.sqrt(steps))
     cosine = float(parts.sum() / np.sqrt(squares)[parts != 0].sum())
     return DirectionTest(statistic, float(2 * ndtr(-abs(statistic))), cosine, steps)
@@ -279,6 +288,7 @@ def shape_test(shapes: Floats, freedoms: Floats) -> ShapeTest | None:
     if coordinates < FEWEST_IN_ALL:
         return None
     statistic = float(shapes[informative].sum()) / math.sqrt(steps)
+    # Steps may differ in size: state the mean standardised ratio for their average size.
     normal, deviation = geary(coordinates // steps)
     return ShapeTest(
         ratio=normal + deviation * statistic / math.sqrt(steps),
@@ -322,6 +332,7 @@ def sampling_test(sizes: Floats, records: int, rate: float) -> SamplingTest:
             f"there are {sizes.size} batches of {records} records; give at least one of each"
         )
     mean, variance = records * rate, records * rate * (1 - rate)
+    # All batches together are one binomial. bdtrc is P[> k], which is undefined at k = -1.
     joined, coins = int(sizes.sum()), records * sizes.size
     at_least = bdtrc(joined - 1, coins, rate) if joined else 1.0
     of_rate = _two_sided(bdtr(joined, coins, rate), at_least)

@@ -51,6 +51,7 @@ class Curve:
 
     def true_positive_at(self, rate: float) -> float:
         """Return the largest true positive rate at a false positive rate of at most `rate`."""
+        # The margin keeps a threshold whose rate is exactly this one, up to rounding.
         place = np.searchsorted(self.false_positive, rate * (1 + 1e-12), side="right") - 1
         return float(self.true_positive[place])
 
@@ -143,6 +144,8 @@ def performance(
         return Performance(whole, Estimate(whole.area, None), alone, gained)
     areas, true_positives = _bootstrap(whole, scores, members, wanted, generator)
     models = len(scores)
+    # Hesterberg's expanded percentile: the bootstrap's variance lacks the factor N/(N - 1), and few
+    # models need Student's quantile.
     tail = float(ndtr(np.sqrt(models / (models - 1)) * stdtrit(models - 1, alpha / 2)))
 
     def interval(values: Floats) -> Interval:
@@ -178,6 +181,7 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
     tail = significance(confidence) / 2
     area = curve(scores[:, None], members[:, None]).area
     pairs = int(min(members.sum(), (~members).sum()))
+    # The trapezoids may exceed 1 by rounding.
     won = pairs * min(area, 1.0)
     low, high = (float(limit(won, pairs, tail)) for limit in (binomial_low, binomial_high))
     return Estimate(area, Interval(low, high, confidence))

@@ -97,6 +97,7 @@ def confidence(losses: Floats) -> Floats:
     losses: in nats, of any shape; smaller ones count as `LEAST_LOSS`. Source: Carlini et al.,
     "Membership inference attacks from first principles", 2022, section IV.C.
     """
+    # log(1 - p) = log(-expm1(-loss)) stays exact where p is almost 1.
     loss = np.maximum(losses, LEAST_LOSS)
     return -(loss + np.log(-np.expm1(-loss)))
 
@@ -124,6 +125,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
     if leave_one_out:
         count, total, square = count - chosen, total - deviations, square - squares
     check_enough(count, world)
+    # The scatter about the mean: that about the centre, less the mean's own distance from it.
     broad = count.reshape(len(count), *weights.shape[1:])
     return Moments(centre + total / broad, np.maximum(square - total**2 / broad, 0), count)
 

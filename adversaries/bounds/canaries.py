@@ -209,6 +209,7 @@ def success_bound(
     guesses = log_odds != 0
     right = int(((log_odds > 0) == coins)[guesses].sum())
     made = int(guesses.sum())
+    # Independent fair coins: under the guarantee the right guesses are at most binomial.
     low = float(binomial_low(right, made, significance(confidence)))
     if low - delta <= 1 - low:
         return right, made, 0.0

@@ -179,6 +179,7 @@ def betting_mu(worlds: Bools, log_odds: Floats, confidence: float) -> float:
     """
     counts = Accusations.of(worlds, log_odds)
     mu = _largest(
+        # 1 - f of mu-Gaussian privacy: TPR <= Phi(Phi^-1(FPR) + mu).
         lambda mu: counts.log_e(lambda rates: ndtr(ndtri(rates) + mu)),
         0.0,
         LARGEST,
@@ -213,12 +214,14 @@ def _log_e(successes: int, trials: int, most: Floats) -> Floats:
     # log(1 - p + p e^theta), which is 0 for p = 0 and theta for p = 1.
     paid = np.log1p(most * np.expm1(theta))
     logs = theta * successes - trials * paid
+    # The mean of bets over theta is a bet again; relative to the largest one, none overflows.
     largest = logs.max(axis=0)
     return largest + np.log(np.exp(logs - largest).mean(axis=0))
 
 
 def _private(epsilon: float, delta: float) -> Curve:
     def curve(rates: Floats) -> Floats:
+        # TPR <= e^epsilon FPR + delta, and the same inequality for TNR and FNR, solved for TPR.
         accusing = math.exp(epsilon) * rates + delta
         clearing = 1 - math.exp(-epsilon) * (1 - delta - rates)
         return np.clip(np.minimum(accusing, clearing), 0.0, 1.0)

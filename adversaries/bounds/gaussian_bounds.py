@@ -223,6 +223,7 @@ def _anderson_darling(sample: Floats) -> float:
     z = np.sort((sample - sample.mean()) / spread)
     # The statistic with estimated mean and variance, its correction for n, and its p-value.
     weights = 2 * np.arange(1, n + 1) - 1
+    # log(1 - Phi(z)) as log Phi(-z), which keeps its digits in the upper tail.
     statistic = -n - float(weights @ (log_ndtr(z) + log_ndtr(-z[::-1]))) / n
     # The quadratic formula below would rise again for larger values. At the cap the p-value is
     # practically 0.

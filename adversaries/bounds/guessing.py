@@ -33,6 +33,7 @@ def right_guesses(included: Bools, scores: Floats, guesses: int) -> Ints:
     """
     canaries = scores.shape[-1]
     arbitrary = np.random.default_rng(0).permutation(canaries)
+    # The last key comes first: falling score, then an order that does not depend on the coins.
     order = np.lexsort((np.broadcast_to(arbitrary, scores.shape), -scores), axis=-1)
     ranked = np.take_along_axis(included, order, axis=-1)
     included_guesses = (guesses + 1) // 2
@@ -83,6 +84,7 @@ def binomial_epsilon(canaries: int, guesses: int, right: int, delta: float, alph
     low, high = 0.0, LARGEST_EPSILON
     if not guesses or binomial_p_value(canaries, guesses, right, low, delta) > alpha:
         return 0.0
+    # The p-value grows with epsilon; `low` is always refuted, so the result is on the safe side.
     while high - low > 1e-6:
         middle = (low + high) / 2
         if binomial_p_value(canaries, guesses, right, middle, delta) <= alpha:

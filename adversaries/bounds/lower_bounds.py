@@ -259,6 +259,7 @@ def lower_bounds(
     for name in LOWER_BOUNDS if names is None else names:
         estimator = LOWER_BOUNDS[name]
         bound = estimator.bound(worlds, log_odds, delta, design.level(confidence))
+        # Computed at one analysis's share of the error: all analyses together have `confidence`.
         bounds[name] = replace(bound, confidence=confidence)
         reason = (refused or {}).get(name)
         if estimator.normal:
@@ -312,6 +313,7 @@ def _at_thresholds(
 
 
 def _ranks(trials: int) -> Ints:
+    # Sparse ranks: each one costs a share of alpha, and limits at close ranks hardly differ.
     powers = 4 ** np.arange(30)
     return np.concatenate([[0], powers[powers <= trials // 2]])
 

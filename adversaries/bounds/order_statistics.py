@@ -141,6 +141,7 @@ def largest_mus(canaries: int, sums: Ints, alpha: float) -> Floats:
     low, high = np.zeros(len(sums), np.int64), np.full(len(sums), int(LARGEST_MU / STEP))
     # Each sum with a gap left halves it; equal multiples are computed once.
     while (unsure := high - low > 1).any():
+        # The law of the sum rises with mu, and so does the p-value.
         middle = (low + high) // 2
         refuted = np.zeros(len(sums), np.bool_)
         for multiple in np.unique(middle[unsure]).tolist():
@@ -165,21 +166,27 @@ def p_values(canaries: int, mu: float) -> Floats:
     # Shares of |y| above the order statistics at ranks twice + 1 and once + 1, and their weights.
     above, weights = _order_statistic(twice + 1, canaries - twice)
     further, given = _order_statistic(once - twice, canaries - once)
+    # Given the first order statistic, the smaller |y| are independent draws below it.
     beyond = above[:, None] + (1 - above[:, None]) * further
     outer, inner = _size_at(above, mu), _size_at(beyond, mu)
     # The probability that y > 0 above the first order statistic, at it, and between the two.
     surest, at = ndtr(mu / 2 - outer) / above, expit(mu * outer)
     between = (ndtr(mu / 2 - inner) - ndtr(mu / 2 - outer)[:, None]) / (beyond - above[:, None])
+    # The chance that y > 0 rises with |y|, so it lies between its values at both ends; rounding in
+    # a quotient of small differences may leave that range.
     between = np.clip(between, expit(mu * inner), at[:, None])
     # Given the first: the sum of guesses that count twice (even places), and that count once.
     doubled = np.zeros((NODES.size, 2 * twice + 1))
     doubled[:, ::2] = _binomial(twice, surest)
     single = np.empty((NODES.size, once - twice))
+    # The guesses strictly between both order statistics, averaged over the second one.
     for row, shares in enumerate(between):
         single[row] = given @ _binomial(once - twice - 1, shares)
+    # The guess at the first order statistic also counts once; it is right with probability `at`.
     with_it = np.zeros((NODES.size, once - twice + 1))
     with_it[:, 1:] = at[:, None] * single
     with_it[:, :-1] += (1 - at[:, None]) * single
+    # Given the first order statistic both sums are independent, so their laws are convolved.
     masses = weights @ fftconvolve(doubled, with_it, axes=1)
     # 1 minus the lower tail, so that mass outside of the integrals refutes nothing.
     return 1 - np.concatenate([[0.0], np.cumsum(masses)[:-1]])
@@ -187,8 +194,10 @@ def p_values(canaries: int, mu: float) -> Floats:
 
 def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
     """Return nodes and weights for a Beta(a, b) variable, an order statistic of uniform draws."""
+    # The upper end as a lower quantile of 1 - x, which keeps its digits near 1.
     ends = betaincinv(a, b, OUTSIDE), 1 - betaincinv(b, a, OUTSIDE)
     nodes = ends[0] + (ends[1] - ends[0]) * (NODES + 1) / 2
+    # The density in logs, since its factors over- and underflow for many canaries.
     logs = xlogy(a - 1, nodes) + xlog1py(b - 1, -nodes) - betaln(a, b)
     weights: Floats = np.exp(logs) * WEIGHTS * (ends[1] - ends[0]) / 2
     return nodes, weights
@@ -196,6 +205,7 @@ def _order_statistic(a: int, b: int) -> tuple[Floats, Floats]:
 
 def _size_at(share: Floats, mu: float) -> Floats:
     """Return the a with P[|y| > a] = share for y of N(mu/2, 1), by bisection; in its shape."""
+    # The probability falls with a, and 40 deviations beyond the mean it is 0.
     low, high = np.zeros(share.shape), np.full(share.shape, mu / 2 + 40.0)
     for _ in range(60):
         middle = (low + high) / 2
@@ -207,6 +217,7 @@ def _size_at(share: Floats, mu: float) -> Floats:
 def _binomial(trials: int, shares: Floats) -> Floats:
     """Return the probabilities of 0 to n successes, [k, n + 1], for each of k shares."""
     counts = np.arange(trials + 1)
+    # In logs, with 0 log 0 = 0 for shares of 0 and 1.
     ways = gammaln(trials + 1) - gammaln(counts + 1) - gammaln(trials - counts + 1)
     shares = np.clip(shares, 0.0, 1.0)[:, None]
     return np.exp(ways + xlogy(counts, shares) + xlog1py(trials - counts, -shares))

@@ -190,7 +190,10 @@ def unlucky(mu: float, trials: int) -> tuple[Bools, Floats]:
     """
     quantiles = mu * ndtri((np.arange(trials // 2) + 0.5) / (trials // 2))
     worlds = np.arange(trials) % 2 == 0
+    # The standardised distance of the worlds is normal with this error; `POWER` of all campaigns
+    # measure more than mu - nearer.
     nearer = float(ndtri(POWER)) * math.sqrt((4 + mu**2 / 2) / trials)
+    # Log-odds have standard deviation mu, and their means are half of the distance off 0.
     middle = mu * (mu - nearer) / 2
     return worlds, np.where(worlds, middle, -middle) + np.repeat(quantiles, 2)
 
@@ -225,6 +228,7 @@ def _turning_point(enough: Callable[[int], bool], most: int, goal: str) -> int:
     """Return an even number that is enough where two fewer are not, by bisection."""
     high = 2
     while not enough(high):
+        # More trials are better, so doubling brackets the turning point.
         high *= 2
         if high > most:
             raise InputError(f"{goal} takes more than {most} trials; ask for less precision")

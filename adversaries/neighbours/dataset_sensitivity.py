@@ -95,6 +95,7 @@ def rank_clients(
     """
     to_others = _sums_to_others(features, client_of, measure, progress, columns, threads)
     sums, sizes = np.bincount(client_of, to_others), np.bincount(client_of)
+    # A client's records have size * (n - size) pairs with the records of all others.
     return sums / (sizes * (len(features) - sizes))
 
 
@@ -109,6 +110,7 @@ def _sums_to_others(
     """Return the sum of each record's distances to the records of all other clients, [n]."""
     distance, sums = dissimilarity.measure(measure, columns), np.zeros(len(features))
     for tile in distance_tiles(distance, features, features, threads, progress):
+        # Pairs within a client do not count. This also removes rounding in a record's own distance.
         tile.distances[client_of[tile.rows, None] == client_of[tile.columns]] = 0
         sums[tile.rows] += tile.distances.sum(axis=1)
     return sums

@@ -68,6 +68,7 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
     _refuse_all_but_images("ssim", a, 3)
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
     weights = torch.full((window,), 1 / window, dtype=torch.float64)
+    # n/(n - 1) turns the variance over a window of n pixels into the sample variance.
     return _one_minus_ssim(a, b, weights, window**2 / (window**2 - 1), dtype)
 
 
@@ -182,6 +183,7 @@ def _with_moments(
     images: Tensor, down: Tensor, across: Tensor, unbiased: float, dtype: torch.dtype
 ) -> list[Tensor]:
     """Return images, and their means and variances over windows, in the type for pairs."""
+    # E[x^2] - E[x]^2 in float64 before rounding to `dtype`: the difference cancels in flat windows.
     mean = down @ images @ across.T
     variance = unbiased * (down @ images.square() @ across.T - mean.square())
     return [part.to(dtype) for part in (images, mean, variance)]
@@ -196,6 +198,7 @@ def _window_means(side: int, weights: Tensor) -> Tensor:
     """Return the matrix [side - window + 1, side] that averages each window of a line of pixels."""
     window = len(weights)
     means = torch.zeros(side - window + 1, side, dtype=torch.float64)
+    # Row i has the window's weights at the pixels i, i + 1, ...
     pixels = torch.arange(len(means)).unsqueeze(1) + torch.arange(window)
     return means.scatter_(1, pixels, weights.expand(len(means), window))
 
@@ -255,6 +258,7 @@ def gower(a: Features, b: Features, columns: Columns | None = None) -> Distances
         )
     column_of = np.arange(x.shape[1]) if columns is None or not len(columns) else columns
     _, sizes = np.unique(column_of, return_counts=True)
+    # Another category changes two one-hot features of its column, so each counts half.
     weights = np.where(np.isin(column_of, np.unique(column_of)[sizes > 1]), 0.5, 1.0)
     return _absolute_differences(x, y, weights) / len(sizes)
 
@@ -308,9 +312,11 @@ def euclidean(a: Features, b: Features) -> Distances:
         b: features [B, *shape].
     """
     x, y = _flat(a), _flat(b)
+    # Distances do not change with the origin; near the records less cancels in the next formula.
     origin = x[:1].copy()
     x -= origin
     y -= origin
+    # |x - y|^2 = |x|^2 + |y|^2 - 2 <x, y>: a matrix product, much faster than differences.
     squares = np.add.outer(np.square(x).sum(axis=1), np.square(y).sum(axis=1))
     distances = (-2 * x) @ y.T
     distances += squares
@@ -321,6 +327,7 @@ def euclidean(a: Features, b: Features) -> Distances:
     distances.ravel()[near] = 0
     np.sqrt(distances, out=distances)
     for part in _slices(len(near), max(1, BLOCK_VALUES // max(1, x.shape[1]))):
+        # The near pairs from their differences, which do not cancel.
         i, j = np.divmod(near[part], len(y))
         distances[i, j] = np.linalg.norm(x[i] - y[j], axis=1)
     return distances
@@ -334,6 +341,7 @@ def cosine(a: Features, b: Features) -> Distances:
         b: features [B, *shape].
     """
     x, y = _directions(a), _directions(b)
+    # Two zero records are equal; a zero record has distance 1 from all others.
     both_zero = np.outer(~x.any(axis=1), ~y.any(axis=1))
     return 1 - np.where(both_zero, 1.0, np.clip(x @ y.T, -1, 1))
 

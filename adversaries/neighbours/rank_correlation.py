@@ -89,6 +89,8 @@ def compare(
     points = weighted_rhos(groups, true_groups, np.ones(values.size))
     drawn = np.empty((resamples, len(names)))
     for row in drawn:
+        # The pigeonhole bootstrap draws rows and columns separately. A pair's multiplicity is the
+        # product of its row's and its column's.
         counts = [_multiplicities(length, generator) for length in table]
         row[:] = weighted_rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
@@ -189,12 +191,14 @@ def weighted_rhos(groups: Mapping[str, Groups], truth: Groups, weights: Floats) 
     for i, heuristic in enumerate(groups.values()):
         scores = _scores(heuristic, weights)
         scale = deviations * (weights @ (scores * scores))
+        # Spearman's rho is Pearson's correlation of ranks; the scores already have mean 0.
         rhos[i] = weights @ (scores * true_scores) / np.sqrt(scale) if scale > 0 else np.nan
     return np.clip(rhos, -1, 1)
 
 
 def _scores(groups: Groups, weights: Floats) -> Floats:
     """Return each value's mean rank in the weighted sample, less the mean of all ranks."""
+    # Equal values share the mean rank of the block that they fill in the sorted sample.
     held = np.bincount(groups, weights)
     middles = np.cumsum(held) - held / 2
     return (middles - weights.sum() / 2)[groups]

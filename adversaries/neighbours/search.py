@@ -129,6 +129,7 @@ def chosen(values: Floats, choice: str, top: int) -> list[int]:
 
 def _rounded(distances: Floats) -> Floats:
     """Return the distances to DIGITS bits, and to as many behind the point if they are below 1."""
+    # Scaling by powers of two is exact, so only np.round changes the value.
     _, exponent = np.frexp(distances)
     quantum = np.maximum(exponent, 1) - 1 - DIGITS
     return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
@@ -190,6 +191,7 @@ RADIX, PASSES = 18, 3
 
 def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
     """Return the median of all rounded distances, by a radix selection over its digits."""
+    # The two middle ranks, which are equal for an odd count.
     ranks = [(count - 1) // 2, count // 2]
     prefixes = [0, 0]
     for shift in range(RADIX * (PASSES - 1), -1, -RADIX):
@@ -201,6 +203,7 @@ def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
                 digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
                 counts[prefix] += np.bincount(digits, minlength=2**RADIX)
         for which, prefix in enumerate(prefixes):
+            # The digit in whose bucket the rank falls; the rank then counts within that bucket.
             upto = counts[prefix].cumsum()
             digit = int(np.searchsorted(upto, ranks[which], side="right"))
             ranks[which] -= int(upto[digit - 1]) if digit else 0

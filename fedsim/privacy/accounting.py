@@ -248,11 +248,13 @@ class PrivacyLossAccountant(Accountant):
     def _epsilon(self, mechanism: Mechanism, delta: float) -> float:
         if not mechanism.sampled:
             return gaussian.epsilon(mechanism.mu, delta)
+        # Epsilon 0 suffices here, even where the distribution cannot resolve delta.
         if self._delta(mechanism, 0.0) <= delta:
             return 0.0
         if not loss_distribution.resolves(mechanism, delta):
             other, described = _fallback(mechanism, delta)
             return other.epsilon(described, delta)
+        # The guarantee must hold in both directions.
         return max(losses.epsilon(delta) for losses in loss_distribution.composed(mechanism))
 
     def _delta(self, mechanism: Mechanism, epsilon: float) -> float:
@@ -265,6 +267,7 @@ class PrivacyLossAccountant(Accountant):
             delta = max(losses.delta(epsilon) for losses in loss_distribution.composed(mechanism))
             if loss_distribution.resolves(mechanism, delta):
                 return min(ceiling, delta)
+            # The distribution only shows that delta is below its resolution; others may give less.
             ceiling = loss_distribution.resolution(mechanism)
         least = ceiling
         for each, described in _valid(mechanism):
@@ -296,6 +299,7 @@ class BasicAccountant(Accountant):
         def excess(log_delta: float) -> float:
             return self._epsilon(mechanism, math.exp(log_delta)) - epsilon
 
+        # Epsilon falls as delta grows; the search is over its logarithm, to resolve tiny deltas.
         lowest, highest = math.log(1e-290), math.log1p(-1e-12)
         if excess(highest) > 0:
             return 1.0

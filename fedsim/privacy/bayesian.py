@@ -68,6 +68,7 @@ def log_moments(
         ratios = np.divide(each, noise, out=np.zeros(each.shape), where=each > 0) ** 2 / 2
     flat = ratios.reshape(-1, 1)
     with np.errstate(divide="ignore", over="ignore"):
+        # A full batch has log E e^(lambda L) = lambda (lambda + 1) d^2/(2 sigma^2).
         moments: Floats = flat * (chosen * (chosen + 1.0))
         if sampling_rate < 1 and neighbouring is Neighbouring.REPLACE:
             # log((1 - q) + q e^m) = log(1 + q (e^m - 1)), in a form that stays exact for small m.
@@ -110,6 +111,7 @@ def estimate(log_moments: Floats, steps: int, gamma: float = GAMMA) -> Floats:
     # isf, because 1 - 1e-16 rounds; expm1, because costs may be far below 1e-16.
     doubt = student.isf(gamma, records - 1) / np.sqrt(records - 1)
     with np.errstate(invalid="ignore", over="ignore"):
+        # Subtracting 1 leaves the deviation unchanged, and log1p adds it back to the mean.
         excess = np.expm1(exponents - shift[..., None, :])
         total = shift + np.log1p(excess.mean(axis=-2) + doubt * excess.std(axis=-2))
     return np.where(np.isfinite(top), total, np.inf) / steps
@@ -209,6 +211,7 @@ def _sampled(ratios: Floats, orders: Ints, rate: float) -> Floats:
         part = slice(start, start + size)
         powers = _log_expm1(ratios[part] * (k * (k - 1.0)))
         for column, weight in enumerate(weights):
+            # log of Pr[K = k] (e^(k (k - 1) ratio) - 1), added up relative to the largest term.
             terms = powers[:, : len(weight)] + weight
             top = terms.max(axis=1)
             shift = np.where(np.isfinite(top), top, 0.0)

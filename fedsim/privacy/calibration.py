@@ -227,6 +227,7 @@ def sampling_rate(
     if excess(high) <= 0:
         return math.exp(high)
     root = find_root(excess, low, high, xtol=1e-10, rtol=1e-14)
+    # The root may be too high by its tolerance: move to the safe side.
     while excess(root) > 0:
         root -= 1e-10
     return math.exp(root)

@@ -32,20 +32,25 @@ def draw(scale: Fraction, below: Below = secrets.randbelow) -> int:
     """
     top, bottom = scale.numerator, scale.denominator
     while True:
+        # A uniform part that is kept with probability exp(-part/top), plus a geometric number of
+        # wholes: part + top * whole is geometric with ratio exp(-1/top).
         part = below(top)
         if not _coin(part, top, below):
             continue
         whole = 0
         while _coin(1, 1, below):
             whole += 1
+        # Dividing by the denominator, rounded down, leaves the ratio exp(-bottom/top).
         size = (part + top * whole) // bottom
         negative = below(2)
+        # Zero has no sign: refuse one of its two signs, or it would be twice as likely.
         if size or not negative:
             return -size if negative else size
 
 
 def _coin(numerator: int, denominator: int, below: Below) -> bool:
     """Return True with probability exp(-numerator/denominator), a ratio in [0, 1] (Algorithm 1)."""
+    # P[count > n] = ratio^n/n!, so that an odd count has the series of exp(-ratio).
     count = 1
     while below(denominator * count) < numerator:
         count += 1
@@ -62,6 +67,7 @@ def most(scale: float, terms: int, tail: float) -> int:
     each /= each.sum()
     size = 2 * reach * terms + 1
     long = next_fast_len(size, real=True)
+    # The law of the sum by Fourier transform, long enough that it does not wrap around.
     total = irfft(rfft(each, long) ** terms, long)[:size].clip(0)
     above = np.cumsum(total[::-1])[::-1] - total  # P(sum > place)
     return int(np.argmax(above <= tail * (1 - 1e-6))) - reach * terms

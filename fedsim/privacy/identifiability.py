@@ -307,6 +307,7 @@ def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> di
     delta.
     """
     routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
+    # Numerator and denominator times e^-epsilon, which cannot overflow.
     odds = math.exp(-epsilon)
     routes["epsilon and delta"] = min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
     if not mechanism.sampled and not mechanism.noiseless:

@@ -50,6 +50,7 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         """Return E[(1 - e^(epsilon - loss))+] for any finite epsilon."""
+        # Only losses above epsilon add to delta; the minimum below cuts off one that is not above.
         above = min(len(self.masses), max(0, math.floor(epsilon / self.width) - self.lowest))
         losses = self.width * (self.lowest + np.arange(above, len(self.masses)))
         kept = -np.expm1(np.minimum(epsilon - losses, 0.0))
@@ -60,6 +61,8 @@ class LossDistribution:
         if self.infinite >= delta:
             return math.inf
         upper, weighted = self._sums()
+        # delta at each l_(i-1). Epsilon lies in the interval after the last one above delta, where
+        # delta(epsilon) = u_i - e^(epsilon - l_i) w_i is solved for epsilon.
         (above,) = np.nonzero(upper - math.exp(-self.width) * weighted > delta)
         if len(above) == 0:
             return 0.0
@@ -81,11 +84,14 @@ class LossDistribution:
         """
         masses = self.masses[max(0, -self.lowest) :][::-1]
         upper = self.infinite + np.cumsum(masses)
+        # w_i = m_i + e^-width w_(i+1), from the largest loss down.
         weighted = scipy.signal.lfilter([1.0], [1.0, -math.exp(-self.width)], masses)
         return upper[::-1], weighted[::-1]
 
     def tail(self, epsilon: float) -> float:
         """Return Pr[loss > epsilon] of the distribution that the grid stands for."""
+        # delta' = -E[e^(epsilon - loss); loss > epsilon], so that delta - delta' is the tail. A
+        # slope over two widths smooths the steps of the grid.
         slope = self.delta(epsilon + self.width) - self.delta(epsilon - self.width)
         return self.delta(epsilon) - slope / (2 * self.width)
 
@@ -94,6 +100,7 @@ def resolves(mechanism: Mechanism, delta: float) -> bool:
     """Return whether a loss distribution can answer: no overflow, and delta above rounding."""
     if mechanism.noiseless or delta < resolution(mechanism):
         return False
+    # e^loss must stay below the largest float, e^709.
     return all(_largest_loss(*kind, mechanism.neighbouring) < 700 for kind, _ in _kinds(mechanism))
 
 
@@ -113,6 +120,7 @@ def composed(mechanism: Mechanism) -> tuple[LossDistribution, ...]:
     kinds, width = _kinds(mechanism), interval(mechanism)
     directions: list[list[tuple[LossDistribution, int]]] = [[], []]
     for (z, q), count in kinds:
+        # Under replace both directions are equal, and only one is computed.
         for losses, direction in zip(
             _step_losses(z, q, mechanism.neighbouring, width), directions, strict=False
         ):
@@ -131,6 +139,8 @@ def interval(mechanism: Mechanism) -> float:
     typical, few = _typical_deviation(kinds), len(kinds) <= 16
     total = typical * math.sqrt(sum(count for _, count in kinds))
     largest = max(_largest_loss(*kind, mechanism.neighbouring) for kind, _ in kinds)
+    # Above rounding, and fine against one step's loss. Two limits of memory: at most 2^18 points
+    # for one step, and 2^20 for 16 deviations of the sum.
     return max(
         1e-14,
         min(1e-4, typical / 50) if few else min(1e-2, typical / 20),
@@ -142,6 +152,8 @@ def interval(mechanism: Mechanism) -> float:
 def _typical_deviation(kinds: Kinds) -> float:
     """Return roughly the root mean square, over all steps, of the loss's standard deviation."""
     counts = np.array([count for _, count in kinds], dtype=np.float64)
+    # 1/z without sampling. With it, about that of the likelihood ratio under D', which is q times
+    # the root of the chi-square divergence e^(1/z^2) - 1.
     deviations = np.array(
         [min(1 / z, q * math.sqrt(math.expm1(min(50.0, z**-2)))) for (z, q), _ in kinds]
     )
@@ -155,9 +167,11 @@ def step_epsilon(step: Steps, neighbouring: Neighbouring, delta: float) -> float
         return math.inf
     if q == 1:
         return gaussian.epsilon(1 / z, delta)
+    # The record takes part with probability q only, so that delta = q needs no noise.
     if delta >= q:
         return 0.0
     if neighbouring is Neighbouring.ADD_REMOVE:
+        # delta_q(log(1 - q + q e^t)) = q delta(t), as in `_remove_deltas`, the worse direction.
         return _sampled_loss(gaussian.epsilon(1 / z, delta / q), q)
     return _replace_epsilon(z, q, delta)
 
@@ -190,9 +204,11 @@ def _kinds(mechanism: Mechanism) -> Kinds:
 def _largest_loss(z: float, q: float, neighbouring: Neighbouring) -> float:
     """Return the loss of one step where the noise is ten standard deviations away."""
     if q == 1:
+        # (x - 1/2)/z^2 at x = 1 + 10 z.
         return 10 / z + 0.5 / z**2
     if neighbouring is Neighbouring.REPLACE:
         s = 2 * z
+        # The record's gradient, plus noise of ten deviations along it, has the largest loss.
         x = 1 + 10 * s
         return _sampled_loss((x - 0.5) / s**2, q) - _sampled_loss((-x - 0.5) / s**2, q)
     return _sampled_loss(10 / z + 0.5 / z**2, q)
@@ -200,6 +216,7 @@ def _largest_loss(z: float, q: float, neighbouring: Neighbouring) -> float:
 
 def _sampled_loss(loss: float, q: float) -> float:
     """Return the loss log(1 - q + q e^loss) of a step that the record joins with probability q."""
+    # The first form is exact near 0, the second does not overflow.
     if loss < 1:
         return math.log1p(q * math.expm1(loss))
     return float(np.logaddexp(math.log1p(-q), math.log(q) + loss))
@@ -335,6 +352,8 @@ def _remove_deltas(z: float, q: float, epsilons: Floats) -> Floats:
 
 def _add_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     """Return delta of one step without the record against one with it, at epsilons >= 0."""
+    # The loss exceeds epsilon where the unsampled one exceeds -u, e^u = 1 + (e^-epsilon - 1)/q.
+    # There delta_q = q e^(epsilon + u) delta(-u); no loss exceeds -log(1 - q).
     growth = np.expm1(-epsilons) / q
     possible = growth > -1
     unsampled = np.log1p(np.where(possible, growth, 0.0))
@@ -354,6 +373,7 @@ def _replace_deltas(z: float, q: float, epsilons: Floats) -> Floats:
     half = epsilons / 2
     with np.errstate(divide="ignore"):
         log_sinh = half + np.log(-np.expm1(-epsilons) / 2)
+    # arsinh(e^r) = log(e^r + sqrt(e^(2 r) + 1)), where e^r may overflow.
     log_ratio = log_sinh + 0.5 / s**2 + math.log1p(-q) - math.log(q)
     arsinh = np.logaddexp(log_ratio, np.logaddexp(2 * log_ratio, 0.0) / 2)
     boundary = s**2 * (arsinh + half)

@@ -125,6 +125,7 @@ class Mechanism:
         """The probability that the record takes part in any step at all."""
         if any(group.sampling_rate == 1 for group in self.groups):
             return 1.0
+        # 1 - prod (1 - q)^count, in logs so that tiny rates keep their digits.
         return -math.expm1(
             sum(group.count * math.log1p(-group.sampling_rate) for group in self.groups)
         )
@@ -149,12 +150,14 @@ def _coarsened(groups: list[Steps], most: int) -> list[Steps]:
         return groups
     logs = np.log([[group.noise_multiplier, group.sampling_rate] for group in groups])
     spans = np.maximum(np.ptp(logs, axis=0), 1e-9)
+    # Divide the cells in proportion to how far the values spread along each axis.
     along_noise = int(np.clip(math.sqrt(most * spans[0] / spans[1]), 1, most))
     cells = np.array([along_noise, most // along_noise])
     places = np.minimum((logs - logs.min(axis=0)) / spans * cells, cells - 1).astype(int)
     kinds: dict[tuple[int, ...], list[Steps]] = {}
     for group, place in zip(groups, places.tolist(), strict=True):
         kinds.setdefault(tuple(place), []).append(group)
+    # The least noise and the highest rate of a cell reveal no less than any of its steps.
     return [
         Steps(
             min(group.noise_multiplier for group in alike),

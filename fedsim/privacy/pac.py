@@ -119,6 +119,7 @@ def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
 def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
     """Return 1/2 log det(I + Cov Sigma_B^-1), [...], of weighted coordinates and variances."""
     middle = weights[..., None, :] @ coordinates
+    # Sigma_B^-1/2 on both sides keeps the matrix symmetric; directions without noise do not count.
     inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
     scaled = np.sqrt(weights)[..., None] * (coordinates - middle) * inverse[..., None, :]
     ratio = np.swapaxes(scaled, -1, -2) @ scaled
@@ -230,6 +231,7 @@ def _reach(information: float, prior: float) -> float:
     if information == 0:
         return 0.0
     highest = 40 - math.log(prior)  # 1 - p is less than half a unit in the last place of 1
+    # KL(1 || p0) = -log p0 is the largest divergence.
     if information >= -math.log(prior) or _divergence(highest, prior) <= information:
         return math.inf
     information = max(information, NEGLIGIBLE)
@@ -267,6 +269,7 @@ def _divergence(reach: float, prior: float) -> float:
 
 def _excess(x: float) -> float:
     """Return (1 + x) log(1 + x) - x for |x| < 0.06, without its cancellation."""
+    # The series sum_n (-x)^n/(n (n - 1)) from n = 2: 16 terms reach double precision.
     terms = ((-x) ** (n - 2) / (n * (n - 1)) for n in range(2, 18))
     return x * x * math.fsum(terms)
 

@@ -67,6 +67,7 @@ def separation(worlds: Bools, features: Floats) -> float:
     with_it, without = features[worlds], features[~worlds]
     apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
     spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
+    # The floor keeps a feature without spread finite: a few runs may agree by chance.
     return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
 
 
@@ -138,6 +139,7 @@ def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
         (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
     ]
     within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    # Standardised features, and a ridge: few runs estimate nearly collinear features badly.
     scale = np.maximum(within.std(axis=0), 1e-9)
     covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
     fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
@@ -360,6 +362,7 @@ def _bounds(
     The trade-off curve has its own score and threshold: counts prove most epsilon far in the tails,
     where they say little about a curve.
     """
+    # Bonferroni: an equal share of the error for each bound, so that the largest may be stated.
     level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
     other = lower_bounds.MechanismKind.OTHER
     bounds = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
@@ -394,6 +397,7 @@ def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
         if len(loop.pairs) == 1:
             return pair, learnt[0]
         measured = separation(*_measured([loop], pair, CHOOSING, seeds, lambda _: None))
+        # The largest of several features exceeds 0 by chance, which must not choose the pair.
         apart.append(max(learnt[-1].distance, measured - CHANCE))
     best = int(np.argmax(apart))
     return best, learnt[best]

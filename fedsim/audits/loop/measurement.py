@@ -222,6 +222,8 @@ def interval(energy: float, freedom: float, tail: float) -> Interval:
 
 def least_seen(freedom: float, tail: float) -> float:
     """Return the share of the configured noise below which an audit raises an alarm with 95 %."""
+    # A share s of the noise has an energy of s^2 times a chi-square. The alarm needs an energy
+    # below the `tail` quantile, which s^2 times the 95 % quantile must reach.
     share = math.sqrt(chi2.ppf(tail, freedom) / chi2.ppf(SEEN, freedom))
     return min(share, 1.0) * (1 - TOLERANCE)
 
@@ -235,6 +237,7 @@ def freedom_for(share: float, tail: float, miss: float) -> float:
         return math.inf
 
     def enough(freedom: float) -> bool:
+        # Correct noise whose energy is unluckily low must still have this lower limit.
         return bool(chi2.ppf(miss, freedom) >= share**2 * chi2.isf(tail, freedom))
 
     low, high = 1.0, 2.0
@@ -260,12 +263,15 @@ def shape_p_value(noise: NoiseSums) -> float:
     if steps < 2 or not half:
         return 1.0
     whole = half * steps
+    # half * sum log(share of step i in all energy): the shares are Dirichlet, whatever the scale.
     ratio = half * noise.logs - whole * math.log(sum(noise.energies) or 1e-300)
 
     def bound(power: float) -> float:
+        # log E e^(power R) - power * ratio (Chernoff), by the moments of a Dirichlet law.
         each = gammaln(half * (1 + power)) - gammaln(half)
         return float(steps * each + gammaln(whole) - gammaln(whole * (1 + power)) - power * ratio)
 
+    # Negative powers bound the lower tail, of uneven steps; positive ones bound the upper tail.
     exponents = [
         minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-6}).fun
         for ends in ((-1 + 1e-6, 0.0), (0.0, 20.0))

@@ -115,8 +115,10 @@ class Direction:
         if self.scales is not None:
             released = differences(released, self.scales)
         size = min(len(released), len(self.middle))
+        # The shift along the direction, in standard deviations of a step without the target.
         apart = (released[:size] @ self.unit - self.middle[:size]) / self.std
         signal = self.influence / self.std
+        # log N(x; signal, 1) - log N(x; 0, 1), then the mixture over whether the target joins.
         ratios = np.clip(signal * apart - signal**2 / 2, -LARGEST, LARGEST)
         sampled = np.log1p(self.rate * np.expm1(ratios)) if self.rate < 1 else ratios
         last, largest = apart[-1], apart.max()
@@ -152,8 +154,10 @@ def learnt(
     middle = base.mean(axis=0)
     # The middle is fitted to the same runs, which takes one degree of freedom of each step.
     spread = float(np.sqrt(np.square(base - middle).sum() / max(1, base.size - middle.size)))
+    # The target may join a few steps only: a high quantile is its shift in a step that it joins.
     influence = float(np.quantile(moved, 0.9))
     influence = influence if influence > 0 else float(np.abs(moved).max()) or 1.0
+    # The mean shift is the rate times the shift of a joined step.
     rate = float(np.clip(moved.mean() / influence, 0.01, 1))
     return Direction(unit, middle, max(spread, 1e-9 * influence), influence, rate, scales)
 
@@ -189,6 +193,7 @@ def _scales(models: Floats) -> Floats:
     steps = np.diff(models, axis=1, prepend=0.0)
     stds: Floats = np.sqrt(np.square(steps - steps.mean(axis=0)).mean(axis=(0, 2)))
     middle = float(np.median(stds[1:]))
+    # A row that shows no noise by chance must not dominate the direction.
     stds = np.maximum(stds, 1e-3 * middle) if middle > 0 else np.ones(len(stds))
     fresh = stds[0] > FRESH * stds[1:].max()
     alike = np.abs(stds / middle - 1) < ALIKE if middle > 0 else np.zeros(len(stds), bool)

@@ -89,10 +89,12 @@ def least_apart(trials: int, epsilon: float, delta: float) -> float:
 def _convicts(mu: float, trials: int, epsilon: float, delta: float) -> bool:
     with_it, without = (trials + 1) // 2, trials // 2
     miss, tail = (1 - SEEN_WITH) / 2, (1 - ALARM_CONFIDENCE) / 4  # two bounds, each of two rates
+    # Unluckily few true and unluckily many false positives: each worse with probability `miss`.
     true = binom.ppf(miss, with_it, norm.sf(THRESHOLDS - mu))
     false = binom.ppf(1 - miss, without, norm.sf(THRESHOLDS))
     right, wrong = binomial_low(true, with_it, tail), binomial_high(false, without, tail)
     limit = math.exp(min(epsilon, LARGEST_EPSILON))
+    # TPR <= e^epsilon FPR + delta, and the same inequality for TNR and FNR.
     above = (right - delta > limit * wrong) | (1 - wrong - delta > limit * (1 - right))
     return bool(above.any())
 
@@ -178,6 +180,7 @@ def measured(
             middle = (low + high) / 2
             above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
             low, high = (middle, high) if above else (low, middle)
+        # Every tensor must have a high limit, so both errors are divided among them.
         needed = measurement.freedom_for(
             high, tail / len(sums.sizes), (1 - measurement.POWER) / len(sums.sizes)
         )

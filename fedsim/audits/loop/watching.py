@@ -135,6 +135,7 @@ def _rest(model: Floats, made: Floats) -> Floats | None:
     places = np.searchsorted(values, wanted)
     if len(wanted) and (places[-1] >= len(values) or (values[places] != wanted).any()):
         return None
+    # Numbers are compared as multisets, since a state dict may have another order.
     counts[places] -= times
     return None if (counts < 0).any() else np.repeat(values, counts)
 
@@ -245,7 +246,9 @@ def _record(
     if batches and watch.records in (0, len(watch.loader)):
         watch.records, (sampler, rate) = len(watch.loader), watch.kind
     recorded = watch.accounted[parts["recorded"] :]
+    # Opacus divides the whole noised sum by one number, which is the quotient of the lengths.
     lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
+    # Without gradients of single records, nothing shows whether the sum was clipped.
     clipped, limit = None, float(limits[0])
     if expected is not None:
         longest = clipped_to(expected, parts["sum"], limits)

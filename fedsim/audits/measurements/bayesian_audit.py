@@ -41,6 +41,7 @@ def bayesian_report(
         return None
     check_positive_delta(delta)
     trials, rounds, pairs = distances.shape
+    # Each round has an estimate of its own, so their failure probabilities add up.
     gamma = bayesian.GAMMA * rounds
     stated = _unstated(delta, gamma, pairs, trials, PLD.epsilon(releases.towards(vantage), delta))
     if note := _why_unstated(releases.count - rounds, delta, gamma, pairs):
@@ -53,6 +54,7 @@ def bayesian_report(
     last_orders = np.concatenate((orders[:, -1], strict_orders[:, -1]))
     dearest = math.inf
     if training.clipping:
+        # The longest distance that clipping allows needs no estimate, and so no gamma.
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
     # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
     count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)

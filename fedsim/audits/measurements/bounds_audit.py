@@ -89,7 +89,8 @@ def _lines(mechanism: Mechanism) -> tuple[Floats, Floats]:
     # The probability under D that the loss is at least each value: from the right, with the
     # infinite loss first.
     true = distribution.infinite + np.cumsum(masses[::-1])[::-1]
-    # Cut off where e^loss overflows, which only lowers the lines.
+    # The same under D', where each loss has e^-loss times its probability under D. Cut off where
+    # e^loss overflows, which only lowers the lines.
     false = np.cumsum((masses * np.exp(-np.maximum(losses, -LARGEST_LOSS)))[::-1])[::-1]
     # Spaced evenly in standard deviations, as if the loss were normal.
     levels = ndtr(np.linspace(REACH, -REACH, LINES))

@@ -115,6 +115,7 @@ def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Flo
     """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
     learning, games = losses.of(shadows), losses.of(~shadows)
     scores = attack.score(games, learning)[:, 0]
+    # The score is the probability of "member". A fixed seed gives the same losses the same report.
     if attack.randomised:
         return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
     if attack.threshold is not None:

@@ -112,6 +112,7 @@ def canary_mu(releases: Releases) -> float:
             releases.clients,
             alike.participants or releases.clients,
         )
+        # Squared signal-to-noise ratios of independent rounds add up.
         total += math.inf if not multiplier else alike.count * (relative / multiplier) ** 2
     return math.sqrt(total)
 

@@ -63,6 +63,8 @@ def report(
     first = residuals.direction_test(
         own_residuals["scales"][:, :1], own_residuals["squares"][:, :1]
     )
+    # The weighted mean of scales/signals, with weights signals^2: the most precise estimate of how
+    # much the sums exceed the expected ones.
     power = float(np.square(own_residuals["signals"]).sum())
     factor = (
         1 + float((own_residuals["scales"] * own_residuals["signals"]).sum()) / power

@@ -47,6 +47,7 @@ def _at(seen: Arrays, mechanism: Mechanism, confidence: float, played: Design) -
     worlds, final = seen["worlds"], seen["log_odds"][:, -1]
     band = trade_off_band(worlds, final, played.level(confidence), SHOWN)
     sure = trade_off_band(worlds, final, played.level(ALARM_CONFIDENCE), CHECKED)
+    # Theory allows most at the upper limit of FPR: TPR must not surely be above even that.
     above = sure.true_low - risks.true_positives(mechanism, sure.false_high)
     rates = np.linspace(0, 1, SHOWN)
     return TradeOff(

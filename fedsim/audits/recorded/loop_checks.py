@@ -118,6 +118,7 @@ class Checked:
             return math.sqrt(sum((step.accumulated / z) ** 2 for step, z in pairs))
         squares: dict[int, float] = {}
         for members, z in zip(self.taken, multipliers, strict=True):
+            # A record that is several times in a batch changes the sum by as many clipping norms.
             for member, times in zip(*np.unique(members, return_counts=True), strict=True):
                 squares[int(member)] = squares.get(int(member), 0.0) + (int(times) / z) ** 2
         return math.sqrt(max(squares.values(), default=0.0))
@@ -130,6 +131,7 @@ class Checked:
         _, counts = np.unique(everyone, return_counts=True)
         # If some records took part more often by chance, they may do so less another time.
         alike = counts.size > 0 and counts.min() == counts.max()
+        # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
     def neighbour(self, steps: Sequence[RecordedStep], delta: float) -> str:
@@ -162,10 +164,12 @@ def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
         # times a chi-square under q.
         limit = 2 * (numbers * math.log(ratio) - epsilon) / (1 - ratio**-2)
         tail = chi2.logcdf if ratio > 1 else chi2.logsf
+        # delta(epsilon) = P[loss > epsilon] - e^epsilon Q[loss > epsilon], in logs.
         own, other = tail(limit, numbers), epsilon + tail(limit / ratio**2, numbers)
         return bool(own > other and own + math.log1p(-math.exp(other - own)) > math.log(delta))
 
     largest = 0.0
+    # Both directions: N(0, r^2 I) against N(0, I) is N(0, I) against N(0, I/r^2), up to scale.
     for each in (ratio, 1 / ratio):
         low, high = 0.0, LARGEST_SCALE
         if exceeds(high, each):
@@ -213,6 +217,7 @@ def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Find
         tests = _tests(np.array(listed, float), _possible(steps, rate, records), rate)
         if not tests:
             continue
+        # For an unknown number of records, the one that fits best counts (in the loop's favour).
         test = max(tests, key=lambda one: one.p_value)
         p_value = min(1.0, test.p_value * len(kinds))
         if worst is None or p_value < worst.p_value:
@@ -290,6 +295,7 @@ def _members(
         return 0.0, findings
     rate, most = rates.pop(), int(np.bincount(together).max())
     records = steps[0].records or int(together.max()) + 1
+    # Any record may be the favoured one: a union bound over all of them.
     if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
         return 0.0, findings
     low = float(binomial_low(most, len(steps), TAIL / records))
@@ -340,6 +346,7 @@ def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:
             continue
+        # Sum and count are one release, whose squared signal-to-noise ratios add up.
         inverse = step.noise_multiplier**-2 if step.noise_multiplier else math.inf
         if step.count_std:
             inverse += step.count_std**-2

@@ -185,6 +185,7 @@ class LoopSteps:
         for release, std in zip(self._releases, stds, strict=True):
             inverse = math.inf
             if release.clipping_norm and std:
+                # Squared signal-to-noise ratios of what one step releases add up.
                 inverse = (release.clipping_norm / std) ** 2
             if release.count_std is not None:
                 # One record changes the count by 1, in the same steps.
@@ -239,6 +240,7 @@ class _Account:
         charges = [one for one in charged if one is not None]
         if len(charges) < len(charged):
             return None
+        # The last accountant counts only its own steps, which are the last ones.
         last = charges[max(0, len(charges) - charges[-1].steps) :]
         rates = [one.sample_rate for one in charges]
         return Accountants(

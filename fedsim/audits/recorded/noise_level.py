@@ -64,6 +64,7 @@ class Layout:
         parts = [np.zeros(0)]
         for name, part in self.slices().items():
             sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
+            # A float64 sum may be beyond the type's range, where spacing is not a number.
             largest = float(np.finfo(self.dtypes[name]).max)
             parts.append(np.spacing(np.minimum(sizes, largest).astype(self.dtypes[name])))
         return np.concatenate(parts, dtype=np.float64)
@@ -266,6 +267,7 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     verdict = _without_noise(releases, claimed)
     stated, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
     rounds, sure_rounds = (_single(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    # The estimate if all rounds have the same multiple of their scales.
     point = math.sqrt(
         sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
         / sum(release.size for release in releases)
@@ -344,6 +346,7 @@ def _cut(interval: Interval, verdict: str) -> Interval:
 def _single(
     releases: Sequence[Release], scales: Sequence[float], confidence: float
 ) -> list[Interval]:
+    # Bonferroni: the intervals of all rounds hold together.
     each = 1 - (1 - confidence) / len(releases)
     return [
         _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)

@@ -108,10 +108,12 @@ class SvtRounds:
             if array.ndim:
                 sent = observed.own[name].ravel().astype(np.float64) / steps
                 clipped = np.clip(array.ravel().astype(np.float64) / steps, -gamma, gamma)
+                # Numbers that were not chosen are sent as zeros, without noise.
                 noise.append((sent - clipped)[sent != 0])
         left: Floats = np.concatenate(noise)
         if not left.size or not np.isfinite(left).all():
             return
+        # The chosen numbers, each of range 2 gamma, share epsilon_release.
         scale = 2 * gamma * uploads / release
         self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
         self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
@@ -121,6 +123,7 @@ class SvtRounds:
         if not self._rounds:
             return None
         total = sum(size for _, _, size, _ in self._rounds)
+        # The mean size of Laplace noise is its scale.
         length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
         stated, sure = (
             _interval(length, total, at) for at in (options.confidence, ALARM_CONFIDENCE)
@@ -188,6 +191,7 @@ class ShareRounds:
         """
         if not self._rounds or not self._fits:
             return None
+        # Bonferroni: the intervals of all rounds hold together.
         confidence = 1 - (1 - ALARM_CONFIDENCE) / len(self._rounds)
         intervals = [std_interval(energy, size, confidence) for energy, size in self._rounds]
         if not all(one.low <= 1 <= one.high for one in intervals):
@@ -360,6 +364,7 @@ def _understated(release: ReleaseReport, mechanism: Mapping[str, Any]) -> list[F
     multiplier = release.proven.noise_multiplier
     if claimed is None or not delta or not 0 < delta < 1 or multiplier is None:
         return []
+    # The most noise that the measurement allows gives the least epsilon.
     high = multiplier.high
     real = gaussian.epsilon(1 / high if high else math.inf, delta)
     if real <= claimed:
@@ -388,6 +393,7 @@ def canary_measured(
     right, guesses, proven = canaries.success_bound(coins, odds, delta, confidence)
     point = None if effect.reason else effect.mu
     mu = CanarySignal(point, effect.interval.low, effect.interval.high, confidence)
+    # The mu of k equal releases is sqrt(k) times that of one.
     rounds = math.sqrt(len(scored))
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
     return CanaryReport(

@@ -253,6 +253,7 @@ class Weighting:
             return
         apart = means["uniform"] - means["examples"]
         gap = float(apart @ apart)
+        # Under the true weighting the residual is noise; under the other the means' gap is added.
         for name, other in (WEIGHTINGS, WEIGHTINGS[::-1]):
             one = releases[name]
             against = noisy_means.evidence_against(

@@ -144,6 +144,7 @@ def _composed(releases: Sequence[Release], stds: Sequence[float]) -> float | Non
             return None
         largest = release.clipping_norm / len(release.contributions)
         inverse += (largest / std) ** 2 if std else math.inf
+    # k steps of multiplier z have sum 1/z^2 = k/z^2.
     return math.sqrt(len(releases) / inverse)
 
 
@@ -182,6 +183,7 @@ def _client(
             bounded = bounded and release.clipping_norm is not None
             # An update longer than the clipping norm must itself be hidden.
             reach = max(part.weight * (release.clipping_norm or 0.0), part.norm / (1 + EXCESS))
+            # Releases of Gaussian mechanisms compose by adding the squares of their mu.
             for name, end in ends.items():
                 std_at_end = getattr(noise, end)
                 loudest = reach / std_at_end if std_at_end else math.inf
@@ -242,6 +244,7 @@ def _empirical(
             continue
         part = release.contributions[nodes[turn % len(nodes)]]
         generator = np.random.default_rng([SIMULATION_SEED, turn])
+        # A bystander's update is not in the mean, so its projection on the residual is noise alone.
         fresh = part.norm * noisy_means.bystander_projections(release, BYSTANDERS, generator)
         members.append(noisy_means.log_likelihood_ratio(part, std))
         bystanders.extend(((fresh - part.norm**2 / 2) / std**2).tolist())

@@ -164,5 +164,6 @@ def discreet(
     except RefusedError:
         raise
     except Exception:
+        # An error's text may quote the client's records: the server learns only that it failed.
         LOG.exception("this client did not answer a message")
     raise RefusedError("this client did not answer; its own log says why")

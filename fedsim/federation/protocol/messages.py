@@ -167,8 +167,10 @@ def _decoded(array: Array) -> npt.NDArray[Any]:
     data = array.data
     if array.stype != "numpy.ndarray" or data[:8] != VERSION_1:
         return array.numpy()
+    # Version 1.0: six bytes of magic, two of version, two of the header's length, and the header.
     begin = 10 + int.from_bytes(data[8:10], "little")
     shape, in_columns, dtype = _header(data[8:begin])
+    # A forged header may name more data than there are, or sizes whose product overflows in NumPy.
     possible = all(type(size) is int and 0 <= size <= sys.maxsize for size in shape)
     if not possible or math.prod(shape) * dtype.itemsize > len(data) - begin:
         raise ValueError(f"an array of shape {shape} in {len(data)} bytes")

@@ -167,6 +167,7 @@ def check_findings(
         elif key == POPULATION_LOSSES:
             shapes = [(trials, others) for others in range(1, POPULATION + 1)]
         check_form(array, key, shapes, dtype.type)
+        # Log-odds may be infinite without noise, so that only NaN is refused.
         if np.isnan(array.numpy()).any():
             raise ValueError(f"its '{key}' contains NaN")
 

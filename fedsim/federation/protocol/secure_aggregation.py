@@ -89,6 +89,7 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
         for name, record in reply.content.items():
             if name != messages.REPLY:
                 beside[name] = record
+        # Flower's quantiser takes floats; float64 holds every 32-bit integer exactly.
         return Message(
             flower.secagg_input([sent.view(np.int32).astype(np.float64)]), reply_to=request
         )
@@ -238,6 +239,7 @@ class SecureSum:
             try:
                 if node not in requests:
                     raise ValueError("it answered a stage that it has no part in")
+                # Of two answers it is unclear which one is true, so neither counts.
                 if node in answers or node in self.failed:
                     answers.pop(node, None)
                     raise ValueError("it answered a stage of secure aggregation twice")
@@ -355,6 +357,7 @@ def _check_unmask(
         for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
     )
     listed = [*active, *dead]
+    # Both secrets of one client reveal its message, and too few messages have too little noise.
     clients, needed = len(participation.participants(round)), participation.shares(round)
     if (
         len(set(listed)) != len(listed)

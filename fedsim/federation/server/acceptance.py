@@ -247,6 +247,7 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
             parts += config.scheme.copies
     if config.canaries.count:
         parts += int((one_run.hosts(config.game) == partition).sum())
+    # Triangle inequality: a sum is at most as long as its clipped gradients together.
     clean = training.local_steps * parts * training.clipping_norm * LENIENT
     trust = config.federation.trust.model
     if trust.server_draws:

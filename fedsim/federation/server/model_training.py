@@ -163,6 +163,7 @@ def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
     }
     if "confusions" in measures:
         counts = measures["confusions"].sum(0)
+        # Rows are true labels: recalls divide by rows, precisions by columns.
         shares = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
         for name, share in zip(("recalls", "precisions"), shares, strict=True):
             values[name] = [None if math.isnan(each) else each for each in share.tolist()]

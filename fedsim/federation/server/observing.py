@@ -81,6 +81,7 @@ class BatchObservations:
         placed = (each.to(loaded.device) for each in sent)
         scores: Array = one_run.scores(config.game, loaded, *placed).cpu().numpy()
         before = self._canary_scores
+        # A canary is in all rounds or in none, so the scores of its rounds add up.
         self._canary_scores = scores if before is None else before + scores
 
     def findings(self) -> list[dict[str, Array]]:

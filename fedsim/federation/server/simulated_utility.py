@@ -40,6 +40,7 @@ def measure(rules: GameRules, loaded: Federation, model: Tensor, round: int) -> 
     hits = correct[0].cpu().numpy().astype(np.float64)
     starts = np.cumsum([0, *map(len, owned)])[:-1]
     sizes = np.array([len(mine) for mine in owned])
+    # The records are in the order of the clients: each client's sum begins where its records do.
     means = np.add.reduceat(hits, starts) / sizes
     arrays = {"client_accuracies": means[None], "client_weights": (sizes / sizes.sum())[None]}
     if rules.scheme.privacy.unit == "client":

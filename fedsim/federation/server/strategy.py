@@ -54,6 +54,7 @@ class DPSGD(Strategy):
     ) -> Iterable[Message]:
         """Charge a round and return its messages. Raises BudgetExceededError if too costly."""
         number = self.done + server_round
+        # Charge before the messages leave: a crash must not hide a release.
         if self.attempt is not None:
             self.attempt.charge(number, self.batch.plan.config.participation.charged(number))
         self._round = self._begin(number, arrays, grid)
@@ -220,6 +221,7 @@ class DPSGD(Strategy):
         if round.grid is not None and sums:
             return round.grid.values(fixed_point.summed(sums))
         total: Floats = np.zeros(round.shape)
+        # In the order of the clients, so that the rounding is the same in every runtime.
         for each in sums:
             total += each
         return total

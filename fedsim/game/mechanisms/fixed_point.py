@@ -102,10 +102,13 @@ class FixedPoint:
                 "federation's messages; this client has more records than data.records, or its "
                 "gradients are not clipped"
             )
+        # The step is a power of two, so the division is exact. The cast of a negative integer to
+        # unsigned is its remainder modulo 2^32.
         return (values / self.step).astype(np.int64).astype(np.uint32)
 
     def values(self, words: Words) -> Floats:
         """Return the real numbers of integers modulo 2^32: a message or a sum."""
+        # The upper half of the range stands for negative numbers; no sum of messages leaves +-2^31.
         return words.view(np.int32).astype(np.float64) * self.step
 
     def check_range(self, words: Words, messages: int) -> None:
@@ -118,6 +121,7 @@ class FixedPoint:
     def total_variation(self, rounds: int) -> float:
         """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism."""
         each = _aliasing(self.share_std / self.step, self.clients)
+        # erfc(t/sqrt 2) = 2 Q(t): beyond the room for the noise at either end.
         refused = self.clients * math.erfc(TAIL / math.sqrt(2))
         return min(1.0, rounds * self.parameters * (each + refused))
 
@@ -149,9 +153,11 @@ def choose(
     exponent = math.ceil(math.log2(records * clipping_norm))
     for limit in (2.0**power for power in range(exponent, exponent + 200)):
         step = limit / 2.0 ** (bits - 1)
+        # Rounding moves each coordinate of both neighbours' sums by at most half a step.
         rounded = sensitivity + step * math.sqrt(parameters)
         std = noise_multiplier * rounded
         share = std / math.sqrt(expected or clients)
+        # Room for the clean sum, its rounding, and `TAIL` deviations of one client's noise.
         if records * clipping_norm + step + TAIL * share <= limit:
             growth = rounded / sensitivity - 1
             return FixedPoint(step, bits, rounded, std, clients, parameters, growth, expected)
@@ -179,6 +185,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
 def check_rounding(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
     """Raise InputError unless rounding leaks a negligible delta, at epsilon of all rounds."""
     tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
+    # (1 + e^epsilon) tau in logs, since e^epsilon may overflow.
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):
         digits = min(0.0, leaked) / math.log(10)
@@ -211,6 +218,7 @@ def _aliasing(share: float, clients: int) -> float:
     deviations = 38.0
     within = 2 * (deviations * share * math.sqrt(clients) + clients) + 1
     beyond = 2 * math.erfc(deviations / math.sqrt(2))
+    # Total variation is half of the differences: of the points within, and of both laws' tails.
     return min(1.0, (within * differs + beyond) / 2)
 
 

@@ -179,6 +179,7 @@ def running_epsilon(scheme: Scheme, counts: Counts, total: Counts, vantage: Vant
     """
     if counts == total:
         return epsilon_of(scheme, counts, vantage)
+    # Rounding up may exceed the plan of all rounds; its exact epsilon is then the smaller bound.
     within_total = counts <= total
     if scheme.participation.varying and scheme.participation.secret:
         shares = [kind.participants for kind in (*counts, *total)]
@@ -206,6 +207,7 @@ def within(scheme: Scheme, counts: Counts, limit: float) -> bool:
 
 def rounded_up(count: int) -> int:
     """Return a count of rounds, rounded up by at most 1/16 if it is above 16."""
+    # Keep the five leading bits, so that few different counts need an evaluation.
     unit = 1 << max(0, count.bit_length() - 5)
     return -(-count // unit) * unit
 

@@ -80,6 +80,7 @@ class CuriousServer(Seat):
 
         rules, game = seen.experiment.game, seen.game
         federation, target = data.load(seen.experiment), game.target_client
+        # The target's own message shows most: it lacks the other clients' gradients and noise.
         message, within = seen.total, seen.participants
         if not rules.scheme.federation.trust.model.summed_securely:
             message, within = seen.message(target), (target,)

@@ -44,6 +44,7 @@ def measure(
     if sampling_rate == 1:
         directions, signals = [difference], [(worlds.double() - 0.5) * sensitivity**2]
     else:
+        # <what was drawn, g> - |g|^2/2: g adds |g|^2, g' adds <g', g>, and a missing record adds 0.
         with_present, with_absent = taking_part & worlds, taking_part & ~worlds
         directions, signals = [present], [(with_present.double() - 0.5) * present_norm**2]
         if absent is not None:
@@ -58,6 +59,7 @@ def measure(
             scores = [signal / unknown.noise_std**2 for signal in heard[vantage]]
             ratios = ratio_of_scores(scores, sampling_rate, sensitivity)
         else:
+            # Without a replacement g' is 0, which `ratio_without_noise` takes for a missing record.
             drawn = taking_part * torch.where(worlds, 1, 2)
             ratios = ratio_without_noise(
                 drawn, present_norm, absent_norm, sensitivity, sampling_rate

@@ -42,6 +42,7 @@ class NoiseWatch:
         for client, sent in messages.items():
             self._one(_of_client(client), sent, own_std)
         log_e = np.array([one.log_e for one in self._series.values()])
+        # Ville's inequality covers the largest value so far, so evidence once found remains.
         self._against = np.maximum(self._against, closed(log_e))
 
     def limits(self, confidence: float) -> dict[str, float]:
@@ -51,6 +52,7 @@ class NoiseWatch:
 
         Raises InputError for a confidence out of range.
         """
+        # Bonferroni over all series, seen or not, so that a later series changes no limit.
         each = 1 - significance(confidence) / len(self._series)
         limits = {name: one.limit(each) for name, one in self._series.items()}
         return {name: limit for name, limit in limits.items() if name in self._seen}

@@ -44,6 +44,7 @@ def observe(
     update = difference / (rounds * rules.scheme.participation.rate)
     std = noise_std(rules.scheme, game.noise_multiplier, update, game.round) * rounds**0.5
     expected = hypotheses(shared, update, None, std, rules.scheme.participation.rate, rounds)
+    # Plain steps move the model by -step times each aggregate, so this quotient is their sum R.
     ratios = log_likelihood_ratio(expected, (start.double() - end.double()) / step)
     # Evidence that arrives only at the end is in the column of the last round.
     silent = dict.fromkeys(HISTORY, torch.zeros_like(ratios)) | {"noise_stds": std}
@@ -73,6 +74,7 @@ def _path(
         # Halfway between the two worlds.
         path.append((path[-1].double() - step * (shared + present / 2)).float())
     surprise = end.double() - path.pop().double()
+    # The deviation at the end grows evenly over the rounds: the mean of a Gaussian bridge.
     return [
         (model.double() + place / rounds * surprise).float() for place, model in enumerate(path)
     ]

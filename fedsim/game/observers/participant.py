@@ -104,9 +104,11 @@ def of_local_steps(
     step_std: standard deviation of each step's noise.
     """
     steps, rate = scheme.training.local_steps, scheme.participation.rate
+    # The steps' noises are independent, so their variances add up.
     noise_std = step_std * math.sqrt(steps)
     if rate == 1:
         return hypotheses(common, difference, None, noise_std)
+    # The expected difference holds rate * steps draws: divide for the gradient of one.
     return hypotheses(common, difference / (rate * steps), None, noise_std, rate, steps)
 
 
@@ -136,6 +138,7 @@ def replay_target(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
         coins = coins_of(knowledge.rules, federation, game, step)
         if coins is not None:
             coins = coins.to(theta)
+            # The adversary does not know the target's coin, so its gradient has the coin's mean.
             coins[:, game.the_record] = knowledge.rules.scheme.participation.rate
             coins = coins.repeat(2, 1)
         client = game.target_client
@@ -212,6 +215,7 @@ def infer_membership(
     h] of some non-members.
     Returns: by name (`MEMBERSHIP`) and trial. Source: Yeom et al.
     """
+    # Only the records of both worlds are surely members.
     certain = np.delete(np.arange(len(federation.client_of)), target_records)
     members, _ = federation.evaluate(parameters, *federation.members(certain))
     non_members, _ = federation.evaluate(parameters, *federation.held_out())

@@ -61,8 +61,10 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
     moved, still = torch.zeros(rounds, 1), torch.zeros(rounds, 1)
     answers, total = [], torch.zeros(rounds, dtype=torch.float64)
     for round in range(1, rounds + 1):
+        # Row j is a model of one parameter with an impulse in round j alone.
         impulse = torch.zeros(rounds, 1)
         impulse[round - 1] = 1
+        # A step from 0 is the movement itself; momentum carries earlier impulses on.
         moved = optimizer.step(still, impulse, round)
         total = total - moved[:, 0].double()
         answers.append(total)
@@ -72,6 +74,7 @@ def responses(training: TrainingConfig, participation: Participation, rounds: in
 def shares(answers: Floats) -> Floats:
     """Return the share of the deviation at theta_k after each round, [k]: a Gaussian bridge."""
     final: Floats = answers[-1]
+    # Cov(deviation_i, deviation_k)/Var(deviation_k), for noise of the same size in all rounds.
     return answers @ final / (final @ final)
 
 
@@ -122,6 +125,7 @@ def attack(
         variance += weight**2 * std**2
     # One Gaussian observation of all rounds together.
     distance = difference.norm(dim=-1)
+    # The log-likelihood ratio of two Gaussians, observed from the middle between their means.
     score = torch.linalg.vecdot(observed, difference) / variance
     nothing, norm = torch.zeros_like(distance), distance / scale
     score = torch.where(distance == 0, 0.0, score)

@@ -40,6 +40,7 @@ def conclude(
     if bool(noise_std.any()):
         ratios = log_likelihood_ratio(expected, message)
     else:
+        # Without noise the target's contribution itself is visible, up to the rounding of the sum.
         rest = message.double() - common
         distinguishable = expected.sensitivity > ROUNDING * message.double().norm(dim=-1)
         ratios = ratio_without_noise(
@@ -59,6 +60,7 @@ def _nearest(rest: Tensor, present: Tensor, absent: Tensor, sampling_rate: float
     distances = torch.stack(
         [rest.norm(dim=-1), (rest - present).norm(dim=-1), (rest - absent).norm(dim=-1)]
     )
+    # A record that surely takes part leaves g or g'.
     if sampling_rate == 1:
         return 1 + distances[1:].argmin(dim=0)
     return distances.argmin(dim=0)

@@ -56,6 +56,7 @@ def halves(seed: int, client: int, records: int, draws: int) -> Bools:
     if draws % 2:
         raise ValueError(f"{draws} draws are not pairs of complements")
     random = generator(seed, StreamRole.CANDIDATES, partition=client)
+    # A random half and its complement, so that each record is in exactly half of the candidates.
     ranks = random.permuted(np.tile(np.arange(records), (draws // 2, 1)), axis=1)
     first = ranks < records // 2
     return np.stack([first, ~first], axis=1).reshape(draws, records)
@@ -128,11 +129,14 @@ def release(
     # The least noise along each direction of the candidates' covariance.
     spectrum = pac.spectrum(candidates, weights)
     variances = pac.anisotropic_variances(spectrum.eigenvalues, budget)
+    # A rotation keeps the law of the normals. With it the noise is the same for any signs, or bases
+    # of equal eigenvalues, that a library returns.
     noise = np.sqrt(variances) * (normals[:, None, :] @ spectrum.vectors)[:, 0]
     # The noisy coordinates of the secret candidate, and what they say about all m.
     rows = np.arange(len(secret))
     observed = spectrum.coordinates[rows, secret] + noise
     unnormalised = log_posterior + log_likelihoods(observed, spectrum.coordinates, variances)
+    # For a pair, even odds bound the information on average, since it is concave in the belief.
     believed = posterior if fit_posterior else weights
     noisy = np.maximum((variances > 0).sum(-1), 1)
     return PacRelease(

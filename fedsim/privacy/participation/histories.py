@@ -50,7 +50,9 @@ def histories(participation: Participation, rounds: int) -> tuple[History, ...]:
     # at_most[client, kind]: how many rounds with at most so many shares the client joins.
     at_most = distinct.cumsum(axis=1)
     worst: list[int] = []
+    # Worst first: the noise's variance grows with its shares, so mu^2 is as sum counts/shares.
     for place in np.argsort(-(distinct / kinds).sum(axis=1), kind="stable"):
+        # A client is dominated where another joins as many rounds at every limit of the noise.
         if not any((at_most[other] >= at_most[place]).all() for other in worst):
             worst.append(int(place))
     return tuple(

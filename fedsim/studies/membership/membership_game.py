@@ -135,6 +135,7 @@ class _Models:
         if loaded.device.type == "cpu":
             single_threaded_kernels()
         theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
+        # A coin includes each record, so that half of the records are expected in each sum.
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor / 2)
         along = [_losses(loaded, theta, records)]
         for round in range(1, rounds + 1):
@@ -319,6 +320,7 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
         nominal, federation_.trust, federation_.clients, federation_.clients
     )
     norm = training.clipping_norm
+    # The noise is scaled to the sensitivity, 2C under replace, but the game moves a sum by C.
     return Mechanism.alike(
         whole * sensitivity(scheme.privacy.neighbouring, norm) / norm,
         training.rounds,
@@ -378,7 +380,9 @@ def _check_coins(records: int, seed: int, inside: Bools, count: int) -> None:
         enough = max(count, 4 * (FEWEST + 1))
         while _short(coins := inclusion(seed, enough, records)[of_shadows(enough)]):
             enough *= 2
+        # The first shadow model, for each record, at which it has more than FEWEST on this side.
         tails = (np.argmax(side.cumsum(axis=0) > FEWEST, axis=0) for side in (coins, ~coins))
+        # Shadow i is model 2 i.
         needed = 2 * max(int(tail.max()) for tail in tails) + 1
         raise InputError(
             f"--models is {count}: every second model is a shadow model. For some record, too few "

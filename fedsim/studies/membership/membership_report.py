@@ -267,6 +267,7 @@ def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
     """
     if advantage.standard_error is None:
         return -1.0
+    # One-sided, with an equal share of the error for each attack (Bonferroni).
     quantile = stdtrit(advantage.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
     return float(advantage.point - quantile * advantage.standard_error)
 

@@ -74,6 +74,7 @@ class Counter:
         If all gradients are clipped, all pairs may be equal.
         """
         flat = distances.flatten()
+        # A local sensitivity of exactly the bound belongs to the last bin.
         bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
         passed = torch.bucketize(flat, self.thresholds)
         records = torch.arange(rows.start, rows.stop, device=flat.device)
@@ -90,6 +91,7 @@ class Counter:
 
     def pairs(self, keys: Ints) -> list[tuple[int, int]]:
         """Return record and replacement of some keys, int64 [c]."""
+        # A key is a multiple of the total less the place, so the place is its negative remainder.
         records, others = np.divmod(-keys % self.total, self.width)
         return list(zip(records.tolist(), others.tolist(), strict=True))
 
@@ -326,6 +328,7 @@ def _check_searchable(
 
 def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:
     """Return pairs from the largest on; of equal ones, the lowest positions first."""
+    # Pairs within `equal` share a rank: only pairs that are clearly larger count.
     ranks = 1 + (values[:, None] > values + equal).sum(axis=0)
     left = sorted(range(len(pairs)), key=lambda i: -values[i])
     order: list[int] = []
@@ -413,6 +416,7 @@ def _each_block(
             theirs = loaded.clipper.clipped_gradients(model, *others)[0]
             # |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>: one matrix product for all pairs.
             distances = torch.addmm(theirs.square().sum(1), ours, theirs.mT, alpha=-2)
+            # Rounding may make the square of a small distance negative.
             distances.add_(squares[:, None]).clamp_(min=0).sqrt_()
             return use(rows, part, distances)
 

@@ -112,6 +112,7 @@ def follow(
             drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
             for source in sources:
                 drawn += noise(rules.noise_seed, streams, round, source, each, theta.shape[1])
+            # Independent noise of equal size: the variances of all sources add up.
             stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
             total = loaded.clipped_sum(theta, np.arange(scheme.records)) + drawn
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too

@@ -374,6 +374,7 @@ def _sampled(
                 distances = rank_records(features, name, columns=columns, threads=compared.threads)
             else:
                 distances = measure(name, columns)(features, pool)
+            # Distances that differ by rounding alone must not count as an order.
             heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
         except InputError as reason:
             heuristics[name] = str(reason)
