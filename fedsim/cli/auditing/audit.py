@@ -10,7 +10,7 @@ from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Verdict, exit_status
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.cli.auditing import following, options
-from fedsim.cli.auditing.options import Claimed, OfEvery, OfTranscript
+from fedsim.cli.auditing.options import Claimed, OfEvery, TranscriptOptions
 from fedsim.cli.options import AsJson, Confidence, Seed
 from fedsim.cli.terminal import Terminal
 from fedsim.config import parse_overrides
@@ -59,7 +59,7 @@ def app(
 def transcript(
     recorded: options.Recorded,
     claimed: Claimed,
-    of_transcript: OfTranscript,
+    of_transcript: TranscriptOptions,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:
@@ -83,7 +83,7 @@ def live(
     claimed: Claimed,
     once: options.Once = False,
     patience: options.Patience = following.PATIENCE,
-    of_transcript: OfTranscript,
+    of_transcript: TranscriptOptions,
     out: options.Out = None,
     json_: AsJson = False,
 ) -> None:

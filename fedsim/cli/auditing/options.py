@@ -151,7 +151,7 @@ Patience = Annotated[
 
 
 @dataclass(frozen=True)
-class OfTranscript:
+class TranscriptOptions:
     """The options of the audit of a transcript; most are for an auditor's node."""
 
     data_root: Annotated[

@@ -91,14 +91,14 @@ Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
-class AtVantage:
+class VerdictPart:
     vantage: str
     state: str
 
 
 @dataclass(frozen=True)
 class OfRun:
-    verdicts: list[AtVantage]
+    verdicts: list[VerdictPart]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class OfFederation:
 
 
 @dataclass(frozen=True)
-class OfTranscript(OfFederation):
+class TranscriptPart(OfFederation):
     delta: float
     confidence: float
 
@@ -233,7 +233,7 @@ def _of_training(root: Path, _: SignedReport) -> MadeBy:
 
 
 def _of_transcript(path: Path, report: SignedReport) -> MadeBy:
-    audited = report.part(OfTranscript)
+    audited = report.part(TranscriptPart)
     options = AuditOptions(delta=audited.delta, confidence=audited.confidence)
     if (claimed := audited.claim) is not None:
         claim = Claim(claimed.epsilon, audited.delta, unit=claimed.unit)
