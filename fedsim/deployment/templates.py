@@ -140,7 +140,8 @@ NODE_PORT=@NODE_PORT@
 # Priority below other programs of this machine: from 0, equal, to 19, lowest.
 NICE=@NICE@
 # Time limit of a message's process, in seconds. A process that exceeds it is killed with all its
-# children. A node has one such process at a time. Not below federation.timeout of a run.
+# children. A node has one such process at a time. At most federation.timeout: the server reads
+# no later answer.
 DEADLINE=@DEADLINE@
 """
 

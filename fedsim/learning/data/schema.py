@@ -203,16 +203,17 @@ class Schema(TomlTable):
         return ((images.astype(np.float64) - least) / (largest - least)).astype(np.float32)
 
 
-def parse(text: str) -> Schema:
+def parse(text: str, source: str = "data.public-schema") -> Schema:
     """Return the schema in a text.
+
+    Args:
+        source: key or file that the text is from, for errors.
 
     Raises InputError for another text.
     """
 
     def refusal(reason: str) -> InputError:
-        return InputError(
-            f"data.public-schema is not a schema: {reason}; see docs/how-to/own-records.md"
-        )
+        return InputError(f"{source} is not a schema: {reason}; see docs/how-to/own-records.md")
 
     with reading.damage(refusal):
         try:
@@ -224,13 +225,13 @@ def parse(text: str) -> Schema:
 def load(path: str) -> Schema:
     """Return the schema in a client's own file.
 
-    Raises InputError if the file cannot be read.
+    Raises InputError if the file cannot be read, or is not a schema.
     """
     try:
         text = reading.content(Path(path), reading.MOST_TOML).decode()
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the schema '{path}': {error}; give a TOML file") from None
-    return parse(text)
+    return parse(text, f"'{path}'")
 
 
 def difference(own: Schema, named: Schema) -> str:

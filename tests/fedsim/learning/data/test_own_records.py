@@ -207,6 +207,12 @@ def test_schemas_are_compared_by_what_they_say(
     assert bool(said) == bool(found)
 
 
+def test_a_clients_own_schema_is_named_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("classes = 3")
+    with pytest.raises(InputError, match=r"^'.*own\.toml' is not a schema"):
+        schema.load(str(tmp_path / "own.toml"))
+
+
 def test_the_order_of_columns_is_that_of_the_features() -> None:
     lines = TEXT.strip().splitlines()
     turned = schema.parse("\n".join([*lines[:-2], *lines[:-3:-1]]))
