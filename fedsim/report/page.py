@@ -243,7 +243,10 @@ QUESTIONS = (
     "What else was released about the same people?",
 )
 
-IN_THEORY = "The limits of theory hold for every record, if the software ran as configured."
+IN_THEORY = (
+    "The limits of theory hold for every record, if the software ran as configured. If one record "
+    "is the unit, a person with several records has less protection."
+)
 
 LIMITS = (
     "This report does not say that the model is anonymous, or that its release is approved. Both "

@@ -32,7 +32,7 @@ GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
 MEASURED = " Thin bar: the measurement, with a line for its interval."
-LEGEND = " Wide pale bar: what theory allows, up to its limit (upright mark)."
+LEGEND = " The wide pale bar ends at the limit of theory (upright mark)."
 OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
@@ -160,11 +160,12 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
 
     An audit that would not have noticed it has not failed; it cannot tell.
     """
-    text = f"{what} would detect a loss of half of the claimed noise, with 95% probability"
+    loss = "half of the claimed noise"
     if (share := number_at(report, path)) and share > HALF:
-        text += f", and even a loss of {least_loss(share)}"
+        loss = f"{least_loss(share)} of the claimed noise (required: half of it)"
+    text = f"{what} would detect, with 95% probability, a loss of {loss}."
     missed = f"{what} might miss a loss of half of the claimed noise."
-    return report_check(f"{text}.", f"{path} < {HALF}", report, fails="", unknown=missed)
+    return report_check(text, f"{path} < {HALF}", report, fails="", unknown=missed)
 
 
 def _complaint(condition: str, report: Mapping[str, Any]) -> str:

@@ -169,8 +169,8 @@ def checks(report: Report) -> list[doc.Check]:
             unknown = f"The interval reaches {number(high)}, above the limit {allowed}."
         if vantage_words.reaches_limit(report, report.verdicts[place]):
             unknown += (
-                " Theory predicts that this adversary reaches the limit, so more trials cannot "
-                "decide."
+                " Theory predicts that this adversary reaches the limit, so more trials will not "
+                "show whether it stays below."
             )
         shuts = f"advantage.high > {limit}"
         checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
@@ -184,8 +184,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "This run has no total ε: its seed removes the noise. The ε above is for one training "
-            "with secret noise."
+            "This run has no total ε, because anyone who knows its seed can remove the noise. The "
+            "ε above is for one training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )
@@ -224,7 +224,7 @@ def _steps(report: Report) -> list[doc.Words]:
         advice = f"{words.advice}."
         if words is NOT_CONTRADICTED and verdict.seen_below is not None:
             advice = (
-                "more trials would tell little more about the amount of noise. "
+                "more trials would hardly improve the check of the noise. "
                 if verdict.seen_below >= ENOUGH
                 else "more trials detect smaller losses of noise. "
             ) + vantage_words.noticed(report, verdict)

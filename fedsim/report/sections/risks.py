@@ -130,9 +130,9 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
     ]
     said = (
         "The trials measure membership inference about the target. All intervals hold together "
-        f"at {confidence_of(report).strip()} confidence. One curve of theory gives the limits of "
-        "both tables: false positives count as success without the training, and true positives as "
-        "success with it."
+        f"at {confidence_of(report).strip()} confidence. Both tables use the same curve of "
+        "theory: the false positive rate is the success without the training, and the true "
+        "positive rate the success with it."
     )
     headings = ("False positives", "True positives, measured", "Theory allows at most")
     return [Prose(said), tabulated(headings, rows)]
@@ -145,8 +145,8 @@ def _curves(report: Report) -> list[Block]:
     crossed = [name for name, one in report.trade_offs.items() if one.surely_above > 0]
     said = (
         "The adversary says that the record was used if its belief is above a threshold. The "
-        "figure shows its right and wrong answers for every threshold. The "
-        f"band holds at all thresholds together with {confidence_of(report)}confidence. "
+        "figure shows its right and wrong answers for every threshold. With "
+        f"{confidence_of(report)}confidence, the band holds at all thresholds at once. "
     )
     said += (
         f"ALARM: its lower edge crosses the curve of theory for: {', '.join(crossed)}."

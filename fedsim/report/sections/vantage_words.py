@@ -272,7 +272,7 @@ def _belief(verdict: VantageVerdict) -> Said:
     if measured is None:
         rarely = _rarely(allowed) if limited else ""
         return Said(_allowed(percent(allowed.rho_beta), limited), rarely)
-    highest, limit = "at the highest", f"limit ρβ {percent(allowed.rho_beta)}"
+    highest, limit = "in the highest trial", f"limit ρβ {percent(allowed.rho_beta)}"
     bounded = measured.exact_posterior and allowed.passed < 1
     if not limited:
         return Said(percent(measured.belief), f"{highest}; {NO_LIMIT_OF_THEORY}")
@@ -281,7 +281,7 @@ def _belief(verdict: VantageVerdict) -> Said:
         return Said(percent(measured.belief), f"{highest}; {limit}{rarely}")
     most = f"; theory allows up to {percent(allowed.passed)}" if bounded else ""
     between = f" ({span(measured.passed_interval, percent)})" if measured.passed_interval else ""
-    above = f"{percent(measured.passed)}{between} of the trials with the record were above it"
+    above = f"Above the limit: {percent(measured.passed)}{between} of the trials with the record"
     return Said(percent(measured.belief), f"{highest}; {limit}. {above}{most}")
 
 
@@ -335,7 +335,7 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
         return "The budget is so large that theory allows certainty."
     return (
-        f"No noise hides {clients_of(report)} from {who}, who can be certain whether it was used. "
+        f"No noise hides {clients_of(report)} from {who}, who can always tell whether it was used. "
         "Participants have to trust the operator."
     )
 

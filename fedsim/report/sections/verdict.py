@@ -24,8 +24,8 @@ from fedsim.report.sections.vantage_words import NAMES, holds_for
 
 HEADINGS = "Observer", "Advantage", "Belief", "ε", "Reading"
 BY_LOSSES = (
-    " Weaker attacks, which use the model's losses, were played: see “Membership inference”. They "
-    "do not show what a better attack achieves."
+    " Weaker attacks, which look at how well the model fits a record, were tried: see “Membership "
+    "inference”. They do not show what a better attack achieves."
 )
 OF_THE_MODEL = "Can someone who has only the final model tell who was in the training data?"
 
@@ -40,7 +40,8 @@ def by_the_model(report: Report) -> str:
     )
     if measured is None or measured.advantage is None or measured.interval is None:
         return (
-            "This run did not measure the attack on the final model to which the limit applies. "
+            "The limit is for the best attack on the final model. This run did not measure that "
+            "attack. "
             f"For any one person, {bound}; a coin is right in 50%. "
             f"{vantage_words.how_to_measure(report, verdict.vantage)}"
             f"{BY_LOSSES * bool(report.membership_inference)}"
@@ -60,11 +61,11 @@ def deployed(report: Report) -> str:
         return ""
     return (
         "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
-        '"system", a deployment draws noise of the same size that cannot be repeated. One training '
-        f"then costs ε = {number(bounds.tight_epsilon)} towards the {NAMES[report.vantage]}; every "
-        "further training on the same people adds to it. This measurement trained "
-        f"{report.trials} times with noise that can be removed, so use data that need no "
-        "protection."
+        '"system", a deployment draws noise of the same size, which no one can repeat. One '
+        f"training then costs ε = {number(bounds.tight_epsilon)} towards the "
+        f"{NAMES[report.vantage]}; every further training on the same people adds to it. This "
+        f"measurement trained {report.trials} times with noise that can be removed, so use data "
+        "that need no protection."
         if report.mechanism.clipping and report.mechanism.sensitivity == "global"
         else ""
     )
@@ -118,10 +119,10 @@ def _words(report: Report) -> list[Block]:
         ),
         Prose(
             "Order of the table: first vantage points that contradict theory, then those without a "
-            "limit, then the others by falling limit. Intervals in brackets have "
-            f"{confidence_of(report).strip()} confidence. “A coin” is the range of advantages that "
-            "an adversary reaches by tossing a coin in the same number of trials, with probability "
-            f"{confidence_of(report).strip()}.",
+            "limit, then the others from the highest limit to the lowest. Intervals in brackets "
+            f"have {confidence_of(report).strip()} confidence. “A coin” is the range of advantages "
+            "that an adversary reaches by tossing a coin in the same number of trials, with "
+            f"probability {confidence_of(report).strip()}.",
             small=True,
         ),
         Prose(game(report), small=True),

@@ -373,10 +373,15 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in ("limit ρβ", "were above it; theory allows", "is slack", "at most ∞"):
+    for words in (
+        "limit ρβ",
+        "of the trials with the record; theory allows",
+        "is slack",
+        "at most ∞",
+    ):
         assert words not in unclipped, words
     local = told(written("local steps").report)
-    assert "were above it" in local
+    assert "Above the limit:" in local
     assert "above it; theory allows" not in local
     client = told(written("client").report)
     assert "the target record" not in client
@@ -561,7 +566,7 @@ def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(w
     assert verdict.OF_THE_MODEL in attacked
     assert "The attack that was declared beforehand was right about the target" in attacked
     assert (
-        "This run did not measure the attack on the final model to which the limit applies."
+        "The limit is for the best attack on the final model. This run did not measure that attack."
         in not_attacked
     )
     assert verdict.BY_LOSSES.strip() in not_attacked

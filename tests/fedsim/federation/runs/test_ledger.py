@@ -656,7 +656,7 @@ def test_the_training_stops_at_the_last_round_within_the_budget(
     expected |= {"vantage": "participant", "delta": DELTA, "accountant": "pld"}
     assert expected.items() <= budget.items()
     assert any("stopped after 4 of 6 rounds" in warning for warning in report["warnings"])
-    assert "where privacy.stop-at" in (directory.path / "report.html").read_text()
+    assert "left no room for another round" in (directory.path / "report.html").read_text()
     assert (directory.path / "figures" / "budget.svg").exists()
     assert transcript["epsilon_spent"].shape == (3, 3, 4)
     assert transcript["epsilon_spent"].dtype == np.float64
