@@ -162,7 +162,7 @@ def power(report: Mapping[str, Any], path: str, what: str = "The audit") -> Chec
     """
     loss = "half of the claimed noise"
     if (share := number_at(report, path)) and share > HALF:
-        loss = f"{least_loss(share)} of the claimed noise (required: half of it)"
+        loss = f"{least_loss(share)} of the claimed noise (the check requires 50%)"
     text = f"{what} would detect, with 95% probability, a loss of {loss}."
     missed = f"{what} might miss a loss of half of the claimed noise."
     return report_check(text, f"{path} < {HALF}", report, fails="", unknown=missed)

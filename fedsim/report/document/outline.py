@@ -107,8 +107,9 @@ TERMS = (
         "epsilon",
         "ε (epsilon)",
         r"ε(?!′)|\b[Ee]psilon\b",
-        "The strength of differential privacy. One person's data can make any outcome more likely, "
-        "but at most e^ε times, plus δ. A smaller ε protects more.",
+        "The strength of differential privacy. One record, or one client's data if that is the "
+        "unit, can make any outcome more likely, but at most e^ε times, plus δ. A smaller ε "
+        "protects more.",
     ),
     Term(
         "delta",

@@ -166,7 +166,11 @@ def checks(report: Report) -> list[doc.Check]:
         unknown = "The trials do not show that the adversary stays below the limit of theory."
         allowed = number(advantage_limit(report))
         if (high := number_at(values, "advantage.high")) is not None:
-            unknown = f"The interval reaches {number(high)}, above the limit {allowed}."
+            unknown = (
+                f"The interval reaches {percent(share(high))} right answers (advantage "
+                f"{number(high)}), above the limit of {percent(share(advantage_limit(report)))} "
+                f"({allowed})."
+            )
         if vantage_words.reaches_limit(report, report.verdicts[place]):
             unknown += (
                 " Theory predicts that this adversary reaches the limit, so more trials will not "
@@ -184,8 +188,8 @@ def checks(report: Report) -> list[doc.Check]:
             else ""
         )
         unknown = (
-            "This run has no total ε, because anyone who knows its seed can remove the noise. The "
-            "ε above is for one training with secret noise."
+            "This run itself guarantees no ε, because anyone who knows its seed can remove the "
+            "noise. The ε above is for one training with secret noise."
             if report.noise_source == "seed"
             else "The total ε of everything that was released is not known."
         )

@@ -54,13 +54,13 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     if not limits:
         return ""
     sentences = [
-        f"Suppose that {of_cases(BASELINE, BASELINE)} guesses about one person is right without "
-        "the training."
+        f"Suppose someone guesses a fact about one person. Without the training, "
+        f"{of_cases(BASELINE, BASELINE)} such guesses is right."
     ]
     for at_most, names in sorted(limits.items()):
         who = " or ".join(names)
         sentences.append(
-            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)} guesses."
+            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)}."
             if at_most < 1
             else f"Nothing limits how often {who} is right."
         )
