@@ -41,7 +41,7 @@ from fedsim.report import model_quality
 from fedsim.report.document import terminal, worth
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.terminal import quoted
-from fedsim.report.document.wording import number, percent, span
+from fedsim.report.document.wording import counted, number, percent, span
 from fedsim.report.document.worth import WORDS
 from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
 from fedsim.report.sections import risks as risk_section
@@ -433,8 +433,8 @@ def _privacy(privacy: Privacy) -> Iterator[Block]:
         f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
         f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
         f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
-        f"{privacy.trust} The accounting covers {privacy.rounds_charged} "
-        f"round{'s' * (privacy.rounds_charged != 1)}{local}"
+        f"{privacy.trust} The accounting covers "
+        f"{counted(privacy.rounds_charged, 'round')}{local}"
         + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
         + _besides(privacy)
     )

@@ -12,7 +12,7 @@ from typing import Any
 from adversaries.errors import InputError
 from fedsim.audits.results.model_card import ModelCard, Privacy
 from fedsim.config.federation import OWN
-from fedsim.report.document.wording import number, percent, span
+from fedsim.report.document.wording import counted, number, percent, span
 from fedsim.report.model_card import risks_by_vantage
 from fedsim.report.sections import risks as risk_section
 
@@ -146,8 +146,8 @@ def _protection(card: ModelCard, facts: Mapping[str, str]) -> Entry:
                 "The server's optimizer and the final model follow from the released sums."
             ),
             "composition": (
-                f"{privacy.rounds_charged} rounds in {privacy.attempts} "
-                f"attempt{'s' * (privacy.attempts != 1)}, composed by the accountant "
+                f"{privacy.rounds_charged} rounds in "
+                f"{counted(privacy.attempts, 'attempt')}, composed by the accountant "
                 f"'{next(iter(released.epsilon))}'."
             ),
         },

@@ -14,7 +14,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import OPEN, settled, share
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent
+from fedsim.report.document.wording import counted, number, percent
 from fedsim.report.figures import training_figures
 from fedsim.report.sections import risks as risk_section
 from fedsim.report.sections import target
@@ -40,10 +40,10 @@ def write_client_page(report: ClientReport, directory: Path) -> Path:
 
 
 def verdict(report: ClientReport) -> str:
-    budget, runs = report.budget, len(report.runs)
+    budget = report.budget
     return (
-        f"In {runs} run{'s' * (runs != 1)}, this client answered {budget.answers} "
-        f"message{'s' * (budget.answers != 1)}. This cost each of its records epsilon "
+        f"In {counted(len(report.runs), 'run')}, this client answered "
+        f"{counted(budget.answers, 'message')}. This cost each of its records epsilon "
         f"{number(budget.epsilon)}, of a budget of {number(budget.epsilon_limit)}, at delta "
         f"{budget.delta:g}."
     )

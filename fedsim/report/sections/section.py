@@ -9,7 +9,7 @@ from adversaries.arrays import Bools, Floats
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.report.document.blocks import Block, Figure
-from fedsim.report.document.wording import DASH, number, plain
+from fedsim.report.document.wording import DASH, counted, number, plain
 from fedsim.report.document.worth import WORDS, Worth, fault_of
 
 
@@ -135,7 +135,7 @@ def challenge_of(report: Report) -> str:
 
 
 def trials_of(report: Report) -> str:
-    return f"{report.trials} trial{'s' * (report.trials != 1)}"
+    return counted(report.trials, "trial")
 
 
 def confidence_of(report: Report) -> str:

@@ -8,7 +8,7 @@ from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.audits.results.report import Report
 from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, Figure, Heading, Listing, Part, Place, Prose
-from fedsim.report.document.wording import number, percent, plain, setting
+from fedsim.report.document.wording import counted, number, percent, plain, setting
 from fedsim.report.figures import training_figures
 from fedsim.report.sections.section import (
     Section,
@@ -123,11 +123,7 @@ def _round_of_joining_clients(report: Report) -> str:
 def _round_of_clients(report: Report) -> str:
     training = report.training
     epochs, size, most = training.local_epochs, training.batch_size, training.local_batches
-    long = (
-        f"{epochs} epoch{'s' * (epochs != 1)} in "
-        if not most
-        else f"{most} step{'s' * (most != 1)} in "
-    )
+    long = f"{counted(most, 'step') if most else counted(epochs, 'epoch')} in "
     more = f", with momentum {plain(training.local_momentum)}" if training.local_momentum else ""
     if training.proximal_term:
         term = plain(training.proximal_term)
