@@ -107,6 +107,7 @@ def clean_sum(
     sampled = participation is not None
     clipped_sum = partial(federation.clipper.clipped_sum, checked=checked, sampled=sampled)
     positions = federation.owned_by(client)
+    contents = federation.contents(positions)
     features, labels = federation.members(positions)
     weights = None if participation is None else participation[:, positions].to(parameters)
     if record is not None and worlds is not None:
@@ -117,7 +118,7 @@ def clean_sum(
         if federation.direction is not None:
             taking_part = weights[:, column, None].double()
             weights[:, column] = 0
-            total = clipped_sum(parameters, features, labels, weights)
+            total = clipped_sum(parameters, features, labels, weights, contents=contents)
             present, absent = challenge_gradients(federation, parameters, record, replacement)
             return total + taking_part * torch.where(worlds[:, None], present, absent)
         # The record counts in world D, and the replacement, in one more column, in world D'.
@@ -126,7 +127,8 @@ def clean_sum(
         features, labels = _and_replacement(federation, features, labels, replacement)
         if replacement is not None:
             weights = torch.cat([weights, (taking_part * ~worlds)[:, None]], dim=1)
-    return clipped_sum(parameters, features, labels, weights)
+            contents = None
+    return clipped_sum(parameters, features, labels, weights, contents=contents)
 
 
 def _and_replacement(

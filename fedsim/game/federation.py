@@ -25,6 +25,7 @@ from fedsim.learning.training import models
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import Tuning
+from fedsim.learning.training.slots import Contents
 from fedsim.learning.training.tasks import task_of
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -86,7 +87,20 @@ class Federation:
         if not positions.size:
             return torch.zeros_like(parameters, dtype=torch.float64)
         weights = None if participation is None else participation[:, positions].to(parameters)
-        return self.clipper.clipped_sum(parameters, *self.members(positions), weights)
+        contents = self.contents(positions)
+        return self.clipper.clipped_sum(
+            parameters, *self.members(positions), weights, contents=contents
+        )
+
+    def contents(self, positions: npt.NDArray[np.intp]) -> Contents | None:
+        """Return the contents of records of D, which places in an exact sum need; else None."""
+        if not self.clipper.exact:
+            return None
+        return self._contents.at(torch.from_numpy(positions).to(self.device))
+
+    @cached_property
+    def _contents(self) -> Contents:
+        return Contents.of(*self.members(np.arange(len(self.client_of))))
 
     def evaluate(
         self, parameters: Tensor, features: Tensor, labels: Tensor
@@ -238,7 +252,9 @@ def load(experiment: Experiment, client: int | None = None) -> Federation:
         device.threads(run.threads) if where.type == "cpu" else 1,
         memory_limit(run.memory_limit, where) // 2,
         run.precision,
-        exact=scheme.privacy.noise_source == "system",
+        # A client's update is clipped in float64 as a whole, however its gradients are rounded.
+        exact=scheme.privacy.noise_source == "system" and scheme.privacy.unit == "record",
+        expected=scheme.participation.divisor / scheme.federation.clients,
     )
     loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)
     return _with_challenge(rules, loaded)

@@ -4,19 +4,21 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedsim.common.blocks import ThreadPool
-from fedsim.common.device import Precision, reduced
+from fedsim.common.device import Precision, reduced, single_threaded_kernels
 from fedsim.common.memory import Footprint, footprint
 from fedsim.learning.training.gradients import Dense, Gradient, formed, weighted_sum
 from fedsim.learning.training.layerwise import LayerwiseModel, fallbacks
 from fedsim.learning.training.models import flatten, parameter_shapes, unflatten
+from fedsim.learning.training.slots import SLOTS
 from fedsim.learning.training.tasks import task_of
 
 MARGIN = 2.0**-17
@@ -28,11 +30,17 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Gradient]]
 
 @dataclass(frozen=True)
 class Method:
-    """A method to compute the gradients of records of one kind, with a function for each thread."""
+    """A method to compute the gradients of records of one kind, with a function for each thread.
+
+    Attributes:
+        divisible: whether every product is one for each group of an exact sum. Own code may
+            multiply all rows of a batch at once; then a batch must have one group.
+    """
 
     fallbacks: dict[str, str]
     gradients: ThreadPool[Gradients]
     footprint: Footprint
+    divisible: bool
 
     @classmethod
     def of(
@@ -65,7 +73,31 @@ class Method:
             some = parameters.expand(trials, -1)
             return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
 
-        return cls(reasons, gradients, footprint(block, record.device))
+        with _WholeProducts() as products, torch.device(record.device):
+            groups = torch.zeros(1, 2 * SLOTS, *record.shape, dtype=record.dtype)
+            several = torch.zeros(1, 2 * SLOTS, *label.shape, dtype=label.dtype)
+            if exact and own:
+                with gradients.lend() as gradients_of:
+                    by_groups(gradients_of, parameters[None], groups, several)
+        return cls(reasons, gradients, footprint(block, record.device), not products.seen)
+
+
+class _WholeProducts(TorchDispatchMode):
+    """Sees whether an operator multiplies a matrix whose rows are all records of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen = False
+
+    operators = frozenset(
+        (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.mv, torch.ops.aten.addmv)
+    )
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        self.seen |= func.overloadpacket in self.operators
+        return func(*args, **(kwargs or {}))
 
 
 def clipped_sum(
@@ -81,11 +113,15 @@ def clipped_sum(
     """Return one block of the clipped sum, [t, P].
 
     weights: [t, n]; None for all ones.
-    exact: as for `clipped`.
+    exact: as for `clipped`; records are computed in groups of `SLOTS`, if they fill some.
     Returns: NaN where a gradient is not finite.
     """
+    gradients: Sequence[Gradient]
     with pool.lend() as gradients_of:
-        gradients = gradients_of(parameters, features, labels)
+        if exact and labels.dim() == 2 and labels.shape[1] % SLOTS == 0:
+            gradients = by_groups(gradients_of, parameters, features, labels)
+        else:
+            gradients = gradients_of(parameters, features, labels)
     if clipping_norm == math.inf:
         # No norms are needed: a gradient that is not finite stays so in the sum, even times 0.
         scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
@@ -95,6 +131,23 @@ def clipped_sum(
         # w = 0 must remove a record exactly: 0 * g does so for every finite g.
         scale = scale * weights.to(scale)
     return weighted_sum(gradients, scale)
+
+
+def by_groups(
+    gradients_of: Gradients, parameters: Tensor, features: Tensor, labels: Tensor
+) -> list[Gradient]:
+    """Return the gradients of T trials with separate records, [T, n, *shape].
+
+    Every `SLOTS` records are one more trial to the model, so that a layer's product is a batch of
+    equal products, one for each group.
+    """
+    if labels.device.type == "cpu":
+        single_threaded_kernels()  # threads would cut a kernel's rows into unequal parts
+    trials, groups = len(labels), labels.shape[1] // SLOTS
+    # For one trial, the groups share its parameters in memory.
+    repeated = parameters[:, None].expand(-1, groups, -1).flatten(0, 1)
+    features, labels = (x.unflatten(1, (groups, SLOTS)).flatten(0, 1) for x in (features, labels))
+    return [each.regrouped(trials) for each in gradients_of(repeated, features, labels)]
 
 
 def clipped_sums(

@@ -12,7 +12,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from adversaries.errors import InputError
 from fedsim.common.blocks import even, run, slices
@@ -22,13 +21,14 @@ from fedsim.learning.training import clipped_block, cutting
 from fedsim.learning.training.clipped_block import Method
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import size
+from fedsim.learning.training.slots import SLOTS, Contents, arranged
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: about the size of CPU caches, or enough to fill a GPU."""
 
-FIXED_ROWS, FEWEST_ROWS = 256, 16
-"""Largest and smallest number of records in a block of an exact sum, depending on the memory of a
-record. It never depends on the number of records."""
+EXACT_ROWS, EXACT_BYTES = (1024, 64), 2**24
+"""Largest and smallest number of records in a block of an exact sum, and the memory up to which it
+may have more than the smallest. Beyond the memory at the smallest, a block has one group."""
 
 SAMPLED = 0.8
 """Share of the records below which each trial gathers its own records instead of weighting all."""
@@ -42,6 +42,7 @@ class Clipper:
         clipping_norm: C, the largest norm of a record's gradient; infinite for no clipping.
         exact: needed for real noise. Sums are float64 throughout, so that their rounding is within
             C too, and a record whose gradient is not finite adds nothing. Otherwise it is an error.
+        expected: public number of records in an exact sum, by which its blocks are cut.
     """
 
     model: nn.Module
@@ -51,6 +52,7 @@ class Clipper:
     precision: Precision = "float32"
     layer_by_layer: bool = True
     exact: bool = False
+    expected: float = math.inf
     _methods: dict[tuple[object, ...], Method] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -64,12 +66,13 @@ class Clipper:
         positions: Tensor | None = None,
         checked: bool = True,
         sampled: bool = True,
+        contents: Contents | None = None,
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
         No record's term is longer than C, for every model and record, rounding included. With
-        `exact`, leaving a record out changes a trial's sum by at most C, because blocks have one
-        fixed shape. Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
+        `exact`, leaving a record out changes a trial's sum by at most C, because it moves no other
+        record (`slots`). Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
         more.
 
         weights: w, [T, n]; a weight of 0 leaves a record out exactly. None for all ones.
@@ -77,12 +80,14 @@ class Clipper:
         None for all records.
         checked: False if the caller checks the sum, which is NaN if a gradient is not finite.
         sampled: False if few weights are 0, so that the CPU need not wait for a GPU to count them.
+        contents: of the records, for `exact`; None to compute them.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
         """
         if self.exact and len(labels):
-            positions, weights = self._slots(features, labels, weights, positions, len(parameters))
+            weights = _of_all(len(labels), len(parameters), weights, positions, labels.device)
+            positions, weights = self._places(features, labels, weights, contents)
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
         # If few records take part, each trial gathers its own; else all trials share one batch.
         chosen = positions
@@ -218,7 +223,8 @@ class Clipper:
         own: whether every trial has separate records.
         Raises InputError for too little max_memory.
         """
-        need = self._method(record, label, self.precision, own).footprint
+        method = self._method(record, label, self.precision, own)
+        need = method.footprint
 
         def held(trials: int, records: int) -> float:
             waiting = (
@@ -229,8 +235,8 @@ class Clipper:
         # How many examples (a record in a trial) fill the cache or the device.
         examples = BLOCK_BYTES[record.device.type] / need.example
         if self.exact and own:
-            rows = fixed_rows(need.example)
-            at_once = even(trials, examples / rows), rows
+            # The groups of one trial share its parameters in memory.
+            at_once = 1, self._rows(method)
         else:
             whole = record.device.type != "cpu"
             at_once = cutting.examples_at_once(need, examples, trials, records, whole)
@@ -245,38 +251,32 @@ class Clipper:
                     "or fewer threads"
                 )
             at_once = cutting.halved(*at_once)
+            if self.exact and own and at_once[1] < EXACT_ROWS[1]:
+                at_once = 1, min(at_once[1], SLOTS)
         return Cut(*at_once, held(*at_once))
 
-    def _slots(
+    def _rows(self, method: Method) -> int:
+        """Return the number of records in every block of an exact sum."""
+        return fixed_rows(method.footprint.example, self.expected) if method.divisible else SLOTS
+
+    def _places(
         self,
         features: Tensor,
         labels: Tensor,
-        weights: Tensor | None,
-        positions: Tensor | None,
-        trials: int,
+        weights: Tensor,
+        contents: Contents | None,
     ) -> tuple[Tensor, Tensor]:
-        """Return positions and weights [T, m] that fill blocks of one fixed size.
+        """Return positions and weights [T, m]: places by content, in blocks of one fixed size.
 
-        A kernel rounds differently for another number of rows, and a hostile model can make that
-        rounding as large as a gradient. With blocks of one shape, a record's absence changes no
-        other record's gradient. Padding in the last block has weight 0.
+        A kernel rounds differently for another number of rows or at another place, and a hostile
+        model can make that rounding as large as a gradient. Here a record's absence changes no
+        other record's place in a group, and no block's shape. An empty place has weight 0.
         """
-        if positions is None:
-            if weights is None:
-                weights = torch.ones(trials, len(labels), device=labels.device)
-            present = weights != 0
-            most = int(present.sum(1).max())
-            # A stable sort moves the records that take part to the front and keeps their order.
-            order = present.byte().sort(dim=1, descending=True, stable=True).indices
-            positions = order[:, :most]
-            weights = weights.gather(1, positions)
-        elif weights is None:
-            weights = torch.ones(positions.shape, device=labels.device)
         record, label = self._example(features, labels)
-        need = self._method(record, label, self.precision, own=True).footprint
-        # Fill the last block: the padding repeats record 0 with weight 0, which adds nothing.
-        missing = -positions.shape[1] % fixed_rows(need.example)
-        return functional.pad(positions, (0, missing)), functional.pad(weights, (0, missing))
+        rows = self._rows(self._method(record, label, self.precision, own=True))
+        contents = contents or Contents.of(features, labels)
+        positions, filled = arranged(contents, weights != 0, rows // SLOTS)
+        return positions, weights.gather(1, positions) * filled
 
     def _example(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return a record and its label to measure with; zeros instead of real ones where exact."""
@@ -304,14 +304,36 @@ class Clipper:
         return self._methods[kind]
 
 
-def fixed_rows(example: float) -> int:
-    """Return the number of records in every block of an exact sum, a power of two."""
-    rows = FIXED_ROWS
-    while rows > FEWEST_ROWS and rows * example > cutting.WORTH_A_BLOCK:
-        # Only the size of a record decides, never the number of records: the absence of a record
-        # must not change the shape of a block.
+def _of_all(
+    records: int,
+    trials: int,
+    weights: Tensor | None,
+    positions: Tensor | None,
+    device: torch.device,
+) -> Tensor:
+    """Return the weights [T, n] of all records, which is 0 at no position [T, m] of a trial."""
+    if positions is None:
+        return torch.ones(trials, records, device=device) if weights is None else weights
+    if weights is None:
+        weights = torch.ones(positions.shape, device=device)
+    return weights.new_zeros(trials, records).scatter_(1, positions, weights)
+
+
+def fixed_rows(example: float, expected: float) -> int:
+    """Return the number of records in every block of an exact sum, a power of two.
+
+    It depends on public numbers alone. A record's absence must not change the shape of a block. It
+    is at least 64, or `SLOTS`: then kernels that take 64 numbers at a time leave no rest that only
+    some groups would have.
+
+    example: bytes of a record.
+    expected: number of records in a sum. Their slots need up to a few times as many places.
+    """
+    largest, smallest = EXACT_ROWS
+    rows = largest
+    while rows > smallest and (rows > 4 * expected or rows * example > EXACT_BYTES):
         rows //= 2
-    return rows
+    return rows if rows * example <= EXACT_BYTES else SLOTS
 
 
 def _add_up(

@@ -59,6 +59,10 @@ class Gradient(ABC):
     def without(self, dropped: Tensor) -> "Gradient":
         """Return the gradients with zeros where bool [T, n] is true; those may be infinite."""
 
+    @abstractmethod
+    def regrouped(self, trials: int) -> "Gradient":
+        """Return the gradients of T G trials of n records as those of T trials of G n records."""
+
 
 @dataclass(frozen=True)
 class Dense(Gradient):
@@ -78,6 +82,9 @@ class Dense(Gradient):
 
     def without(self, dropped: Tensor) -> "Dense":
         return Dense(_zeroed(self.values, dropped))
+
+    def regrouped(self, trials: int) -> "Dense":
+        return Dense(_regrouped(self.values, trials))
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,9 @@ class Formed(Gradient):
 
     def without(self, dropped: Tensor) -> "Formed":
         return Formed(_zeroed(self.products, dropped), self.arrange)
+
+    def regrouped(self, trials: int) -> "Formed":
+        return Formed(_regrouped(self.products, trials), self.arrange)
 
 
 @dataclass(frozen=True)
@@ -172,6 +182,11 @@ class Products(Gradient):
         inputs = self.inputs.nan_to_num(0.0, 0.0, 0.0)
         return Products(inputs, _zeroed(self.errors, dropped), self.arrange)
 
+    def regrouped(self, trials: int) -> "Products":
+        inputs = self.inputs.expand(len(self.errors), *self.inputs.shape[1:])
+        inputs, errors = (_regrouped(each, trials) for each in (inputs, self.errors))
+        return Products(inputs, errors, self.arrange)
+
     @property
     def formed_at_once(self) -> bool:
         positions, size_in = self.inputs.shape[-2:]
@@ -224,6 +239,11 @@ class Rows(Gradient):
     def without(self, dropped: Tensor) -> "Rows":
         return Rows(self.indices, _zeroed(self.errors, dropped), self.rows)
 
+    def regrouped(self, trials: int) -> "Rows":
+        indices = self.indices.expand(len(self.errors), *self.indices.shape[1:])
+        indices, errors = (_regrouped(each, trials) for each in (indices, self.errors))
+        return Rows(indices, errors, self.rows)
+
     @property
     def _taken(self) -> Tensor:
         return self.indices >= 0
@@ -255,6 +275,9 @@ class Shared(Gradient):
     def without(self, dropped: Tensor) -> "Shared":
         return Shared([part.without(dropped) for part in self.parts])
 
+    def regrouped(self, trials: int) -> "Shared":
+        return Shared([part.regrouped(trials) for part in self.parts])
+
     @cached_property
     def _formed(self) -> Tensor:
         first, *others = (part.formed() for part in self.parts)
@@ -284,6 +307,10 @@ def _norms(values: Tensor) -> Tensor:
 
 def _zeroed(values: Tensor, dropped: Tensor) -> Tensor:
     return values.masked_fill(dropped[(...,) + (None,) * (values.dim() - 2)], 0.0)
+
+
+def _regrouped(values: Tensor, trials: int) -> Tensor:
+    return values.reshape(trials, -1, *values.shape[2:])
 
 
 def joined(parts: Sequence[Gradient]) -> Gradient:

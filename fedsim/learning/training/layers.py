@@ -34,6 +34,25 @@ t = 1 where all trials share the input, else T.
 """
 
 
+def _together(rule: Rule) -> Rule:
+    """Return a rule that runs trials which share their parameters in memory as one trial."""
+
+    def run(layer: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, Backward]:
+        trials = len(x)
+        if trials == 1 or any(len(p) != trials or p.stride(0) for p in parameters.values()):
+            return rule(layer, parameters, x)
+        one = {name: values[:1] for name, values in parameters.items()}
+        output, backward = rule(layer, one, x.flatten(0, 1)[None])
+
+        def apart(errors: Tensor) -> dict[str, Gradient]:
+            gradients = backward(errors.flatten(0, 1)[None])
+            return {name: each.regrouped(trials) for name, each in gradients.items()}
+
+        return output[0].unflatten(0, (trials, -1)), apart
+
+    return run
+
+
 def rule_of(layer: nn.Module) -> Rule | None:
     """Return the rule of a kind of layer; None without one."""
     kind = type(layer)
@@ -381,8 +400,8 @@ def _last_axes(layer: nn.Module, x: Tensor) -> int:
 
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: _linear,
-    **dict.fromkeys(_CONVOLUTIONS, _convolution),
-    nn.Embedding: _embedding,
+    **dict.fromkeys(_CONVOLUTIONS, _together(_convolution)),
+    nn.Embedding: _together(_embedding),
     nn.GroupNorm: _normalised(_group_norm, lambda layer, x: 2),
     nn.LayerNorm: _normalised(_layer_norm, _last_axes),
     ChannelAffine: _normalised(lambda layer, x: x, lambda layer, x: 2),

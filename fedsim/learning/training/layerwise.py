@@ -152,6 +152,8 @@ class LayerwiseModel:
 
     def _forward(self, name: str, x: Tensor) -> Tensor:
         layer, (trials, records) = self._layers[name], self._size
+        if len(x) == 1:  # the same for all records, such as the numbers of positions
+            x = x.expand(records, *x.shape[1:])
         if len(x) not in (records, records * trials):
             raise ValueError(f"layer '{name}' gets {len(x)} rows, which are not the records")
         # Before the first parametrised layer all trials are equal, and run once.
@@ -289,12 +291,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
     generator = torch.Generator().manual_seed(0)
     jitter = 0.1 * torch.randn(trials, size(model), generator=generator).to(record.device)
     parameters = flatten(model) + jitter
-    features = record.expand(records, *record.shape)
-    if features.is_floating_point():
-        jitter = torch.randn(features.shape, generator=generator)
-        features = features.double() + jitter.to(record.device)
-    else:
-        features = torch.stack([record, record.flip(0) if record.dim() else record])
+    features = _different(model, record, records, generator)
     # Different labels, and different weights for all examples, so that mixed examples are detected.
     with torch.no_grad():
         classes = max(2, model(features[:1]).shape[-1])
@@ -319,6 +316,21 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         # Compare norms: single entries of a gradient may be pure rounding error.
         if not (total[trial] - expected).norm() <= 1e-6 * expected.norm():  # also false for NaN
             raise ValueError("its layer-by-layer gradients differ from autograd's")
+
+
+def _different(
+    model: nn.Module, record: Tensor, records: int, generator: torch.Generator
+) -> Tensor:
+    """Return different records like one: near it, or of random tokens where a table has rows."""
+    shape = (records, *record.shape)
+    rows = [each.num_embeddings for each in model.modules() if isinstance(each, nn.Embedding)]
+    # Positions and kinds of tokens may have tables too; every number below the largest is a token.
+    if rows:
+        tokens = torch.randint(0, max(rows), shape, generator=generator).to(record.device)
+        return tokens.double() if record.is_floating_point() else tokens.to(record.dtype)
+    if record.is_floating_point():
+        return record.double() + torch.randn(shape, generator=generator).to(record.device)
+    return torch.stack([record, record.flip(0) if record.dim() else record])
 
 
 def _parametrised(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

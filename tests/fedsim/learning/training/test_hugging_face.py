@@ -138,6 +138,28 @@ def test_each_records_gradient_is_clipped_by_itself(
     torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "tuning", [{}, {"model.lora-rank": 2, "model.trainable": "classifier"}], ids=["all", "adapters"]
+)
+def test_a_texts_absence_changes_no_other_texts_gradient(
+    texts: Config, tuning: dict[str, object]
+) -> None:
+    real = {"privacy.noise-source": "system"}
+    known = federation.load(from_run_config(to_run_config(texts) | tuning | real).experiment, 0)
+    features, labels = known.members(known.owned_by(0))
+    assert known.fallbacks() == {}
+    features, labels = features.repeat(4, 1), labels.repeat(4)
+    size = models.size(known.model)
+    for seed in range(0, 4, 3):
+        torch.manual_seed(seed)
+        hostile = 10.0**seed * torch.randn(1, size)
+        whole = known.clipper.clipped_sum(hostile, features, labels)
+        for absent in range(0, len(labels), 20):
+            others = torch.arange(len(labels)) != absent
+            without = known.clipper.clipped_sum(hostile, features[others], labels[others])
+            assert float((whole - without).norm()) <= known.clipper.clipping_norm * 1.001
+
+
 @pytest.mark.slow
 def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Path) -> None:
     public = fedsim.train(texts) / "public"

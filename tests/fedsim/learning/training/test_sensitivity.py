@@ -22,10 +22,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from fedsim.common.device import Precision
-from fedsim.learning.training import clipping
+from fedsim.learning.training import clipped_block, clipping
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layers import RULES
+from fedsim.learning.training.layerwise import LayerwiseModel
 from fedsim.learning.training.models import ChannelAffine, parameter_shapes, size
+from fedsim.learning.training.slots import SLOTS
 from fedsim.learning.training.trainable import adapt
 
 RECORDS = 3
@@ -36,9 +38,9 @@ FAKE_DEVICE = Path(__file__).parents[5] / "shared" / "tools" / "fake_device.py"
 class _Scaled(nn.Module):
     """A layer without a rule."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 6) -> None:
         super().__init__()
-        self.gain = nn.Parameter(torch.ones(6))
+        self.gain = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.gain
@@ -226,31 +228,137 @@ def test_squares_that_underflow_do_not_switch_clipping_off() -> None:
     assert ratio <= ALLOWED
 
 
-@pytest.mark.parametrize("hidden", [1, 16])
-@pytest.mark.parametrize("count", [2, 4, 5, 8, 10, 16, 64, 65, 257, 512])
-def test_a_records_absence_flips_no_other_records_gradient(count: int, hidden: int) -> None:
-    """Logits are pure rounding noise, times 2^18: blocks of another shape would round otherwise."""
-    size_in, large = 600, 2.0**18
-    model = nn.Sequential(nn.Linear(size_in, hidden), nn.Linear(hidden, 2))
-    clipper, labels = Clipper(model, 1.0, exact=True), torch.zeros(count, dtype=torch.int64)
-    for seed in range(4):
-        torch.manual_seed(seed)
-        weight = torch.randn(hidden, size_in) * large / 4
-        weight[:, size_in // 2 :] = -weight[:, : size_in // 2]
-        record = torch.rand(1, size_in)
-        record[:, size_in // 2 :] = record[:, : size_in // 2]
-        head = torch.tensor([[-large], [large]]).repeat(1, hidden)
-        parts = (weight, torch.zeros(hidden), head, torch.zeros(2))
-        parameters = torch.cat([part.flatten() for part in parts])[None]
-        features, weights = record.repeat(count, 1), torch.ones(1, count)
-        whole = clipper.clipped_sum(parameters, features, labels)
-        weights[:, 0] = 0
-        # Left out by its weight, and not there at all.
-        for without in (
-            clipper.clipped_sum(parameters, features, labels, weights),
-            clipper.clipped_sum(parameters, features[1:], labels[1:]),
-        ):
-            assert float((whole - without).norm()) <= ALLOWED
+def _noise_times_a_million(width: int, hidden: int, seed: int) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a network whose logits are pure rounding noise, times 2^18, and records for it."""
+    torch.manual_seed(seed)
+    large, half = 2.0**18, width // 2
+    model = nn.Sequential(nn.Linear(width, hidden), nn.Linear(hidden, 2))
+    weight = torch.randn(hidden, width) * large / 4
+    weight[:, half : 2 * half], weight[:, 2 * half :] = -weight[:, :half], 0
+    head = torch.tensor([[-large], [large]]).repeat(1, hidden)
+    parts = (weight, torch.zeros(hidden), head, torch.zeros(2))
+    records = torch.rand(RECORDS_OF_NOISE, width)
+    records[:, half : 2 * half] = records[:, :half]
+    return model, torch.cat([part.flatten() for part in parts])[None], records
+
+
+RECORDS_OF_NOISE = 100
+
+
+@pytest.mark.parametrize("hidden", [1, 7, 16])
+@pytest.mark.parametrize("start", range(1, 14))
+def test_a_records_absence_changes_no_other_records_gradient(start: int, hidden: int) -> None:
+    """For widths 1 to 130: in place of the record, the rows behind it would move up by one."""
+    for width in range(start, 131, 13):
+        model, parameters, records = _noise_times_a_million(width, hidden, width)
+        labels = torch.arange(len(records)) % 2
+        clipper = Clipper(model, 1.0, exact=True, expected=40)
+        whole = clipper.clipped_sum(parameters, records, labels)
+        others = torch.arange(len(records)) != 3
+        without = clipper.clipped_sum(parameters, records[others], labels[others])
+        assert float((whole - without).norm()) <= ALLOWED
+        # Left out by its weight.
+        weights = others[None].float()
+        assert torch.equal(clipper.clipped_sum(parameters, records, labels, weights), without)
+
+
+@pytest.mark.parametrize("copies", [2, 65, 257])
+def test_the_absence_of_a_copy_changes_no_other_records_gradient(copies: int) -> None:
+    model, parameters, records = _noise_times_a_million(37, 7, 0)
+    records = torch.cat([records[:1].repeat(copies, 1), records])
+    labels = torch.zeros(len(records), dtype=torch.int64)
+    clipper = Clipper(model, 1.0, exact=True)
+    whole = clipper.clipped_sum(parameters, records, labels)
+    for absent in (0, copies - 1, copies):
+        others = torch.arange(len(records)) != absent
+        without = clipper.clipped_sum(parameters, records[others], labels[others])
+        assert float((whole - without).norm()) <= ALLOWED
+
+
+def _by_width(width: int) -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
+    """Return a network for each rule whose arrays have a width of 1 to 130."""
+    return {
+        "linear": (_chain(nn.Linear(width, 7), nn.Tanh(), into=7), (width,)),
+        "positions": (_chain(nn.Linear(width, width), nn.GELU(), into=3 * width), (3, width)),
+        "time": (_chain(nn.Conv1d(width, 5, 2), nn.Sigmoid(), into=10), (width, 3)),
+        "convolutions": (
+            _chain(nn.Conv2d(1, width, 3), nn.ReLU(), nn.Conv2d(width, 3, 2), into=12),
+            (1, 5, 5),
+        ),
+        "space": (_chain(nn.Conv3d(width, 3, 2), into=3), (width, 2, 2, 2)),
+        "group norm": (_chain(nn.Conv1d(2, width, 2), nn.GroupNorm(1, width), into=width), (2, 2)),
+        "affine": (_chain(nn.Conv1d(2, width, 2), ChannelAffine(width), into=width), (2, 2)),
+        "layer norm": (_chain(nn.Linear(3, width), nn.LayerNorm(width), into=width), (3,)),
+        "embedding": (_chain(nn.Embedding(9, width), nn.Softplus(), into=4 * width), (4,)),
+        "low rank": (
+            lambda: adapt(_chain(nn.Linear(width, 7), into=7)().requires_grad_(False), 2),
+            (width,),
+        ),
+        "torch.func": (lambda: nn.Sequential(_Scaled(width), nn.Linear(width, 3)), (width,)),
+    }
+
+
+def test_every_rule_has_a_network_by_width() -> None:
+    layers = {type(x) for build, _ in _by_width(8).values() for x in build().modules()}
+    assert set(RULES) <= layers
+
+
+def _assert_places_are_alike(
+    build: Callable[[], nn.Module], shape: tuple[int, ...], seed: int, tokens: bool
+) -> None:
+    """Assert that a record has the same gradient, to the bit, in each group of a block.
+
+    Every second slot has the same record in all groups; the other slots have others.
+    """
+    torch.manual_seed(seed)
+    groups = 4 if seed % 2 else 16
+    some = torch.randint(0, 9, (groups, SLOTS, *shape)) if tokens else None
+    features = torch.randn(groups, SLOTS, *shape) if some is None else some
+    labels = torch.randint(0, 3, (groups, SLOTS))
+    features[:, ::2], labels[:, ::2] = features[:1, ::2], labels[:1, ::2]
+    model = build()
+    parameters = 10 ** (2 * torch.rand(1)) * torch.randn(1, size(model))
+    gradients = clipped_block.by_groups(
+        LayerwiseModel(model).gradients,
+        parameters,
+        features.flatten(0, 1)[None],
+        labels.view(1, -1),
+    )
+    each = clipped_block.formed(gradients).view(groups, SLOTS, -1)[:, ::2]
+    assert each.isfinite().all()
+    assert torch.equal(each, each[:1].expand_as(each))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 16])
+@pytest.mark.parametrize("name", list(_by_width(8)))
+def test_a_record_has_the_same_gradient_in_every_group(name: str, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for width in range(1 if threads == 1 else threads, 131, 1 if threads == 1 else 16):
+            build, shape = _by_width(width)[name]
+            _assert_places_are_alike(build, shape, width, name == "embedding")
+    finally:
+        torch.set_num_threads(before)
+
+
+class _WholeProduct(nn.Module):
+    """Own code that multiplies all rows of a batch by a constant matrix at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.randn(37, 7))
+        self.head = nn.Linear(7, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head((x @ self.table).tanh())
+
+
+def test_own_code_that_multiplies_a_whole_batch_gets_one_group_at_a_time() -> None:
+    record, label = torch.zeros(37), torch.tensor(0)
+    for build, rows in ((_WholeProduct, SLOTS), (_by_width(37)["linear"][0], 1024)):
+        clipper = Clipper(build(), 1.0, exact=True)
+        assert clipper.cut(record, label, 1, 5000, own=True).records == rows
 
 
 def test_an_exact_sum_does_not_round_other_records_away() -> None:

@@ -1,0 +1,105 @@
+"""The places of records in a sum that real noise protects: a record's content decides its place.
+
+A kernel may round a row differently at another place in memory, and a hostile model makes that
+rounding as large as a gradient. So a record's absence must move no other record. A hash of its
+content gives each record one of `SLOTS` slots. Records with equal slots go to different groups, and
+every group is computed alike (docs/explanation/training.md has the proof).
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SLOTS = 16
+"""Records in a group. A group of any array of 4-byte numbers, whatever its width, has a multiple of
+64 bytes, so that all groups are aligned alike."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What places need to know of records.
+
+    Attributes:
+        hashes: of each record's features and label, int64 [n].
+        kinds: the same number for equal records alone, int64 [n].
+    """
+
+    hashes: Tensor
+    kinds: Tensor
+
+    @classmethod
+    def of(cls, features: Tensor, labels: Tensor) -> Self:
+        """Return the contents of records [n, *shape] and their labels [n].
+
+        The hash is multilinear modulo 2^64 (Lemire and Kaser, arXiv:1202.4961). Its multipliers
+        spread records and hide nothing. They are fixed: a round that is repeated has the same sum.
+        """
+        words = torch.cat([_words(features, len(labels)), _words(labels, len(labels))], dim=1)
+        generator = np.random.Generator(np.random.Philox(key=0))
+        multipliers = torch.from_numpy(generator.integers(-(2**63), 2**63, words.shape[1]))
+        hashes = (words * multipliers.to(words.device)).sum(1)
+        order = hashes.argsort(stable=True)
+        alike = hashes[order][1:] == hashes[order][:-1]
+        first, second = order[:-1][alike], order[1:][alike]
+        if not torch.equal(words[first], words[second]):  # different records with one hash
+            return cls(hashes, torch.unique(words, dim=0, return_inverse=True)[1])
+        return cls(hashes, torch.unique(hashes, return_inverse=True)[1])
+
+    def at(self, positions: Tensor) -> Self:
+        """Return the contents of the records at some positions, of any shape."""
+        return type(self)(self.hashes[positions], self.kinds[positions])
+
+    def slots(self) -> Tensor:
+        """Return the slot of each record; for contents [T, n].
+
+        The k-th of k equal records has the slot of its content and k, so that copies spread over
+        the slots. Without one of them, the slot of k is empty.
+        """
+        kinds, order = self.kinds.sort(dim=1, stable=True)
+        places = torch.arange(kinds.shape[1], device=kinds.device)
+        copies = torch.empty_like(kinds)
+        copies.scatter_(1, order, places - torch.searchsorted(kinds, kinds))
+        # Two rounds of multiplication and shift: the low bits of a product depend on few bits.
+        mixed = (self.hashes + 0x9E3779B97F4A7C1 * copies) * 0x2545F4914F6CDD1D
+        return (((mixed ^ (mixed >> 32)) * 0x9E3779B97F4A7C1) >> 40) % SLOTS
+
+
+def _words(values: Tensor, records: int) -> Tensor:
+    """Return the bits of numbers [n, *shape] as integers, int64 [n, w]."""
+    flat = values.reshape(records, -1)
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return (flat.view(kinds[flat.element_size()]) if flat.element_size() in kinds else flat).long()
+
+
+def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    """Return the record at each place, int64 [T, m], and whether one is there, bool [T, m].
+
+    Place p has the records of slot p modulo `SLOTS`.
+
+    contents: of n records.
+    present: bool [T, n], the records that take part in each trial.
+    groups: the number of groups is a multiple of it.
+    """
+    most = int(present.sum(1).max())
+    # A stable sort moves the records that take part to the front and keeps their order.
+    taking_part, records = present.byte().sort(dim=1, descending=True, stable=True)
+    records, absent = records[:, :most], taking_part[:, :most] == 0
+    chosen = contents.at(records)
+    # Absent records are no copies of present ones.
+    kinds = chosen.kinds.masked_fill(absent, -1)
+    slots = Contents(chosen.hashes, kinds).slots().masked_fill(absent, SLOTS)
+    slots, order = slots.sort(dim=1, stable=True)
+    edges = torch.arange(SLOTS + 1, device=slots.device).repeat(len(slots), 1)
+    first = torch.searchsorted(slots, edges)
+    longest = int(first.diff(dim=1).max())
+    places = SLOTS * groups * max(1, -(-longest // groups))
+    group = torch.arange(most, device=slots.device) - first.gather(1, slots)
+    # Absent records go to one more place behind the last.
+    place = (SLOTS * group + slots).masked_fill(slots == SLOTS, places)
+    at, filled = (records.new_zeros(len(records), places + 1) for _ in range(2))
+    at.scatter_(1, place, records.gather(1, order))
+    filled.scatter_(1, place, 1)
+    return at[:, :-1], filled[:, :-1] > 0
