@@ -102,7 +102,6 @@ class RunConfig(TomlTable):
             model, kept and not attacked; "rehearsal": the experiment for a training.
         purpose: Purpose of the model or study. Shown on its card and report.
         author: Person responsible for the run. Shown on the report.
-        checkpoint_every: Rounds between two checkpoints of a training.
         seed: Seed of all random numbers except those that draw D.
         device: Device that holds the tensors. "auto": CUDA if it is available, else the CPU.
         threads: Number of threads for a batch of trials. 0: one per core.
@@ -119,7 +118,6 @@ class RunConfig(TomlTable):
     job: Literal["experiment", "training", "rehearsal"] = "experiment"
     purpose: str = ""
     author: str = ""
-    checkpoint_every: PositiveInt = 1
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0

@@ -24,10 +24,20 @@ FILE = "ledger.jsonl"
 
 
 class Ledger:
-    """The ledger of a running experiment. Raises InputError if the file is damaged."""
+    """The ledger of a running experiment. Raises InputError if the file is damaged.
+
+    Attributes:
+        done: rounds that a continued training need not repeat. Of the later ones, nothing left but
+            messages to clients, whose answers they repeat. They are entered again in their place.
+            None: an attempt draws new noise, and adds to the earlier ones.
+    """
 
     def __init__(
-        self, scheme: Scheme, directory: RunDirectory, colluders: Iterable[int] = ()
+        self,
+        scheme: Scheme,
+        directory: RunDirectory,
+        colluders: Iterable[int] = (),
+        done: int | None = None,
     ) -> None:
         self.scheme = scheme
         # Under central trust, colluders have no noise to disclose.
@@ -35,15 +45,17 @@ class Ledger:
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
-        self._accounts = accounts.by_batch(written.entries)
-        self._everything = accounts.together(written.entries)
+        self._done = done
+        rows = kept(written.entries, done)
+        self._accounts = accounts.by_batch(rows)
+        self._everything = accounts.together(rows)
         self._check = written.check
         journal.drop_unfinished(self.path, written)
 
     def begin(self, trials: range, rounds: int, noise_multiplier: float, first: int = 1) -> Attempt:
         """Return a new attempt at a batch of trials."""
         account = self._accounts.setdefault(trials.start, Account())
-        account.attempts += 1
+        account.attempts = max(1, account.attempts + (self._done is None))
         return Attempt(
             self.scheme,
             self.append,
@@ -61,6 +73,11 @@ class Ledger:
         self._check = journal.append(self.path, strict_json(asdict(row)), self._check)
         self._accounts[row.batch].add(row)
         self._everything.add(row)
+
+
+def kept(rows: Iterable[LedgerRow], done: int | None) -> list[LedgerRow]:
+    """Return the rows that stay when a training continues after `done` rounds; None: all."""
+    return [row for row in rows if done is None or row.round <= done]
 
 
 def read(directory: RunDirectory) -> list[LedgerRow]:

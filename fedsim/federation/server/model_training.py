@@ -1,11 +1,11 @@
 """The training of one model, which a restarted server continues from its last round."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
@@ -34,6 +34,7 @@ class ResumableDPSGD(DPSGD):
     """The aggregation strategy of a training whose state is written after each round."""
 
     left_off: Checkpoint | None = None
+    directory: RunDirectory | None = None
     noise: NoiseWatch | None = field(default=None, init=False)
     _own_noise: bool = field(default=False, init=False)
 
@@ -58,12 +59,21 @@ class ResumableDPSGD(DPSGD):
     def done(self) -> int:
         return 0 if self.left_off is None else self.left_off.round
 
-    def checkpoint(self, arrays: ArrayRecord, server_round: int) -> Checkpoint:
-        """Return the state on which the next round depends."""
-        assert self._release is not None
-        return Checkpoint(
-            self.done + server_round, messages.only(arrays), self._release, self._optimizer.state()
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord, MetricRecord]:
+        """Step, and write the state before anything of the round's sum leaves.
+
+        A round that was interrupted before is repeated from the same model, and costs nothing more.
+        """
+        model, seconds = super().aggregate_train(server_round, replies)
+        assert self._release is not None and self.directory is not None
+        state = self._optimizer.state()
+        number = self.done + server_round
+        checkpoint.write_checkpoint(
+            self.directory, Checkpoint(number, messages.only(model), self._release, state)
         )
+        return model, seconds
 
     def _released(self, round: int, received: ReceivedReplies, total: Floats) -> RoundRelease:
         """Round the sum to the released values, and observe its noise."""
@@ -87,7 +97,9 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     Raises ClientFailedError if a client is missing that may not be.
     """
     config, left_off = plan.config, checkpoint.read_checkpoint(directory)
-    book = Ledger(config.scheme, directory)
+    done = 0 if left_off is None else left_off.round
+    repeated = config.federation.repeats_answers
+    book = Ledger(config.scheme, directory, done=done if repeated else None)
     nodes, auditors = connected(grid, config.federation, plan.digest, directory)
     once = range(1)
     batch = Batch(
@@ -97,9 +109,8 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
         once,
         challenge.worlds(config.run.seed, 1, config.trials.worlds),
     )
-    done = 0 if left_off is None else left_off.round
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
-    strategy = ResumableDPSGD(batch, attempt, directory.log_event, auditors, left_off)
+    strategy = ResumableDPSGD(batch, attempt, directory.log_event, auditors, left_off, directory)
     theta = (
         federation.initial_parameters(config.game, loaded, once).numpy()
         if left_off is None
@@ -173,9 +184,8 @@ def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
 def _after_round(
     strategy: ResumableDPSGD, loaded: Federation, directory: RunDirectory
 ) -> Callable[[int, ArrayRecord], None]:
-    """Return the function that writes the state after a round and logs the model's quality."""
+    """Return the function that logs the model's quality after a round."""
     plan, held_out = strategy.batch.plan, loaded.held_out()
-    every = plan.config.run.checkpoint_every
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         number = strategy.done + server_round
@@ -183,8 +193,6 @@ def _after_round(
         resumed = not server_round and strategy.done
         if resumed and any(event.get("round") == number for event, _ in directory.events()):
             return
-        if server_round and (number % every == 0 or number == plan.rounds):
-            checkpoint.write_checkpoint(directory, strategy.checkpoint(arrays, server_round))
         utility: dict[str, object] = {}
         if len(held_out[1]):
             parameters = torch.tensor(messages.only(arrays)).to(loaded.device)

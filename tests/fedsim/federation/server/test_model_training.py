@@ -20,6 +20,7 @@ from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.config.federation import FederationConfig
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
@@ -33,6 +34,7 @@ from fedsim.learning.data import distribution
 from fedsim.learning.training import saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.privacy.trust import Trust
 from fedsim.report import model_card, model_quality, training_report
 
 Make = Callable[..., Config]
@@ -175,45 +177,51 @@ def test_a_killed_training_goes_on_after_its_last_round(
     resumed = _train(training(changes))
     values = [run.path / saved_model.PUBLIC / saved_model.VALUES for run in (whole, resumed)]
     assert values[0].read_bytes() == values[1].read_bytes()
-    # The third round was charged in both attempts; from the seed its noise is the same.
-    assert [(row.attempt, row.round) for row in ledger.read(resumed)] == [
-        (1, 1),
-        (1, 2),
-        (1, 3),
-        (2, 3),
-    ]
+    # The third round was charged before the kill, and is charged once.
+    assert [(row.attempt, row.round) for row in ledger.read(resumed)] == [(1, 1), (1, 2), (1, 3)]
     assert model_card.read_card(resumed).privacy.rounds_charged == 3
 
 
-def test_rounds_that_a_killed_training_released_are_paid_for(
-    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("killed_in", [1, 3])
+@pytest.mark.parametrize("before", [True, False], ids=["before the checkpoint", "after it"])
+def test_a_kill_costs_no_epsilon(
+    killed_in: int, before: bool, training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = training({"privacy.noise-source": "system"})
-    whole = model_card.read_card(_train(training({"privacy.noise-source": "system"}, "whole")))
+    """Nothing of a round leaves before its state is written, so its repetition is charged once."""
+    real: dict[str, Scalar] = {"privacy.noise-source": "system", "federation.trust": "local"}
+    whole = model_card.read_card(_train(training(real, "whole")))
     assert whole.privacy.guaranteed
-    really = ResumableDPSGD.aggregate_train
+    really = checkpoint.write_checkpoint
 
-    def killed(
-        self: ResumableDPSGD, round: int, replies: list[Message]
-    ) -> tuple[ArrayRecord, object]:
-        if round == 3:
+    def killed(directory: RunDirectory, state: checkpoint.Checkpoint) -> None:
+        if not before:
+            really(directory, state)
+        if state.round == killed_in:
             raise Killed
-        return really(self, round, replies)
+        really(directory, state)
 
-    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", killed)
-    with pytest.raises(Killed):
-        _train(config)
-    monkeypatch.setattr(ResumableDPSGD, "aggregate_train", really)
-    with pytest.raises(InputError, match=r"stay spent.*--accept-epsilon"):
-        _train(config)
-    directory = RunDirectory.open(Path(config.run.out))
-    directory.write_json("accepted.json", {"epsilon": 100.0})
+    config = training(real)
+    # Twice at the same place: the second attempt is no other than the first.
+    for _ in range(2):
+        monkeypatch.setattr(checkpoint, "write_checkpoint", killed)
+        with pytest.raises(Killed):
+            _train(config)
+        if not before:
+            break
+    monkeypatch.setattr(checkpoint, "write_checkpoint", really)
     card = model_card.read_card(_train(config))
-    # Three rounds, and the one whose messages had left.
-    assert (card.privacy.rounds_charged, card.privacy.attempts) == (4, 2)
-    # Towards a participant.
-    before, after = (row.privacy.towards[1].epsilon["pld"] for row in (whole, card))
-    assert after > before
+    assert (card.privacy.rounds_charged, card.privacy.attempts) == (3, 1)
+    assert [row.epsilon for row in card.privacy.towards] == [
+        row.epsilon for row in whole.privacy.towards
+    ]
+
+
+def test_a_repeated_masked_round_without_a_client_is_charged_again() -> None:
+    """The same shares of noise in sums over other clients would bare the share of one of them."""
+    masked = FederationConfig(trust=Trust.DISTRIBUTED, secure_aggregation="secagg+")
+    assert masked.repeats_answers
+    tolerant = {"secure_aggregation": "secagg+", "clients": 5, "tolerated_dropouts": 1}
+    assert not FederationConfig(trust=Trust.DISTRIBUTED, **tolerant).repeats_answers
 
 
 def test_a_training_from_the_seed_is_no_guarantee_and_says_so(
