@@ -121,6 +121,7 @@ def check_request(received: ReceivedMessage) -> None:
             f"run's configuration gives {expected:.6g}, and a client adds no other noise"
         )
     _check_arrays(received)
+    _check_memory(received)
     integers = config.federation.trust.model.summed_securely
     if integers and consent.EXPERIMENT not in terms.kinds:
         grid = fixed_point.agreed(config.scheme, expected, models.size(loaded.model))
@@ -317,6 +318,22 @@ def _check_arrays(received: ReceivedMessage) -> None:
             )
     except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None
+
+
+def _check_memory(received: ReceivedMessage) -> None:
+    """Raise RefusedError if the run's memory limit is too little for a record, whatever it holds.
+
+    After admission an error would tell the server something about the records.
+    """
+    loaded, records = received.loaded, received.loaded.split.dataset.train
+    record, label = (
+        torch.tensor(np.zeros(each.shape[1:], each.dtype)).to(loaded.device)
+        for each in (records.features, records.labels)
+    )
+    try:
+        loaded.clipper.cut(record, label, received.request.trials, 1, own=True)
+    except InputError as error:
+        raise RefusedError(str(error)) from None
 
 
 def agreed_noise(terms: Terms, context: Context) -> float | None:
