@@ -231,6 +231,8 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
         yield "answered", OK if charged else NOTE, message
     spent, limit = client_ledger.epsilon(promised, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
+    if (together := client_ledger.epsilon_of_client(promised, terms.delta_limit)) is not None:
+        at += f" for any one record ({together:.4g} for all records together)"
     if EXPERIMENT in terms.kinds:
         yield "budget", NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"
     elif spent < limit:

@@ -30,7 +30,7 @@ from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy, vantages
 from fedsim.game.observers import at_server
 from fedsim.learning.training import models
-from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier
+from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier, changes_of_record
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -190,8 +190,12 @@ def keep_model(received: ReceivedMessage, model: Tensor) -> None:
 
 
 def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
-    """Return the release of one round towards the party that learns most about a record."""
-    noise_multiplier /= scheme.copies
+    """Return the release of one round towards the party that learns most about a record.
+
+    The owner's limit is for any one record, also where the noise is scaled to a whole client.
+    """
+    unit, neighbouring = scheme.privacy.unit, scheme.privacy.neighbouring
+    noise_multiplier /= scheme.copies * changes_of_record(unit, neighbouring)
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()

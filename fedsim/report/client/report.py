@@ -164,12 +164,17 @@ class ClientTraining:
 
 @dataclass(frozen=True)
 class ClientBudget:
-    """What all answers cost each record, and the client's limits."""
+    """What all answers cost each record, and the client's limits.
+
+    Attributes:
+        client_epsilon: for all records of the client together; None for noise of single records.
+    """
 
     epsilon: float
     epsilon_limit: float
     delta: float
     answers: int
+    client_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -301,7 +306,13 @@ def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> C
             result = _measured(node, training, mine, others, used)
             measured.append(ClientTraining(training.run, training.config.run.name, result))
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
-    budget = ClientBudget(client_ledger.epsilon(answers, delta), limit, delta, len(answers))
+    budget = ClientBudget(
+        client_ledger.epsilon(answers, delta),
+        limit,
+        delta,
+        len(answers),
+        client_ledger.epsilon_of_client(answers, delta),
+    )
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return ClientReport(created, node.partition, budget, list(_runs(answers, delta)), measured)
 

@@ -300,10 +300,16 @@ def play(case: Case, name: str, machine: Path, rows: Sequence[str] = ()) -> Answ
     return _answer(said, node)
 
 
+def contexts(case: Case, name: str, machine: Path, rows: Sequence[str]) -> tuple[Context, Message]:
+    """Return a client that has some rows, and the message of a case."""
+    values = to_run_config(_configuration(case.run))
+    return _context(case.id, _node(case, name, machine, rows), values), _message(case)
+
+
 def _node(case: Case, name: str, machine: Path, rows: Sequence[str]) -> dict[str, Scalar]:
     """Return a client's own config; its files are laid down."""
     path = machine / name
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     path.with_name("unfit.csv").write_text("\n".join(UNFIT) + "\n", encoding="utf-8")
     (machine / "schema.toml").write_text(case.schema, encoding="utf-8")
