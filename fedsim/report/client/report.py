@@ -229,10 +229,14 @@ def measure(
     partition: int,
     noise_multiplier: float,
     delta: float,
+    alone: bool = False,
 ) -> Exposure:
-    """Return the exposure towards the adversary who sees most of the client's messages."""
+    """Return the exposure towards the adversary who sees most of the client's messages.
+
+    alone: from `admission.read_alone`.
+    """
     config = training.config
-    faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
+    faced = admission.released(config.scheme, noise_multiplier, 1, alone).noise_multiplier
     clipping_norm = config.training.clipping_norm
     std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
     features, labels = data.members(data.owned_by(partition))
@@ -353,7 +357,8 @@ def _measured(
     exposure = shown = None
     if measurable(config.scheme):
         noise_multiplier, delta = mine[0].noise_multiplier, node.terms.delta_limit
-        exposure = measure(training, data, node.partition, noise_multiplier, delta)
+        alone = admission.read_alone(config.scheme, node.values)
+        exposure = measure(training, data, node.partition, noise_multiplier, delta, alone)
         if data.split.dataset.name == OWN:
             most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))
