@@ -229,6 +229,17 @@ CASES: tuple[Case, ...] = (
     _asks("model.name", "os:getcwd"),
     _asks("model.name", "cnn"),
     _asks("federation.trust", "central"),
+    _asks("model.hidden", 10**8),
+    _asks("training.local-steps", 10**7),
+    _asks("challenge.kind", "clipbkd"),
+    Case(
+        "a client's own training with a rate of 1000 and 20 epochs",
+        {
+            "privacy.unit": "client",
+            "training.local-learning-rate": 1000.0,
+            "training.local-epochs": 20,
+        },
+    ),
     _asks("training.clipping", False),
     _asks("training.clipping-norm", 1e30),
     _asks("privacy.noise-source", "seed"),
