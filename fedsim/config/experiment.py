@@ -16,7 +16,7 @@ from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
 from fedsim.privacy.participation import rule
-from fedsim.privacy.participation.rule import Participation, ParticipationSetting
+from fedsim.privacy.participation.rule import Participation, ParticipationSetting, unites
 
 
 class Config(TomlTable):
@@ -195,13 +195,13 @@ class Config(TomlTable):
             )
         # A server could ask half of the clients for keys and the others for seeds, and so unmask
         # a client.
-        if (
-            federation.secure_aggregation == "secagg+"
-            and 2 * federation.fewest_participants <= clients
+        if federation.secure_aggregation == "secagg+" and not unites(
+            clients, federation.fewest_participants, colluding
         ):
             raise ValueError(
-                f"{dropouts}, but secagg+ keeps messages secret only while more than half of "
-                f"{clients} clients must answer; give 0 to {(clients - 1) // 2}"
+                f"{dropouts}, but secagg+ keeps messages secret only while more than half of the "
+                f"{clients - colluding} clients that do not collude must answer; give 0 to "
+                f"{(clients - colluding - 1) // 2}"
             )
 
     def _one_target(self) -> None:

@@ -236,6 +236,9 @@ run.job is "training": training.clipping is true; privacy.sensitivity is "global
     noise.own_law; federation.colluding is 0
     | The guarantee of a training covers every record and every client.
     | rehearse the training (fedsim rehearse)
+run.job is "training": challenge.kind is "record"; challenge.copies is 1; canaries.count is 0
+    | A training has no target, and its clients' records are not changed.
+    | rehearse the training (fedsim rehearse)
 run.job is "training": model.initialisation is not "worst-case"
     | The initial model would be trained on the records without noise.
     | rehearse the training (fedsim rehearse)

@@ -4,7 +4,8 @@
     ca/            the certificate authority, which no machine needs; missing with an operator's own
     server/        TLS key and certificate, those of the SuperLink, the public keys of all nodes,
                    scripts, Flower's settings, the configuration of a first training
-    clients/client-K/, auditor/   the node's own key, its node.toml, scripts
+    clients/client-K/, auditor/   the node's own key, its node.toml, scripts; peers/, at a client
+                   only, has the public keys of all clients
     README.md      instructions for each machine
 
 Every machine's folder also has the wheel of the fedsim that wrote the kit, whose hash is in
@@ -250,11 +251,15 @@ def _write_machines(
     )
     example = configurations.path("deployment")
     write_file(place / example.name, example.read_bytes())
-    for index, machine in enumerate(kit.nodes):
-        key = certificates.node_key()
-        write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
+    keys = {machine: certificates.node_key() for machine in kit.nodes}
+    for index, (machine, key) in enumerate(keys.items()):
         placeholders = {**values, "PARTITION": str(index), "NODE_PORT": str(NODE_PORT + index)}
         _write_node(directory / _place(machine), machine, key, trusted, placeholders)
+        write_file(directory / "server" / "keys" / f"{machine}.pub", key.public + b"\n")
+        for reader in kit.nodes if machine != "auditor" else ():
+            if reader != "auditor":  # clients know each other's keys
+                peers = directory / _place(reader) / "peers"
+                write_file(peers / f"{machine}.pub", key.public + b"\n")
     for machine in kit.machines:
         write_program(directory / _place(machine), kit, machine, program)
 

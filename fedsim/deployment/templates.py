@@ -161,6 +161,13 @@ data-path = "../data"
 # what the ledger lists was released, and stays released.
 state-path = "../state"
 
+# This node's own key, and the folder of all clients' public keys. In secure aggregation, the node
+# refuses keys of other clients that these do not sign. Without this folder a single message counts
+# towards epsilon-limit as if the server could read it. A client with a new node key must send its
+# node.key.pub to all other clients.
+key-path = "../node.key"
+peers-path = "../peers"
+
 # Your consent, separated by commas. Plain training with your own noise needs none.
 #   central       the server sees sums of your records without noise, and is trusted to add noise
 #   challenge     a run may train with and without one of your records; an adversary guesses which

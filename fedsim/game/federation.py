@@ -67,6 +67,8 @@ class Federation:
     @cached_property
     def _owned(self) -> dict[int, npt.NDArray[np.intp]]:
         """Positions of every client's records, in order, for clients with records."""
+        if not len(self.client_of):  # a split of nothing would still have one part
+            return {}
         order = np.argsort(self.client_of, kind="stable")
         clients, first = np.unique(self.client_of[order], return_index=True)
         return dict(zip(clients.tolist(), np.split(order, first[1:]), strict=True))

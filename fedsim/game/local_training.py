@@ -1,5 +1,6 @@
 """A client's own training where clients are the unit of privacy: SGD, many clients at once."""
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,8 @@ from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.mechanism import Neighbouring
+
+LOG = logging.getLogger(__name__)
 
 NOBODY = -1
 """Position that fills up a short batch."""
@@ -74,17 +77,24 @@ def updates(
     Returns: float64 [m, T, P] for m clients.
     """
     trials = len(parameters)
-    plan = torch.from_numpy(np.stack(plans)).to(parameters.device).expand(-1, trials, -1, -1)
     rate, momentum = training.local_rate, training.local_momentum
     start = parameters.repeat(len(plans), 1)
     # Summed in float64 beside the model, since differences of float32 models lose digits.
     update = torch.zeros(start.shape, dtype=torch.float64, device=start.device)
     velocity, model = None, start
-    for step in range(plan.shape[2]):
-        chosen = plan[:, :, step].reshape(len(start), -1)
+    for step in range(plans[0].shape[1]):
+        # One step at a time, since all steps of many records would take too much memory.
+        plan = torch.from_numpy(np.stack([each[:, step] for each in plans])).to(start.device)
+        chosen = plan.expand(-1, trials, -1).reshape(len(start), -1)
         filled = chosen != NOBODY
+        # With real noise, `clip` later replaces an update that is not finite by 0.
         moved = federation.clipper.clipped_sum(
-            model, features, labels, filled.to(start), chosen.clamp(min=0)
+            model,
+            features,
+            labels,
+            filled.to(start),
+            chosen.clamp(min=0),
+            checked=not federation.clipper.exact,
         )
         # Along the batch's mean gradient.
         moved *= rate / filled.sum(1, keepdim=True)
@@ -104,7 +114,8 @@ def trained(knowledge: KnownRound, clients: Sequence[int]) -> Tensor:
     plans, before = [], 0
     for client, positions in zip(clients, owned, strict=True):
         plan = planned(knowledge.rules, client, knowledge.game, len(positions))
-        plans.append(np.where(plan == NOBODY, NOBODY, plan + before))
+        # A plan of whole batches is a view of one step, which one client alone keeps.
+        plans.append(np.where(plan == NOBODY, NOBODY, plan + before) if before else plan)
         before += len(positions)
     records = federation.members(np.concatenate(owned))
     return updates(
@@ -117,18 +128,37 @@ def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> Int
     return schedule(rules.scheme.training, rules.seed, streams, game.round, client, records)
 
 
-def clip(update: Tensor, clipping_norm: float) -> Tensor:
-    """Return u min(1, C/|u|) for each trial, float64 [T, P].
+def clip(update: Tensor, clipping_norm: float, exact: bool = False) -> Tensor:
+    """Return u min(1, C/|u|) for each trial, float64 [T, P], never longer than C.
 
-    Raises FloatingPointError if an update is not finite.
+    exact: needed for real noise. An update that is not finite then becomes 0: an error would tell
+    the server, which chose the model, something about the records without a charge.
+    Raises FloatingPointError if an update is not finite, unless exact.
     """
-    norms = torch.linalg.vector_norm(update, dim=-1, keepdim=True)
-    if not bool(torch.isfinite(norms).all()):
-        raise FloatingPointError(
+    largest = update.abs().amax(-1, keepdim=True)
+    finite = torch.isfinite(largest)
+    if not bool(finite.all()):
+        diverged = (
             "a client's update is not finite, since its own training diverged; lower "
             "training.local-learning-rate, or the length or momentum of its training"
         )
-    return update * (clipping_norm / norms).clamp(max=1.0)
+        if not exact:
+            raise FloatingPointError(diverged)
+        LOG.warning("%s. It counts as 0", diverged)
+        update, largest = update.where(finite, 0.0), largest.where(finite, 0.0)
+    # Powers of two change no digits, and the squares of a scaled update do not overflow.
+    halves = torch.frexp(largest).mantissa * 2
+    power = torch.where(largest > 1, largest / halves, 1.0)
+    scaled = update / power
+    norms = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True)
+    # A sum of P squares is at most P 2^-53 of itself too small, in any order (Higham 2002, 4.2).
+    room = clipping_norm * (1 - (update.shape[-1] + 8) * 2.0**-53)
+    return scaled * torch.minimum(power, room / norms)
+
+
+def _clipped(knowledge: KnownRound, update: Tensor) -> Tensor:
+    norm, exact = knowledge.rules.scheme.training.clipping_norm, knowledge.federation.clipper.exact
+    return clip(update, norm, exact)
 
 
 def alike(
@@ -146,7 +176,7 @@ def alike(
 
 
 def contribution(knowledge: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
-    """Return a client's part of a sum, float64 [T, P], norm <= C; or FloatingPointError."""
+    """Return a client's part of a sum, float64 [T, P], norm <= C. It raises what `clip` raises."""
     joins = None if knowledge.participation is None else knowledge.participation[:, client, None]
     if joins is not None and not bool(joins.any()):
         return torch.zeros_like(knowledge.parameters, dtype=torch.float64)
@@ -171,7 +201,7 @@ def challenge_contributions(knowledge: KnownRound) -> tuple[Tensor, Tensor]:
     records = federation.pool(replacements(federation, client))
     plan = planned(knowledge.rules, client, knowledge.game, len(records[1]))
     update = updates(scheme.training, federation, knowledge.parameters, *records, [plan])
-    return present, clip(update[0], scheme.training.clipping_norm)
+    return present, _clipped(knowledge, update[0])
 
 
 def total(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
@@ -181,7 +211,7 @@ def total(knowledge: KnownRound, clients: Collection[int]) -> Tensor:
     joins = None if participation is None else participation.any(0).tolist()
     training = [client for client in clients if joins is None or joins[client]]
     for batch in alike(knowledge.federation, training, parameters):
-        sent = clip(trained(knowledge, batch), knowledge.rules.scheme.training.clipping_norm)
+        sent = _clipped(knowledge, trained(knowledge, batch))
         if participation is not None:
             sent = sent * participation[:, batch].T[:, :, None]
         added += sent.sum(0)
@@ -227,7 +257,7 @@ def played(clients: Iterable[int]) -> Iterator[None]:
 def sent(knowledge: KnownRound, client: int) -> Tensor:
     """Return a client's message from its own data, float64 [T, P].
 
-    Raises FloatingPointError if a client's training diverges.
+    It raises what `clip` raises.
     """
     cohort = _PLAYED.get()
     if cohort is None or not cohort.is_of(knowledge):
@@ -237,7 +267,7 @@ def sent(knowledge: KnownRound, client: int) -> Tensor:
             _train_with(cohort, knowledge, client)
         update = cohort.trained.pop(client)
     # Clipped one by one, so that an update that is not finite fails only its own client.
-    return clip(update, knowledge.rules.scheme.training.clipping_norm)
+    return _clipped(knowledge, update)
 
 
 def _train_with(cohort: _Cohort, knowledge: KnownRound, client: int) -> None:

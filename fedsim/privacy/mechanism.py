@@ -175,6 +175,17 @@ def sensitivity(neighbouring: Neighbouring, clipping_norm: float) -> float:
     return 2 * clipping_norm if neighbouring is Neighbouring.REPLACE else clipping_norm
 
 
+def changes_of_record(unit: str, neighbouring: Neighbouring) -> int:
+    """Return how many sensitivities one record can move a client's message.
+
+    Any change of a client's records moves its clipped update by at most 2C. That is one sensitivity
+    under replace, and two under add-remove, where the sensitivity C is for all records together.
+
+    unit: "record" or "client".
+    """
+    return 2 if unit == "client" and neighbouring is Neighbouring.ADD_REMOVE else 1
+
+
 def effective_noise_multiplier(
     noise_multiplier: float,
     trust: Trust,

@@ -34,12 +34,16 @@ class LiveRequest:
 
     @classmethod
     def of(cls, observed: ObservedRound) -> Self:
-        """Return the request of a recorded message. Raises InputError if it has none."""
-        names = [each.name for each in fields(cls)]
+        """Return the request of a recorded message.
+
+        Raises InputError if it has none, or one whose values are of another type.
+        """
+        types = {each.name: (int, float) if each.type is float else (int,) for each in fields(cls)}
         values: dict[str, Any] = {
-            name: observed.mechanism.get(f"request.{name.replace('_', '-')}") for name in names
+            name: observed.mechanism.get(f"request.{name.replace('_', '-')}") for name in types
         }
-        if None in values.values() or "parameters" not in observed.model:
+        well_typed = all(type(values[name]) in allowed for name, allowed in types.items())
+        if not well_typed or "parameters" not in observed.model:
             raise not_of_an_auditor(observed)
         return cls(**values)
 

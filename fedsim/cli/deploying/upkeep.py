@@ -35,7 +35,9 @@ def rotate(
     typer.echo(f"{directory / upkeep.NEXT}: {fingerprint}")
     typer.echo(
         f"Copy {upkeep.NEXT}.pub to the server's folder, as keys/{machine}.pub, and run fedsim "
-        "deploy register there. This node then stops. It uses the new key when it starts again."
+        "deploy register there. This node then stops. It uses the new key when it starts again. "
+        f"For secure aggregation, also copy {upkeep.NEXT}.pub to every client's folder, as "
+        f"peers/{machine}.pub."
     )
 
 

@@ -23,7 +23,7 @@ from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent, node_machine
+from fedsim.federation.protocol import consent, node_machine, signed_keys
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_services import (
@@ -88,6 +88,7 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
             f"{expected[key]}",
         )
     yield from _data(place, values)
+    yield _peers(place, laid_out.clients, values)
     try:
         agreed = consent.terms(values)
     except consent.RefusedError as error:
@@ -101,6 +102,31 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     state = (place / "work" / agreed.state).resolve()
     yield from budget(agreed, state)
     yield from _deadline(place, state)
+
+
+def _peers(place: Path, clients: int, values: Mapping[str, Any]) -> Line:
+    """Check the public keys of all clients, by which secure aggregation holds against a server."""
+    try:
+        if not signed_keys.knows_peers(values):
+            message = (
+                f"{signed_keys.PEERS} is not set, so under distributed trust each message counts "
+                "as if the server could read it alone"
+            )
+            return "peers", NOTE, message
+        folder = (place / "work" / str(values[signed_keys.PEERS])).resolve()
+        keys = {
+            (folder / f"client-{client}.pub").read_text().split()[1] for client in range(clients)
+        }
+        own = (place / "node.key.pub").read_text().split()[1]
+    except (consent.RefusedError, OSError, ValueError, IndexError) as error:
+        message = f"{error}; copy each client's node.key.pub to peers/client-NUMBER.pub"
+        return "peers", WRONG, message
+    if own not in keys or len(keys) < clients:
+        message = (
+            f"{folder} lacks the key of a client, or of this one; copy each node.key.pub again"
+        )
+        return "peers", WRONG, message
+    return "peers", OK, f"public keys of {clients} clients"
 
 
 def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[Line]:
@@ -231,6 +257,8 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
         yield "answered", OK if charged else NOTE, message
     spent, limit = client_ledger.epsilon(promised, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
+    if (together := client_ledger.epsilon_of_client(promised, terms.delta_limit)) is not None:
+        at += f" for any one record ({together:.4g} for all records together)"
     if EXPERIMENT in terms.kinds:
         yield "budget", NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"
     elif spent < limit:

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -14,13 +15,13 @@ from flwr.app import Context, Message
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config, to_run_config
+from fedsim.config import Config, Scalar, to_run_config
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent, messages
+from fedsim.federation.protocol import consent, messages, signed_keys
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
 from fedsim.federation.protocol.messages import Request, Role
@@ -30,7 +31,7 @@ from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy, vantages
 from fedsim.game.observers import at_server
 from fedsim.learning.training import models
-from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier
+from fedsim.privacy.mechanism import Steps, aggregate_noise_multiplier, changes_of_record
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -121,6 +122,7 @@ def check_request(received: ReceivedMessage) -> None:
             f"run's configuration gives {expected:.6g}, and a client adds no other noise"
         )
     _check_arrays(received)
+    _check_memory(received)
     integers = config.federation.trust.model.summed_securely
     if integers and consent.EXPERIMENT not in terms.kinds:
         grid = fixed_point.agreed(config.scheme, expected, models.size(loaded.model))
@@ -142,11 +144,12 @@ def enter(received: ReceivedMessage) -> None:
     ahead, measures = None, 0.0
     if consent.EXPERIMENT not in terms.kinds:
         expected = answer.noise_multiplier
-        steps = released(config.scheme, expected, request.trials)
+        alone = read_alone(config.scheme, context.node_config)
+        steps = released(config.scheme, expected, request.trials, alone)
         answer = replace(answer, charged=steps)
         if agreed is None:
             earlier = client_ledger.attempted(terms, answer.experiment)
-            ahead = _ahead(config.scheme, expected, request, earlier)
+            ahead = _ahead(config.scheme, expected, request, earlier, alone)
             if consent.MEASURES in terms.kinds:
                 measures = config.federation.measures_epsilon
     client_ledger.enter(terms, answer, ahead, measures)
@@ -188,9 +191,28 @@ def keep_model(received: ReceivedMessage, model: Tensor) -> None:
         LOG.warning("the client's report will lack round %d: %s", round, error)
 
 
-def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
-    """Return the release of one round towards the party that learns most about a record."""
-    noise_multiplier /= scheme.copies
+def read_alone(scheme: Scheme, node_config: Mapping[str, Scalar]) -> bool:
+    """Return whether a hostile server may read a client's message under its own share of noise.
+
+    Secure aggregation prevents it where the client knows the other clients' node keys. If clients
+    may be missing, a server could still name different missing clients to each of the others.
+    """
+    federation = scheme.federation
+    if not federation.trust.model.summed_securely:
+        return False
+    secure = not federation.summed_in_the_clear and signed_keys.knows_peers(node_config)
+    return not secure or federation.tolerated_dropouts > 0
+
+
+def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool = False) -> Steps:
+    """Return the release of one round towards the party that learns most about a record.
+
+    The owner's limit is for any one record, also where the noise is scaled to a whole client.
+
+    alone: from `read_alone`.
+    """
+    unit, neighbouring = scheme.privacy.unit, scheme.privacy.neighbouring
+    noise_multiplier /= scheme.copies * changes_of_record(unit, neighbouring)
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()
@@ -200,21 +222,23 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int) -> Steps:
         if vantage not in trusted
         for steps in plan.towards(vantage).groups
     ]
-    if federation.summed_in_the_clear:
+    if alone:
         clients = scheme.participation.expected_clients
         own = aggregate_noise_multiplier(noise_multiplier, federation.trust, clients, 1)
         seen.append(replace(seen[0], noise_multiplier=own))
     return min(seen, key=lambda steps: steps.noise_multiplier)
 
 
-def _ahead(scheme: Scheme, noise_multiplier: float, request: Request, earlier: int) -> Steps:
+def _ahead(
+    scheme: Scheme, noise_multiplier: float, request: Request, earlier: int, alone: bool
+) -> Steps:
     """Return the release of a run from this request on, up to the limit of privacy.stop-at."""
     trials, rounds = scheme.trial_count - request.first_trial, scheme.training.rounds
     if scheme.privacy.stop_at:
         kind = planned_kind(scheme.training, scheme.participation, noise_multiplier)
         rounds = affordable(scheme, kind, rounds, Ahead(trials, [Counter({kind: earlier})]))
     left = rounds * trials - (request.round - 1) * request.trials
-    return released(scheme, noise_multiplier, max(left, request.trials))
+    return released(scheme, noise_multiplier, max(left, request.trials), alone)
 
 
 def _release_without_noise(audit: AuditConfig, request: Request) -> str | None:
@@ -317,6 +341,22 @@ def _check_arrays(received: ReceivedMessage) -> None:
             )
     except (ValueError, TypeError) as error:
         raise RefusedError(f"invalid request: {error}") from None
+
+
+def _check_memory(received: ReceivedMessage) -> None:
+    """Raise RefusedError if the run's memory limit is too little for a record, whatever it holds.
+
+    After admission an error would tell the server something about the records.
+    """
+    loaded, records = received.loaded, received.loaded.split.dataset.train
+    record, label = (
+        torch.tensor(np.zeros(each.shape[1:], each.dtype)).to(loaded.device)
+        for each in (records.features, records.labels)
+    )
+    try:
+        loaded.clipper.cut(record, label, received.request.trials, 1, own=True)
+    except InputError as error:
+        raise RefusedError(str(error)) from None
 
 
 def agreed_noise(terms: Terms, context: Context) -> float | None:

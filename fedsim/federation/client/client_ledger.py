@@ -27,7 +27,7 @@ from fedsim.federation.protocol.consent import (
 )
 from fedsim.game.mechanisms.privacy import ROUNDING
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, changes_of_record
 
 FILE = "ledger.jsonl"
 
@@ -38,7 +38,8 @@ class AnsweredMessage:
 
     Attributes:
         noise_multiplier: nominal, as the client computed it.
-        charged: the release towards the party that learns most; None where nothing is charged.
+        charged: the release of one record towards the party that learns most, whatever `unit` is;
+            None where nothing is charged.
         measured: epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 
@@ -95,6 +96,23 @@ def epsilon(answers: Sequence[AnsweredMessage], delta: float) -> float:
     last = charged[-1]
     rounds = accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
     return rounds + measured
+
+
+def epsilon_of_client(answers: Sequence[AnsweredMessage], delta: float) -> float | None:
+    """Return the epsilon of some answers for all records of the client together.
+
+    None if the noise of any answer was scaled to single records.
+    """
+    if not answers or any(answer.unit != "client" for answer in answers):
+        return None
+    together = []
+    for answer in answers:
+        charged = answer.charged
+        if charged is not None:
+            changes = changes_of_record(answer.unit, answer.neighbouring)
+            charged = replace(charged, noise_multiplier=charged.noise_multiplier * changes)
+        together.append(replace(answer, charged=charged))
+    return epsilon(together, delta)
 
 
 def enter(

@@ -1,7 +1,7 @@
 """Handlers of the messages to a client's node. One of the clients is the adversary."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,9 @@ from fedsim.privacy.mechanism import Neighbouring, sensitivity
 if TYPE_CHECKING:
     from fedsim.game.canary import Canaries
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Largest number that a message can hold."""
+
 
 def data_digest(message: Message, context: Context) -> Message:
     """Return the digest of this client's data, with its records only where they are unprotected."""
@@ -81,11 +84,7 @@ def train(message: Message, context: Context) -> Message:
     parameters = received.model
     if partition not in config.participation.participants(request.round):
         return _without_joining(received, parameters, start)
-    # Draw the coins of each local step once: a seed must not be reused.
-    coins = [
-        coins_of(config.game, received.loaded, request.game, step)
-        for step in range(1, config.training.local_steps + 1)
-    ]
+    coins = coins_of(config.game, received.loaded, request.game)
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
@@ -104,13 +103,15 @@ def train(message: Message, context: Context) -> Message:
     # One step without noise under central trust; else one or more noisy steps.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
-    reply, sent = _encoded(local_steps(contributed, parameters, steps, size, drawing), grid)
+    total = local_steps(contributed, parameters, steps, size, drawing)
+    bounded = received.loaded.clipper.exact and config.training.clipping
+    reply, sent = _encoded(total, grid, bounded)
     content = {messages.REPLY: messages.array_record(sum=reply)}
-    content |= disclosed(received, parameters, coins[0], noises, masks)
+    content |= disclosed(received, parameters, coins, noises, masks)
     if request.role == Role.ADVERSARY:
         from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
-        adversary_node.follow(received, parameters, sent, coins[0])
+        adversary_node.follow(received, parameters, sent, coins)
     content |= distances(received, parameters)
     seconds = _seconds(context, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
@@ -153,15 +154,20 @@ def _noise(
 
 
 def _encoded(
-    total: torch.Tensor, grid: FixedPoint | None
+    total: torch.Tensor, grid: FixedPoint | None, bounded: bool
 ) -> tuple[npt.NDArray[np.generic], torch.Tensor]:
     """Return the sum as it is sent, and as the server will read it.
 
-    Raises FloatingPointError if a gradient is not finite.
+    bounded: whether clipping with real noise made the sum finite for all records. Then it is cut
+    off where float32 ends, because an error would tell the server something about the records.
+    Raises FloatingPointError if a gradient is not finite, unless bounded.
     """
+    if bounded and grid is None:
+        total = total.clamp(-LARGEST, LARGEST)
     sent = total.float() if grid is None else total
     on_host = sent.cpu()
-    clipped_block.check_finite(on_host)
+    if not bounded:
+        clipped_block.check_finite(on_host)
     if grid is None:
         return on_host.numpy(), sent
     reply = grid.message(on_host.numpy())
@@ -205,11 +211,14 @@ def _may_drop_out(received: ReceivedMessage) -> None:
 
 def _contribution(
     received: ReceivedMessage,
-    coins: Sequence[torch.Tensor | None],
+    coins: torch.Tensor | None,
     masks: Bools | None,
     grid: FixedPoint | None,
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
-    """Return the function from a model [T, P] to this client's part of a step, without noise."""
+    """Return the function from a model [T, P] to this client's part of a step, without noise.
+
+    coins: of the first step. Coins are drawn once for each step: a seed must not be reused.
+    """
     loaded, request, game = received.loaded, received.request, received.request.game
     partition = received.partition
     target_client = request.role == Role.TARGET_CLIENT
@@ -221,13 +230,15 @@ def _contribution(
         if masks is not None:
             replacement = game.replacement if target_client else None
             return candidate_sums(loaded, partition, model, masks, replacement)
-        known_round = _known_round(received, model, coins[step - 1])
+        rules = received.config.game
+        own = coins if step == 1 else coins_of(rules, loaded, game, step)
+        known_round = _known_round(received, model, own)
         total = contribution(known_round, partition, worlds)
         if planted is not None:
             from fedsim.game.canary import added  # noqa: PLC0415  (canaries only)
 
             total = total + added(planted, loaded, model, request.trial_numbers, request.round)
-        return total if grid is None else grid.nearest(total)
+        return total if grid is None else grid.clean(total)
 
     return contributed
 

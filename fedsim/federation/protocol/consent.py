@@ -15,6 +15,7 @@ from flwr.app import Context, Message
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.config import Scalar, from_run_config
+from fedsim.federation.protocol import bounds
 
 LOG = logging.getLogger(__name__)
 
@@ -153,12 +154,14 @@ def discreet(
 ) -> Message:
     """Return the answer to a message; a protecting client sends no error but refusals."""
     registry.allow(str(context.node_config.get(CODE, "")).split(","))
-    if not protects(context.node_config):
+    if terms(context.node_config) is None:
         return answer(message, context)
     try:
-        from_run_config(context.run_config)
+        bounds.check(from_run_config(context.run_config))
     except InputError as error:
         raise RefusedError(f"the run's configuration is invalid: {error}") from None
+    if not protects(context.node_config):
+        return answer(message, context)
     try:
         return answer(message, context)
     except RefusedError:

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid
 from adversaries.arrays import Ints
 from fedsim.config import from_run_config
 from fedsim.federation.protocol import flower_private as flower
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import messages, signed_keys
 from fedsim.federation.protocol.arrays import check_form
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import Key, Stage
@@ -27,7 +27,7 @@ from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
 from fedsim.privacy.participation.histories import most_together
-from fedsim.privacy.participation.rule import Participation
+from fedsim.privacy.participation.rule import Participation, unites
 
 CONFIGS = flower.SECAGG_CONFIGS
 
@@ -72,14 +72,20 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
             return call_next(message, context)
         raise SecureAggregationError("the server asks for a sum outside of secure aggregation")
     configs = message.content.config_records[CONFIGS]
-    if configs.get(Key.STAGE) == Stage.SETUP:
-        _check_setup(config.participation, config.training.rounds, configs)
+    stage, signing = configs.get(Key.STAGE), signed_keys.knows_peers(context.node_config)
+    if stage == Stage.SETUP:
+        federation, rounds = config.federation, config.training.rounds
+        _check_setup(config.participation, rounds, federation.colluding, configs)
         context.state[SET_UP] = ConfigRecord({ROUND: configs.get(ROUND, 1)})
-    elif configs.get(Key.STAGE) == Stage.UNMASK:
+    elif stage == Stage.SHARE_KEYS and signing:
+        keys: Any = {int(node): each for node, each in configs.items() if node != Key.STAGE}
+        signatures = message.content.config_records.get(signed_keys.SIGNED, ConfigRecord())
+        signed_keys.check(context, signatures, keys)
+    elif stage == Stage.UNMASK:
         _check_unmask(
             config.participation, configs, message.metadata.dst_node_id, _last_asked(context)[1]
         )
-    elif configs.get(Key.STAGE) == Stage.COLLECT_MASKED_VECTORS:
+    elif stage == Stage.COLLECT_MASKED_VECTORS:
         _check_once(config.participation, Request.from_content(message.content), context)
     beside = RecordDict()
 
@@ -95,7 +101,11 @@ def client_mod(message: Message, context: Context, call_next: Handler) -> Messag
         )
 
     answer = flower.secaggplus_mod(message, context, masked_part)
-    beside[CONFIGS] = answer.content.config_records[CONFIGS]
+    said = answer.content.config_records[CONFIGS]
+    if stage == Stage.SETUP and signing:
+        own: Any = [said[Key.PUBLIC_KEY_1], said[Key.PUBLIC_KEY_2]]
+        said[signed_keys.SIGNATURE] = signed_keys.sign(context, own)
+    beside[CONFIGS] = said
     return Message(beside, reply_to=message)
 
 
@@ -120,9 +130,10 @@ class SecureSum:
         """Run the first two stages; return the record that each remaining node needs."""
         # Stage 1: every node sends two public keys, which no other node may have.
         setup: dict[str, ConfigRecordValues] = {Key.STAGE: Stage.SETUP, **self.setup}
-        self._keys = self._stage(
+        introduced = self._stage(
             {node: ConfigRecord(dict(setup)) for node in self.nodes.values()}, _public_keys
         )
+        self._keys = {node: keys for node, (keys, _) in introduced.items()}
         owners = Counter(key for keys in self._keys.values() for key in keys)
         for node, keys in list(self._keys.items()):
             if any(owners[key] > 1 for key in keys):  # every client would refuse such a node
@@ -133,11 +144,14 @@ class SecureSum:
         requests = {node: ConfigRecord({**named}) for node in self._keys}
         for request in requests.values():
             request[Key.STAGE] = Stage.SHARE_KEYS
+        signatures = {node: signature for node, (_, signature) in introduced.items()}
+        signed = signed_keys.listed(self.nodes, signatures, list(self._keys))
         shared = self._stage(
             requests,
             lambda node, answer: _by_node(
                 answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], set(self._keys) - {node}
             ),
+            {signed_keys.SIGNED: signed},
         )
         # The server forwards the shares among the remaining nodes, with the request of stage 3.
         forwarded: dict[int, tuple[list[int], list[bytes]]] = {node: ([], []) for node in shared}
@@ -222,11 +236,14 @@ class SecureSum:
         return (total % (1 << MODULUS_BITS)).astype(np.uint32)
 
     def _stage(
-        self, requests: Mapping[int, ConfigRecord], read: Callable[[int, Any], Answer]
+        self,
+        requests: Mapping[int, ConfigRecord],
+        read: Callable[[int, Any], Answer],
+        beside: Mapping[str, ConfigRecord] | None = None,
     ) -> dict[int, Answer]:
         """Send a stage's requests, and return the valid answers by node, sorted."""
         sent = {
-            node: Message(RecordDict({CONFIGS: record}), node, MessageType.TRAIN)
+            node: Message(RecordDict({CONFIGS: record, **(beside or {})}), node, MessageType.TRAIN)
             for node, record in requests.items()
         }
         answers: dict[int, Answer] = {}
@@ -253,12 +270,16 @@ class SecureSum:
         self.failed.setdefault(node, Message(Error(code=0, reason=reason), reply_to=request))
 
 
-def _public_keys(_: int, answer: Any) -> list[bytes]:
+def _public_keys(_: int, answer: Any) -> tuple[list[bytes], bytes]:
+    """Return a node's exchange keys, and its signature of them; b"" without one."""
     keys = [answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2]]
     for key in keys:
         # A false key would make every other client fail, with an error that names another client.
         flower.check_secagg_key(key)
-    return keys
+    signature = answer.get(signed_keys.SIGNATURE, b"")
+    if not isinstance(signature, bytes) or len(signature) > signed_keys.LONGEST:
+        raise ValueError("its signature has a wrong type or length")
+    return keys, signature
 
 
 def _by_node(nodes: Any, shares: Any, expected: Collection[int]) -> dict[int, bytes]:
@@ -332,15 +353,25 @@ def agreed_setup(
     }
 
 
-def _check_setup(participation: Participation, rounds: int, configs: ConfigRecord) -> None:
-    """Raise SecureAggregationError for a setup that hides less than agreed."""
+def _check_setup(
+    participation: Participation, rounds: int, colluding: int, configs: ConfigRecord
+) -> None:
+    """Raise SecureAggregationError for a setup that hides less than agreed, or too little."""
     round: Any = configs.get(ROUND, 1)
     if type(round) is not int or not 1 <= round <= rounds:
         raise SecureAggregationError(
             f"the server set up secure aggregation for round {round!r}, but the run has rounds 1 "
             f"to {rounds}"
         )
-    for name, agreed in agreed_setup(participation, rounds, round).items():
+    setup = agreed_setup(participation, rounds, round)
+    clients, threshold = len(participation.participants(round)), participation.shares(round)
+    if not unites(clients, threshold, colluding):
+        raise SecureAggregationError(
+            f"{threshold} of {clients} clients can unmask a sum, so a server that tells two halves "
+            "of the honest clients different things could unmask a single message; raise "
+            "federation.clients or lower federation.tolerated-dropouts"
+        )
+    for name, agreed in setup.items():
         if configs.get(name) != agreed:
             raise SecureAggregationError(
                 f"the server set up secure aggregation with {name} {configs.get(name)!r}, but the "

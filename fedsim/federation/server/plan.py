@@ -166,7 +166,7 @@ def _check_aggregation(
     """Raise InputError where a server could split the clients, and so unmask one of them."""
     if not participation.varying or federation.secure_aggregation != "secagg+":
         return
-    needed = max(2, 2 * federation.tolerated_dropouts + 1)
+    needed = max(2, 2 * federation.tolerated_dropouts + federation.colluding + 1)
     for round in range(1, rounds + 1):
         joining = len(participation.participants(round))
         if 0 < joining < needed:

@@ -21,13 +21,15 @@ distance between the release and that mechanism. The bound holds for the sum of 
 for the sum of those whose noise the adversary does not know (cf. Kairouz, Liu and Steinke, 2021,
 Theorem 11, for sums of discrete Gaussians).
 
-*Range.* A client refuses to send a message outside [-c, c], where c >= n C + 12 sigma/sqrt(m). A
-sum of at most n clipped gradients is then refused with probability at most 2 Q(12) per coordinate.
-The bound counts this as if a refusal revealed everything.
+*Range.* A message is within [-c, c], where c >= n C + 12 sigma/sqrt(m). A client shortens its clean
+sum to the length n C, which brings no two sums further apart, because a ball is convex. So its
+sensitivity holds for a client with more than n records too, and no answer tells their number. The
+noise then exceeds the room with probability at most 2 Q(12) per coordinate, and the coordinate is
+cut off at c. The bound counts this as if it revealed everything.
 
 Together, a guarantee (epsilon, delta) of the Gaussian mechanism becomes
 (epsilon, delta + (1 + e^epsilon) tau), where tau = `FixedPoint.total_variation(k)` for k rounds.
-`check_rounding` refuses a run where this adds more than a thousandth of delta. Refusals alone keep
+`check_rounding` refuses a run where this adds more than a thousandth of delta. Cut-offs alone keep
 tau above 1e-33, so that no grid can state an epsilon above about 50 for sums of integers.
 """
 
@@ -56,19 +58,22 @@ SUM_BITS = 31
 TAIL = 12.0
 """Standard deviations of its noise for which a client's message has room."""
 
+DEVIATIONS = 38.0
+"""Standard deviations within which a sum of noises is; Q(38) = 3e-316."""
+
 NEGLIGIBLE = 1e-3
 """Largest (1 + e^epsilon) tau over delta."""
 
 Words = npt.NDArray[np.uint32]
 
 
-class OutOfRangeError(RuntimeError):
-    """A client's message does not fit the agreed range; nothing of it was sent."""
-
-
 @dataclass(frozen=True)
 class FixedPoint:
-    """The grid of a federation's sums, and its noise, which `expected` clients add together."""
+    """The grid of a federation's sums, and its noise, which `expected` clients add together.
+
+    Attributes:
+        longest: n C, the length to which a client shortens its clean sum.
+    """
 
     step: float
     bits: int
@@ -78,6 +83,7 @@ class FixedPoint:
     parameters: int
     growth: float
     expected: float | None = None
+    longest: float = math.inf
 
     @property
     def limit(self) -> float:
@@ -93,18 +99,17 @@ class FixedPoint:
         """Return the nearest points of the grid, float64; ties go to the even point."""
         return torch.round(values.double() / self.step) * self.step
 
+    def clean(self, total: Tensor) -> Tensor:
+        """Return clean sums [T, P], shortened to `longest`, at the nearest points of the grid."""
+        norms = torch.linalg.vector_norm(total, dim=-1, keepdim=True)
+        return self.nearest(total * (self.longest / norms).clamp(max=1.0))
+
     def message(self, values: Floats) -> Words:
-        """Return points of the grid modulo 2^32. Raises OutOfRangeError beyond `limit`."""
-        largest = np.abs(values).max(initial=0)
-        if not largest <= self.limit:  # also true for NaN
-            raise OutOfRangeError(
-                f"a coordinate of {largest:g} is outside +-{self.limit:g}, the range of this "
-                "federation's messages; this client has more records than data.records, or its "
-                "gradients are not clipped"
-            )
+        """Return points of the grid modulo 2^32, cut off at `limit`. NaN is not allowed."""
+        within = np.clip(values, -self.limit, self.limit)
         # The step is a power of two, so the division is exact. The cast of a negative integer to
         # unsigned is its remainder modulo 2^32.
-        return (values / self.step).astype(np.int64).astype(np.uint32)
+        return (within / self.step).astype(np.int64).astype(np.uint32)
 
     def values(self, words: Words) -> Floats:
         """Return the real numbers of integers modulo 2^32: a message or a sum."""
@@ -122,8 +127,8 @@ class FixedPoint:
         """Return tau in [0, 1]: the distance of a training from the Gaussian mechanism."""
         each = _aliasing(self.share_std / self.step, self.clients)
         # erfc(t/sqrt 2) = 2 Q(t): beyond the room for the noise at either end.
-        refused = self.clients * math.erfc(TAIL / math.sqrt(2))
-        return min(1.0, rounds * self.parameters * (each + refused))
+        cut_off = self.clients * math.erfc(TAIL / math.sqrt(2))
+        return min(1.0, rounds * self.parameters * (each + cut_off))
 
 
 def message_bits(clients: int) -> int:
@@ -160,7 +165,10 @@ def choose(
         # Room for the clean sum, its rounding, and `TAIL` deviations of one client's noise.
         if records * clipping_norm + step + TAIL * share <= limit:
             growth = rounded / sensitivity - 1
-            return FixedPoint(step, bits, rounded, std, clients, parameters, growth, expected)
+            longest = records * clipping_norm
+            return FixedPoint(
+                step, bits, rounded, std, clients, parameters, growth, expected, longest
+            )
     raise InputError(
         f"noise of multiplier {noise_multiplier:g} does not fit into integers of {bits} bits; "
         "lower the noise, or choose trust 'central' or 'local'"
@@ -184,7 +192,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
 
 def check_rounding(fixed_point: FixedPoint, rounds: int, delta: float, epsilon: float) -> None:
     """Raise InputError unless rounding leaks a negligible delta, at epsilon of all rounds."""
-    tau = fixed_point.total_variation(rounds)  # above 0, because a client may refuse
+    tau = fixed_point.total_variation(rounds)  # above 0, because noise may be cut off
     # (1 + e^epsilon) tau in logs, since e^epsilon may overflow.
     leaked = math.log(tau) + float(np.logaddexp(0.0, epsilon))
     if leaked > math.log(NEGLIGIBLE * delta):
@@ -214,12 +222,18 @@ def _aliasing(share: float, clients: int) -> float:
         2 * math.exp(-((share * math.pi * (2 * index - 1)) ** 2) / 2) for index in range(1, 20)
     )
     differs = (clients + 1) * sum(terms)
-    # Q(38) = 3e-316. Rounding moves a sum by at most m/2 steps.
-    deviations = 38.0
-    within = 2 * (deviations * share * math.sqrt(clients) + clients) + 1
-    beyond = 2 * math.erfc(deviations / math.sqrt(2))
+    within = 2 * reach(share, clients) + 1
+    beyond = 2 * math.erfc(DEVIATIONS / math.sqrt(2))
     # Total variation is half of the differences: of the points within, and of both laws' tails.
     return min(1.0, (within * differs + beyond) / 2)
+
+
+def reach(share: float, clients: int) -> float:
+    """Return K: a sum of noises is within K steps but for a probability of 2 Q(DEVIATIONS).
+
+    Rounding moves the sum of m noises by at most m/2 steps, and m uniforms do no more.
+    """
+    return DEVIATIONS * share * math.sqrt(clients) + clients
 
 
 def grid(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoint | None:

@@ -74,8 +74,16 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
     directory: of texts, with their tokenizer.
     Raises InputError without records, or if the schema refuses records: all problems in one line.
     """
+    inspection = _accepted(path, schema, labelled, directory)
+    if not len(inspection.records.labels):
+        problems = "; ".join(map(str, inspection.problems))
+        left_out = f" that the schema keeps ({problems})" if inspection.total else ""
+        raise InputError(f"'{path}' has no records{left_out}; give some")
+    return inspection.records
+
+
+def _accepted(path: str, schema: Schema, labelled: bool, directory: str) -> Inspection:
     inspection = inspect(path, schema, labelled, directory)
-    problems = "; ".join(map(str, inspection.problems))
     wrong = inspection.refused if labelled else inspection.problems
     if wrong:
         raise InputError(
@@ -83,12 +91,9 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
             "correct them, or agree on a schema that says how to treat them (missing, other, "
             "outside, unlabelled; docs/how-to/own-records.md)"
         )
-    if not len(inspection.records.labels):
-        left_out = f" that the schema keeps ({problems})" if inspection.total else ""
-        raise InputError(f"'{path}' has no records{left_out}; give some")
     if inspection.problems:
         LOG.warning("'%s': %s", path, inspection.summary)
-    return inspection.records
+    return inspection
 
 
 def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Inspection:
@@ -143,9 +148,14 @@ def columns(path: str) -> dict[str, list[str]]:
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
-    """Return the records of some clients followed by the public ones, "" for none."""
+    """Return the records of some clients followed by the public ones, "" for none.
+
+    A client may have no records: it answers as any other, so that one record more tells nothing.
+    """
     schema = schemas.parse(text)
     parts = [_cached(path, text, directory) for path in (*paths, public) if path]
+    if public and not len(parts[-1].labels):
+        records(public, schema, directory=directory)  # which says what is missing
     empty = Records(np.zeros((0, *schema.shape), dtype=np.float32), np.zeros(0, dtype=np.int64))
     joined = Records(
         np.concatenate([empty.features, *(part.features for part in parts)]),
@@ -170,7 +180,7 @@ def count(text: str, path: str, directory: str = "") -> int:
 @lru_cache(maxsize=64)
 def _cached(path: str, text: str, directory: str) -> Records:
     # A client's process is called once for each message.
-    return records(path, schemas.parse(text), directory=directory)
+    return _accepted(path, schemas.parse(text), True, directory).records
 
 
 def _read(path: str, schema: Schema) -> Raw:

@@ -15,6 +15,19 @@ ALL_CLIENTS = -1
 Coins = Bools
 
 
+def unites(clients: int, threshold: int, colluding: int) -> bool:
+    """Return whether no two halves of the honest clients can each reach the threshold.
+
+    A server may tell each half something else, and has the shares of its colluders twice.
+
+    Args:
+        clients: number of clients of a sum in secure aggregation.
+        threshold: number of clients whose shares unmask it.
+        colluding: number of clients that help the server.
+    """
+    return 2 * (threshold - colluding) > clients - colluding
+
+
 @dataclass(frozen=True)
 class ParticipationSetting:
     """A federation's settings that decide about participation.

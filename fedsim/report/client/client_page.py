@@ -41,11 +41,14 @@ def write_client_page(report: ClientReport, directory: Path) -> Path:
 
 def verdict(report: ClientReport) -> str:
     budget = report.budget
+    together = ""
+    if budget.client_epsilon is not None:
+        together = f" For all its records together, it is {number(budget.client_epsilon)}."
     return (
         f"In {counted(len(report.runs), 'run')}, this client answered "
         f"{counted(budget.answers, 'message')}. This cost each of its records epsilon "
         f"{number(budget.epsilon)}, of a budget of {number(budget.epsilon_limit)}, at delta "
-        f"{budget.delta:g}."
+        f"{budget.delta:g}.{together}"
     )
 
 

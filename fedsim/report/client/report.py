@@ -164,12 +164,17 @@ class ClientTraining:
 
 @dataclass(frozen=True)
 class ClientBudget:
-    """What all answers cost each record, and the client's limits."""
+    """What all answers cost each record, and the client's limits.
+
+    Attributes:
+        client_epsilon: for all records of the client together; None for noise of single records.
+    """
 
     epsilon: float
     epsilon_limit: float
     delta: float
     answers: int
+    client_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -224,10 +229,14 @@ def measure(
     partition: int,
     noise_multiplier: float,
     delta: float,
+    alone: bool = False,
 ) -> Exposure:
-    """Return the exposure towards the adversary who sees most of the client's messages."""
+    """Return the exposure towards the adversary who sees most of the client's messages.
+
+    alone: from `admission.read_alone`.
+    """
     config = training.config
-    faced = admission.released(config.scheme, noise_multiplier, 1).noise_multiplier
+    faced = admission.released(config.scheme, noise_multiplier, 1, alone).noise_multiplier
     clipping_norm = config.training.clipping_norm
     std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
     features, labels = data.members(data.owned_by(partition))
@@ -301,7 +310,13 @@ def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> C
             result = _measured(node, training, mine, others, used)
             measured.append(ClientTraining(training.run, training.config.run.name, result))
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
-    budget = ClientBudget(client_ledger.epsilon(answers, delta), limit, delta, len(answers))
+    budget = ClientBudget(
+        client_ledger.epsilon(answers, delta),
+        limit,
+        delta,
+        len(answers),
+        client_ledger.epsilon_of_client(answers, delta),
+    )
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return ClientReport(created, node.partition, budget, list(_runs(answers, delta)), measured)
 
@@ -342,7 +357,8 @@ def _measured(
     exposure = shown = None
     if measurable(config.scheme):
         noise_multiplier, delta = mine[0].noise_multiplier, node.terms.delta_limit
-        exposure = measure(training, data, node.partition, noise_multiplier, delta)
+        alone = admission.read_alone(config.scheme, node.values)
+        exposure = measure(training, data, node.partition, noise_multiplier, delta, alone)
         if data.split.dataset.name == OWN:
             most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))

@@ -164,12 +164,13 @@ class SignedSubject:
         return f"fedsim {' '.join(reversed(self.kind.split()))}"
 
     def names(self) -> Iterator[str]:
-        """Yield the names of all its files in order, without the lock and evidence."""
+        """Yield the names of all its files in order, without evidence and the lock, if empty."""
         folder = (self.root / self.report).parent
         places = [folder, *([self.root / self.transcript] if self.transcript else [])]
         for place in places:
             for name in below(self.root, place):
-                if name != LOCK and not self._is_evidence(name):
+                held = name == LOCK and not (self.root / name).stat().st_size
+                if not held and not self._is_evidence(name):
                     yield name
 
     def others(self) -> list[str]:

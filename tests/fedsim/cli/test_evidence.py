@@ -244,12 +244,13 @@ def test_a_page_that_says_something_else_than_its_report_is_not_signed_and_not_v
 def test_files_that_were_added_after_signing_are_named_whatever_they_are_called(
     signer: Signer, run: Path
 ) -> None:
-    for name in ("live.html", ".report.html.partial", "proven-evidence.json", "figures/new.svg"):
+    names = ("live.html", ".report.html.partial", "proven-evidence.json", "figures/new.svg")
+    for name in (*names, "lock"):  # the lock of a run is empty
         (run / name).write_text(PROVEN)
         status, said = signer.verify(run / "evidence.json")
         assert (status, f"{name}: exists, but the statement does not cover" in said) == (3, True)
         (run / name).unlink()
-    (run / "lock").write_text("of somebody who looks on")
+    (run / "lock").touch()
     shutil.copy(run / "evidence.json", run / "second-evidence.json")
     status, said = signer.verify(run / "evidence.json")
     assert (status, "second-evidence.json: is other evidence" in said) == (0, True)

@@ -191,7 +191,17 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
                 "federation.secure-aggregation": "secagg+",
                 "federation.tolerated-dropouts": 3,
             },
-            r"more than half of 6 clients must answer; give 0 to 2",
+            r"more than half of the 6 clients that do not collude must answer; give 0 to 2",
+        ),
+        (
+            {
+                "federation.clients": 10,
+                "federation.trust": "distributed",
+                "federation.secure-aggregation": "secagg+",
+                "federation.colluding": 4,
+                "federation.tolerated-dropouts": 4,
+            },
+            r"more than half of the 6 clients that do not collude must answer; give 0 to 2",
         ),
         (
             {

@@ -155,11 +155,25 @@ def test_a_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
         "num-partitions": 2,
         "data-path": "../data",
         "state-path": "../state",
+        "key-path": "../node.key",
+        "peers-path": "../peers",
         "consent": "",
         "max-trials": 1,
         "epsilon-limit": 2.2,
         "delta-limit": 1e-5,
     }
+
+
+def test_each_client_gets_the_public_keys_of_all_clients(written: Path) -> None:
+    registered = {p.name: p.read_bytes() for p in (written / "server" / "keys").iterdir()}
+    del registered["auditor.pub"]
+    assert len(registered) == 2
+    for client in ("client-0", "client-1"):
+        place = written / "clients" / client
+        peers = {path.name: path.read_bytes() for path in (place / "peers").iterdir()}
+        assert peers == registered
+        assert peers[f"{client}.pub"] == (place / "node.key.pub").read_bytes()
+    assert not (written / "auditor" / "peers").exists()
 
 
 def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:

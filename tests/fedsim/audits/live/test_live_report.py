@@ -118,6 +118,20 @@ def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
     return live_report.assemble(audit, FACTS, 0.95, worlds)
 
 
+@pytest.mark.parametrize("value", ["0", 0.5, True, None, [0], b"0"])
+@pytest.mark.parametrize("name", ["first-trial", "earlier", "noise-multiplier"])
+def test_a_request_of_another_type_is_one_line(
+    name: str, value: Any, seen: tuple[list[ObservedRound], Bits]
+) -> None:
+    rounds, _ = seen
+    changed = replace(rounds[0], mechanism={**rounds[0].mechanism, f"request.{name}": value})
+    if name == "noise-multiplier" and value == 0.5:
+        LiveAudit().observe(changed)
+        return
+    with pytest.raises(InputError, match="was not recorded by an auditor's node"):
+        LiveAudit().observe(changed)
+
+
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
     assert live_words.verdict(report).startswith("Not measured. The auditor has not yet seen")

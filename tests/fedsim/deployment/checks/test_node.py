@@ -85,6 +85,21 @@ def test_a_node_with_a_wrong_config(
     assert complaint in found("client-0")[what]
 
 
+def test_the_public_keys_of_all_clients_are_looked_at(written: Path, found: Found) -> None:
+    place = written / "clients" / "client-0"
+    assert "peers" not in found("client-0")
+    peer, own = (place / "peers" / f"client-{client}.pub" for client in (1, 0))
+    key = peer.read_bytes()
+    peer.write_bytes(own.read_bytes())
+    assert "lacks the key of a client" in found("client-0")["peers"]
+    peer.unlink()
+    assert "copy each client's node.key.pub" in found("client-0")["peers"]
+    peer.write_bytes(key)
+    config = (place / "node.toml").read_text()
+    (place / "node.toml").write_text(config.replace("peers-path", "# peers-path"))
+    assert "only one of key-path and peers-path" in found("client-0")["peers"]
+
+
 @pytest.mark.parametrize(
     ("keys", "state", "said"),
     [

@@ -6,7 +6,7 @@ folder. What the client says to a case must be the same of both, and what it cha
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,7 @@ class Case:
         content: what else the message has, by record; a request of None is left out.
         id: of the run, for the rounds behind the honest ones.
         checked: whether the configuration is one that fedsim would write.
+        schema: the client's own.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Case:
     content: Mapping[str, ConfigRecord | None] = field(default_factory=dict)
     id: int = 1
     checked: bool = True
+    schema: str = SCHEMA
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,17 @@ CASES: tuple[Case, ...] = (
     _asks("model.name", "os:getcwd"),
     _asks("model.name", "cnn"),
     _asks("federation.trust", "central"),
+    _asks("model.hidden", 10**8),
+    _asks("training.local-steps", 10**7),
+    _asks("challenge.kind", "clipbkd"),
+    Case(
+        "a client's own training with a rate of 1000 and 20 epochs",
+        {
+            "privacy.unit": "client",
+            "training.local-learning-rate": 1000.0,
+            "training.local-epochs": 20,
+        },
+    ),
     _asks("training.clipping", False),
     _asks("training.clipping-norm", 1e30),
     _asks("privacy.noise-source", "seed"),
@@ -276,15 +289,16 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def play(case: Case, name: str, machine: Path) -> Answer:
+def play(case: Case, name: str, machine: Path, rows: Sequence[str] = ()) -> Answer:
     """Return what a client says to a case.
 
     Args:
         case: to be played.
-        name: of its file, a key of `FILES`.
+        name: of its file, a key of `FILES`, or another with its rows.
         machine: an empty folder, for its file, schema and ledger.
+        rows: of another file.
     """
-    node = _node(case, name, machine)
+    node = _node(case, name, machine, rows or FILES[name])
     run = _configuration({} if not case.checked else case.run)
     values = to_run_config(run) | ({} if case.checked else case.run)
     for round in range(1, case.honest + 1):
@@ -297,13 +311,19 @@ def play(case: Case, name: str, machine: Path) -> Answer:
     return _answer(said, node)
 
 
-def _node(case: Case, name: str, machine: Path) -> dict[str, Scalar]:
+def contexts(case: Case, name: str, machine: Path, rows: Sequence[str]) -> tuple[Context, Message]:
+    """Return a client that has some rows, and the message of a case."""
+    values = to_run_config(_configuration(case.run))
+    return _context(case.id, _node(case, name, machine, rows), values), _message(case)
+
+
+def _node(case: Case, name: str, machine: Path, rows: Sequence[str]) -> dict[str, Scalar]:
     """Return a client's own config; its files are laid down."""
     path = machine / name
-    path.parent.mkdir(parents=True)
-    path.write_text("\n".join(FILES[name]) + "\n", encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     path.with_name("unfit.csv").write_text("\n".join(UNFIT) + "\n", encoding="utf-8")
-    (machine / "schema.toml").write_text(SCHEMA, encoding="utf-8")
+    (machine / "schema.toml").write_text(case.schema, encoding="utf-8")
     node: dict[str, Scalar] = {
         "partition-id": 1,
         "consent": "",

@@ -401,6 +401,12 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         assert "damaged in line 1, so the releases" in caplog.text
 
 
+SECURE: dict[str, Scalar] = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -409,15 +415,22 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         ({"challenge.copies": 4}, Z / 4),
         # Two of three clients' shares hide what the third sends, and one in a message of its own.
         ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
+        (SECURE | {"peers-path": "peers", "key-path": "node.key"}, Z * math.sqrt(2 / 3)),
+        # Without the others' keys, or with lists of missing clients, a server may read it alone.
+        (SECURE, Z / math.sqrt(3)),
         (
-            {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
-            Z * math.sqrt(2 / 3),
+            SECURE
+            | {"peers-path": "peers", "key-path": "node.key"}
+            | {"federation.clients": 5, "federation.tolerated-dropouts": 1},
+            Z / math.sqrt(5),
         ),
     ],
 )
 def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
     small: Make, changes: dict[str, Scalar], expected: float
 ) -> None:
-    steps = admission.released(small(ONE_TRAINING | changes).scheme, Z, 4)
+    run = {key: value for key, value in changes.items() if "." in key}
+    scheme = small(ONE_TRAINING | run).scheme
+    steps = admission.released(scheme, Z, 4, admission.read_alone(scheme, changes))
     assert steps.noise_multiplier == pytest.approx(expected)
     assert steps.count == 4

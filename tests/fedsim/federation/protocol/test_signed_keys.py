@@ -1,0 +1,192 @@
+"""A client that knows the others' node keys refuses the exchange keys of a hostile server."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message
+from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
+
+from fedsim import client_app, server_app
+from fedsim.config import Config, to_run_config
+from fedsim.deployment import certificates
+from fedsim.federation.protocol import secure_aggregation, signed_keys
+from fedsim.federation.protocol.flower_private import Key, Stage
+from fedsim.federation.protocol.secure_aggregation import SecureSum
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
+from fedsim.federation.server.plan import preflight
+from fedsim.game.mechanisms import fixed_point
+from fedsim.privacy.participation.rule import unites
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+Asked = dict[str, Any]
+
+CLIENTS, NODE = 3, FIRST_NODE
+OTHER, THIRD = str(NODE + 1), str(NODE + 2)
+SECAGG = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+    "trials.count": 4,
+    "training.rounds": 2,
+}
+
+
+class HostileGrid(InProcessGrid):
+    """A server that may change what it tells the clients about each other's exchange keys."""
+
+    swap: Callable[[Asked, Asked], None] = staticmethod(lambda keys, signed: None)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Change the keys that stage 2 distributes, for client 0 alone."""
+        asked = list(messages)
+        for message in asked:
+            record = message.content.config_records.get(secure_aggregation.CONFIGS, ConfigRecord())
+            if record.get(Key.STAGE) == Stage.SHARE_KEYS and message.metadata.dst_node_id == NODE:
+                keys, signed = dict(record), dict(message.content[signed_keys.SIGNED])
+                self.swap(keys, signed)
+                message.content[secure_aggregation.CONFIGS] = ConfigRecord(keys)
+                message.content[signed_keys.SIGNED] = ConfigRecord(signed)
+        return super().send_and_receive(asked, timeout=timeout)
+
+
+def _own_keys() -> list[bytes]:
+    """Return exchange keys of the server's, for which it has the private keys."""
+    return [public_key_to_bytes(generate_key_pairs()[1]) for _ in range(2)]
+
+
+def _swapped(keys: Asked, signed: Asked) -> None:
+    keys[OTHER] = _own_keys()
+
+
+def _all_swapped(keys: Asked, signed: Asked) -> None:
+    keys[OTHER], keys[THIRD] = _own_keys(), _own_keys()
+
+
+def _signed_by_the_server(keys: Asked, signed: Asked) -> None:
+    keys[OTHER] = _own_keys()
+    place = signed["nodes"].index(int(OTHER))
+    signed["signatures"][place] = b"no signature of client 1"
+
+
+def _plays_one_client_twice(keys: Asked, signed: Asked) -> None:
+    first, second = (signed["nodes"].index(int(node)) for node in (OTHER, THIRD))
+    keys[THIRD] = keys[OTHER]
+    for name in ("clients", "signatures"):
+        signed[name][second] = signed[name][first]
+
+
+def _signatures_exchanged(keys: Asked, signed: Asked) -> None:
+    signed["clients"].reverse()
+
+
+def _unsigned(keys: Asked, signed: Asked) -> None:
+    signed["signatures"] = []
+
+
+def _a_stranger(keys: Asked, signed: Asked) -> None:
+    signed["clients"][signed["nodes"].index(int(OTHER))] = 17
+
+
+HOSTILE: dict[str, tuple[Callable[[Asked, Asked], None], str]] = {
+    "swapped": (_swapped, "client 1 are not signed by its node key"),
+    "all swapped": (_all_swapped, "are not signed by its node key"),
+    "signed by the server": (_signed_by_the_server, "client 1 are not signed by its node key"),
+    "one client twice": (_plays_one_client_twice, "lists a client twice"),
+    "signatures exchanged": (_signatures_exchanged, "are not signed by its node key"),
+    "unsigned": (_unsigned, "no signature for each client"),
+    "a stranger": (_a_stranger, "no node key of client 17"),
+}
+
+
+def _keyed(grid: InProcessGrid, folder: Path) -> None:
+    """Give every client of a grid a node key, and the public keys of all."""
+    peers = folder / "peers"
+    peers.mkdir()
+    for client, context in enumerate(grid.contexts.values()):
+        pair = certificates.node_key()
+        (folder / f"{client}.key").write_bytes(pair.private)
+        (peers / f"client-{client}.pub").write_bytes(pair.public)
+        paths = {"key-path": str(folder / f"{client}.key"), "peers-path": str(peers)}
+        context.node_config.update(paths)
+
+
+def _exchange(grid: InProcessGrid, config: Config) -> SecureSum:
+    setup = secure_aggregation.agreed_setup(config.participation, config.training.rounds, 1)
+    lattice = fixed_point.agreed(config.scheme, 2.0, 650)
+    total = SecureSum(grid, dict(enumerate(grid.get_node_ids())), lattice, setup, 1.0)
+    total.exchange_keys()
+    return total
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_client_refuses_exchange_keys_that_their_owner_did_not_sign(
+    name: str, small: Make, tmp_path: Path
+) -> None:
+    config = small(SECAGG)
+    grid = HostileGrid(client_app.app, CLIENTS, to_run_config(config))
+    _keyed(grid, tmp_path)
+    swap, reason = HOSTILE[name]
+    grid.swap = swap
+    total = _exchange(grid, config)
+    assert reason in total.failed[NODE].error.reason
+    assert NODE not in total.sharing
+
+
+def test_without_the_others_keys_a_client_believes_the_server(small: Make) -> None:
+    """The control: the attack works, so the single message is charged."""
+    config = small(SECAGG)
+    grid = HostileGrid(client_app.app, CLIENTS, to_run_config(config))
+    grid.swap = _all_swapped
+    assert NODE in _exchange(grid, config).sharing
+
+
+def test_a_signature_is_of_one_run_and_one_client(tmp_path: Path, small: Make) -> None:
+    config = small(SECAGG)
+    grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(config))
+    _keyed(grid, tmp_path)
+    context: Context = grid.contexts[NODE]
+    keys = _own_keys()
+    signature = signed_keys.sign(context, keys)
+    record = signed_keys.listed({0: NODE}, {NODE: signature}, [NODE])
+    signed_keys.check(context, record, {NODE: keys})
+    with pytest.raises(RuntimeError, match="not signed by its node key"):
+        signed_keys.check(context, record, {NODE: keys[::-1]})
+    context.run_id += 1
+    with pytest.raises(RuntimeError, match="not signed by its node key"):
+        signed_keys.check(context, record, {NODE: keys})
+
+
+def test_signed_keys_change_no_sum(small: Make, run: Run, tmp_path: Path) -> None:
+    config = small(SECAGG)
+    plain = run(config)
+    grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(config))
+    _keyed(grid, tmp_path)
+    directory = RunDirectory.create(tmp_path / "keyed", config)
+    server_app.carry_out(grid, preflight(config), directory)
+    keyed = directory.read_arrays("transcript.npz")
+    for name in ("log_odds", "final_models", "noise_stds"):
+        np.testing.assert_array_equal(plain[name], keyed[name])
+
+
+def test_half_of_the_keys_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="only one of key-path and peers-path"):
+        signed_keys.knows_peers({"peers-path": "peers"})
+
+
+def test_no_two_halves_of_the_honest_clients_reach_the_threshold() -> None:
+    """By trying all splits: half of the honest clients gives keys, the other half seeds."""
+    for clients in range(2, 12):
+        for colluding in range(clients - 1):
+            for threshold in range(1, clients + 1):
+                honest = clients - colluding
+                split = any(
+                    first + colluding >= threshold and honest - first + colluding >= threshold
+                    for first in range(honest + 1)
+                )
+                assert unites(clients, threshold, colluding) == (not split)
