@@ -96,7 +96,7 @@ class Federation:
 
     def contents(self, positions: npt.NDArray[np.intp]) -> Contents | None:
         """Return the contents of records of D, which places in an exact sum need; else None."""
-        if not self.clipper.exact:
+        if not self.clipper.placed:
             return None
         return self._contents.at(torch.from_numpy(positions).to(self.device))
 
@@ -254,8 +254,7 @@ def load(experiment: Experiment, client: int | None = None) -> Federation:
         device.threads(run.threads) if where.type == "cpu" else 1,
         memory_limit(run.memory_limit, where) // 2,
         run.precision,
-        # A client's update is clipped in float64 as a whole, however its gradients are rounded.
-        exact=scheme.privacy.noise_source == "system" and scheme.privacy.unit == "record",
+        exact=scheme.privacy.noise_source == "system",
         expected=scheme.participation.divisor / scheme.federation.clients,
     )
     loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)

@@ -118,7 +118,8 @@ def clipped_sum(
     """
     gradients: Sequence[Gradient]
     with pool.lend() as gradients_of:
-        if exact and labels.dim() == 2 and labels.shape[1] % SLOTS == 0:
+        placed = exact and clipping_norm < math.inf and labels.dim() == 2
+        if placed and labels.shape[1] % SLOTS == 0:
             gradients = by_groups(gradients_of, parameters, features, labels)
         else:
             gradients = gradients_of(parameters, features, labels)

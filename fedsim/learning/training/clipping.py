@@ -57,6 +57,11 @@ class Clipper:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    @property
+    def placed(self) -> bool:
+        """Whether a record's absence must move no other; not where its client's update is clipped."""
+        return self.exact and self.clipping_norm < math.inf
+
     def clipped_sum(
         self,
         parameters: Tensor,
@@ -85,7 +90,7 @@ class Clipper:
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
         """
-        if self.exact and len(labels):
+        if self.placed and len(labels):
             weights = _of_all(len(labels), len(parameters), weights, positions, labels.device)
             positions, weights = self._places(features, labels, weights, contents)
         total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
@@ -234,7 +239,7 @@ class Clipper:
 
         # How many examples (a record in a trial) fill the cache or the device.
         examples = BLOCK_BYTES[record.device.type] / need.example
-        if self.exact and own:
+        if self.placed and own:
             # The groups of one trial share its parameters in memory.
             at_once = 1, self._rows(method)
         else:
@@ -251,7 +256,7 @@ class Clipper:
                     "or fewer threads"
                 )
             at_once = cutting.halved(*at_once)
-            if self.exact and own and at_once[1] < EXACT_ROWS[1]:
+            if self.placed and own and at_once[1] < EXACT_ROWS[1]:
                 at_once = 1, min(at_once[1], SLOTS)
         return Cut(*at_once, held(*at_once))
 
