@@ -37,7 +37,7 @@ class Contents:
         The hash is multilinear modulo 2^64 (Lemire and Kaser, arXiv:1202.4961). Its multipliers
         spread records and hide nothing. They are fixed: a round that is repeated has the same sum.
         """
-        words = torch.cat([_words(features, len(labels)), _words(labels, len(labels))], dim=1)
+        words = torch.cat([_words(each) for each in (features, labels)], dim=1)
         generator = np.random.Generator(np.random.Philox(key=0))
         multipliers = torch.from_numpy(generator.integers(-(2**63), 2**63, words.shape[1]))
         hashes = (words * multipliers.to(words.device)).sum(1)
@@ -67,9 +67,9 @@ class Contents:
         return (((mixed ^ (mixed >> 32)) * 0x9E3779B97F4A7C1) >> 40) % SLOTS
 
 
-def _words(values: Tensor, records: int) -> Tensor:
+def _words(values: Tensor) -> Tensor:
     """Return the bits of numbers [n, *shape] as integers, int64 [n, w]."""
-    flat = values.reshape(records, -1)
+    flat = values[..., None].flatten(1)
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     return (flat.view(kinds[flat.element_size()]) if flat.element_size() in kinds else flat).long()
 
