@@ -212,11 +212,18 @@ def _read(folder: Path) -> Journal[AnsweredMessage]:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the ledger's lock; the nodes of one machine may share a folder."""
-    try:
+    with writing(folder):
         private_files.make_directory(folder)
         with os.fdopen(private_files.opened_own(folder / "ledger.lock"), "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Raise InputError in place of an OSError in the block, which writes to a client's folder."""
+    try:
+        yield
     except OSError as error:
         raise InputError(
             f"cannot write {FILE} in '{folder}': {error.strerror}; the client answers only what "

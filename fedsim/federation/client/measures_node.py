@@ -4,10 +4,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from flwr.app import Context, Message
 
-from fedsim.federation.client import admission, client_ledger, holding_back
+from fedsim.federation.client import admission, client_ledger, holding_back, kept_answer
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.preparation import prepared
 from fedsim.federation.protocol import consent, messages
@@ -37,15 +38,27 @@ def measures(message: Message, context: Context) -> Message:
             f"the server asks for a confusion matrix of {classes} classes, but at most "
             f"{quality.MOST_CLASSES} are allowed"
         )
-    _enter(received)
-    sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
-    scale = Fraction(sensitivity) / Fraction(epsilon)
+    with kept_answer.answering(received, received.model) as known:
+        if known is not None and known.total is not None:
+            confusion = known.total
+        else:
+            if known is None or not known.entered:
+                _enter(received)
+            confusion = _noisy(received, classes, Fraction(epsilon))
+            if known is not None:
+                known.keep(confusion)
+    answer = {messages.MEASURES: messages.array_record(confusion=confusion)}
+    return messages.reply(message, received.partition, answer)
+
+
+def _noisy(received: ReceivedMessage, classes: int, epsilon: Fraction) -> npt.NDArray[np.int64]:
+    """Return the confusion matrix with discrete Laplace noise, int64 [c, c]."""
+    scale = Fraction(discrete_laplace.SENSITIVITY[received.config.privacy.neighbouring]) / epsilon
     noisy = [
         [count + discrete_laplace.draw(scale) for count in row]
         for row in _confusion(received, classes)
     ]
-    answer = {messages.MEASURES: messages.array_record(confusion=np.array(noisy, dtype=np.int64))}
-    return messages.reply(message, received.partition, answer)
+    return np.array(noisy, dtype=np.int64)
 
 
 def _enter(received: ReceivedMessage) -> None:

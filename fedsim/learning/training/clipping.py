@@ -59,7 +59,7 @@ class Clipper:
 
     @property
     def placed(self) -> bool:
-        """Whether a record's absence must move no other; not where its client's update is clipped."""
+        """Whether records have places by content; not where a client's whole update is clipped."""
         return self.exact and self.clipping_norm < math.inf
 
     def clipped_sum(

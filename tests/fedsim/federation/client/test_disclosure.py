@@ -13,7 +13,9 @@ def test_an_answer_tells_nothing_of_the_records_that_is_not_charged(
     one, other = (play(case, name, tmp_path / str(n)) for n, name in enumerate(FILES))
     assert one == other
     assert one.answered in (case.honest, case.honest + 1)
-    assert one.has_sum <= (one.answered == case.honest + 1)
+    # The same request has the same answer (test_kept_answer.py), which says nothing more.
+    again = case.name == "the same round again"
+    assert one.has_sum <= (one.answered == case.honest + (not again))
 
 
 def test_there_are_40_hostile_requests_and_one_honest() -> None:

@@ -37,7 +37,7 @@ ELSEWHERE = {
     ),
     "only the server computes with them": (
         *("training.momentum", "training.beta1", "training.beta2", "training.adam-epsilon"),
-        *("federation.timeout", "run.checkpoint-every", "run.client-cpus", "run.client-gpus"),
+        *("federation.timeout", "run.client-cpus", "run.client-gpus"),
         *("report.limit-advantage", "report.limit-belief", "audit.prior", "audit.confidence"),
     ),
     "they can only make a rate smaller": (

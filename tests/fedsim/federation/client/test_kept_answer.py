@@ -1,0 +1,117 @@
+"""A round that is asked for again is answered to the bit, and costs the client's records nothing.
+
+Anything else that is asked is a new release: another model, other records, or a lost file.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from hostile import FILES, Case, contexts
+
+from fedsim import client_app
+from fedsim.common.tables import Scalar
+from fedsim.federation.client import admission, client_ledger, training_node
+from fedsim.federation.client.kept_answer import Answering
+from fedsim.federation.protocol import messages
+
+ROWS = FILES["ward-7/patients.csv"]
+NODE: dict[str, Scalar] = {"epsilon-limit": 50.0, "consent": "central"}
+
+
+class Killed(BaseException):
+    """What a signal does, in a test."""
+
+
+def _asked(machine: Path, rows: tuple[str, ...] = ROWS, **case: Any) -> np.ndarray:
+    """Return what a client sends in answer to a request."""
+    name = f"{len(rows)}/patients.csv"
+    context, message = contexts(Case("", node=NODE, **case), name, machine, rows)
+    sent: np.ndarray = messages.only(
+        client_app.app(message, context).content.array_records[messages.REPLY]
+    )
+    return sent
+
+
+def _entries(machine: Path) -> int:
+    return len(client_ledger.read_answers(machine / "state"))
+
+
+@pytest.mark.parametrize("trust", ["local", "central", "distributed"])
+def test_an_interrupted_round_is_answered_again_to_the_bit(trust: str, tmp_path: Path) -> None:
+    run: dict[str, Scalar] = {"federation.trust": trust, "federation.vantage": "participant"}
+    first = _asked(tmp_path, run=run)
+    np.testing.assert_array_equal(_asked(tmp_path, run=run, id=2), first)
+    assert _entries(tmp_path) == 1
+    # The round after it is another release.
+    second = _asked(tmp_path, run=run, id=2, lie={"round": 2})
+    assert _entries(tmp_path) == 2
+    np.testing.assert_array_equal(_asked(tmp_path, run=run, id=3, lie={"round": 2}), second)
+    (kept,) = (tmp_path / "state").glob("answer-*.npz")
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": lambda model: model + np.float32(1e-3)},
+        {"rows": ROWS[:-1]},
+        {"run": {"training.learning-rate": 0.5}},
+    ],
+    ids=["model", "records", "configuration"],
+)
+def test_another_request_is_another_release(other: dict[str, Any], tmp_path: Path) -> None:
+    first = _asked(tmp_path)
+    assert not np.array_equal(_asked(tmp_path, id=2, **other), first)
+    assert _entries(tmp_path) == 2
+    # The first answer is no longer kept.
+    assert not np.array_equal(_asked(tmp_path, id=3), first)
+    assert _entries(tmp_path) == 3
+
+
+def test_a_lost_or_damaged_answer_is_charged_again(tmp_path: Path) -> None:
+    first = _asked(tmp_path)
+    (kept,) = (tmp_path / "state").glob("answer-*.npz")
+    for number, content in enumerate((kept.read_bytes()[:-40], None), start=2):
+        kept.unlink() if content is None else kept.write_bytes(content)
+        assert not np.array_equal(_asked(tmp_path, id=number), first)
+        assert _entries(tmp_path) == number
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "left"),
+    [
+        (admission, "enter", False),
+        (training_node, "_contribution", False),
+        (training_node, "_encoded", False),
+        (Answering, "keep", False),
+        (training_node, "_seconds", True),
+    ],
+)
+def test_a_kill_at_any_moment_costs_one_release(
+    place: Any, name: str, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the answer is kept nothing has left, and new noise repeats no release."""
+    really = getattr(place, name)
+
+    def killed(*arguments: Any, **named: Any) -> Message:
+        raise Killed
+
+    for id in (1, 2):
+        monkeypatch.setattr(place, name, killed)
+        with pytest.raises(Killed):
+            _asked(tmp_path, id=id)
+    monkeypatch.setattr(place, name, really)
+    kept = next((tmp_path / "state").glob("answer-*.npz")).read_bytes()
+    sent = _asked(tmp_path, id=3)
+    assert _entries(tmp_path) == 1
+    if left:
+        np.testing.assert_array_equal(np.load(_file(tmp_path, kept))["total"], sent)
+
+
+def _file(machine: Path, content: bytes) -> Path:
+    path = machine / "kept.npz"
+    path.write_bytes(content)
+    return path
