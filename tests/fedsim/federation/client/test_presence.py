@@ -3,7 +3,7 @@
 A hostile server sets every key of a run and chooses the model. An answer or a refusal that hangs on
 a record tells more than any charged sum. Run as a program, this module searches longer:
 
-    python tests/fedsim/federation/client/test_presence.py 2000
+    PYTHONPATH=. python tests/fedsim/federation/client/test_presence.py 2000
 """
 
 import sys
