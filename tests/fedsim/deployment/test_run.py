@@ -461,3 +461,23 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
     assert "did not consent to 'measures'" in missing[0]["reason"]
     answered = client_ledger.read_answers(kit.folder(server_up, "client-0") / "state")
     assert [each.measured for each in answered[-4:]] == [0, 0, 0, 1.5]
+
+
+@pytest.mark.slow
+def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(
+    server_up: Path, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    secure = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
+    values = {"federation.clients": CLIENTS, "federation.vantage": "server", **secure}
+    (tmp_path / "small.toml").write_text(dump(small(values)))
+    _restart_clients(server_up, "experiment")
+    known = kit.folder(server_up, "client-0") / "peers" / "client-1.pub"
+    own, out = known.read_bytes(), tmp_path / "trained"
+    command = ("train", server_up, tmp_path / "small.toml", "--quiet")
+    noise = ("--set", "privacy.noise-source=system", "--out")
+    known.write_bytes(certificates.node_key().public)
+    refused = _deploy(*command, *noise, tmp_path / "refused")
+    assert "exchange keys of client 1 are not signed by its node key" in refused.stderr
+    known.write_bytes(own)
+    trained = _deploy(*command, *noise, out)
+    assert trained.returncode == 0, trained.stderr

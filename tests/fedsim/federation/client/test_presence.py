@@ -3,7 +3,7 @@
 A hostile server sets every key of a run and chooses the model. An answer or a refusal that hangs on
 a record tells more than any charged sum. Run as a program, this module searches longer:
 
-    python tests/fedsim/federation/client/test_presence.py 2000
+    PYTHONPATH=. python tests/fedsim/federation/client/test_presence.py 2000
 """
 
 import sys
@@ -169,10 +169,13 @@ def _search(seed: int, count: int, machine: Path) -> Counter[str]:
     return found
 
 
-def test_an_answer_comes_with_and_without_a_record_for_all_settings(tmp_path: Path) -> None:
-    found = _search(0, 100, tmp_path)
+@pytest.mark.parametrize("count", [20, pytest.param(150, marks=pytest.mark.slow)])
+def test_an_answer_comes_with_and_without_a_record_for_all_settings(
+    count: int, tmp_path: Path
+) -> None:
+    found = _search(0, count, tmp_path)
     assert found["differed"] == 0
-    assert found["answered"] > 40 and found["refused"] > 10
+    assert found["answered"] > count / 3 and found["refused"] > 0
 
 
 @pytest.mark.parametrize("model", MODELS)
