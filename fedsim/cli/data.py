@@ -132,7 +132,7 @@ def schema(
     console.print(
         f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "
         f"{len(classes)} classes. Identifiers, never features: {', '.join(names) or 'none'}.\n"
-        f"Lines marked FROM RECORDS: {marked}. Replace them by public knowledge before you share "
+        f"Lines marked {schemas.MARK}: {marked}. Replace them by public knowledge before you share "
         f'the file.\nNext, run fedsim deploy check, or set data.public-schema = "{out}"',
         markup=False,
     )

@@ -211,8 +211,16 @@ data.name is "own": data.public-schema is not ""; run.job is not "experiment"; f
     is "iid"; data.classes is ""
     | Each client has its own records, and no other party reads them.
     | set data.name to a data set that all parties have
-data.public-schema is not "": data.name is "own"
-    | A schema describes the clients' own records. | set data.public-schema = ""
+data.public-schema is not "": data.name is one of "own", "csv"
+    | A schema describes the clients' own records, or a table. | set data.public-schema = ""
+data.name is "csv"; data.public-schema is not "": federation.partition-key is ""; data.exclude is
+    ""; data.classes is ""
+    | The schema decides which columns and classes are used. | edit the schema
+data.name is "csv"; run.job is "training": data.public-schema is not ""
+    | Without a schema, the model carries the scale of columns and the names of categories that are
+      read from the records, and no noise covers them. "fedsim schema TABLE --label LABEL" proposes
+      a schema.
+    | set data.name = "own"
 # Texts for next-token training
 model.task is "next-token": model.name is "hugging-face"; data.name is one of "own", "texts";
     challenge.kind is one of "record", "gradient"; privacy.unit is "record"; canaries.kind is one of

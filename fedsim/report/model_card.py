@@ -27,11 +27,12 @@ from fedsim.audits.results.model_card import (
 from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
-from fedsim.config.federation import OWN
+from fedsim.config.federation import OWN, DataConfig
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.server import noisy_measures
 from fedsim.game import record_display
+from fedsim.learning.data.schema import MARK
 from fedsim.learning.training import saved_model
 from fedsim.privacy import discrete_laplace, risks
 from fedsim.privacy.accounting import accountant
@@ -133,15 +134,29 @@ FROM_A_FILE = (
     'data.name = "own" with a public schema.'
 )
 
+MEASURED = (
+    "The quality was measured on held-out records of the same file. ε does not cover it. Share it "
+    "only if these records may be known."
+)
+
+MARKED = (
+    f"The public schema has lines marked {MARK}. The model carries them, and ε does not cover what "
+    "they disclose. Replace them by public knowledge."
+)
+
 REHEARSED = (
     "The rehearsal's noise can be removed, so ε does not cover its result. Share it only if the "
     "rehearsal's records are public."
 )
 
 
-def _uncovered(data: str, rehearsal: Rehearsal | None) -> list[str]:
+def _uncovered(data: DataConfig, rehearsal: Rehearsal | None) -> list[str]:
     """Return what depends on records that are not known to be public, and that ε does not cover."""
-    sentences = [] if data in (OWN, *record_display.PUBLIC) else [FROM_A_FILE]
+    sentences = []
+    if data.name not in (OWN, *record_display.PUBLIC):
+        sentences.append(MEASURED if data.public_schema else FROM_A_FILE)
+    if f"# {MARK}:" in data.public_schema:
+        sentences.append(MARKED)
     if rehearsal is not None and rehearsal.data not in record_display.PUBLIC:
         sentences.append(REHEARSED)
     return sentences
@@ -187,7 +202,7 @@ def write_card(
             )
             for client, counts in sorted(answers.items())
         ],
-        uncovered=_uncovered(config.data.name, rehearsal),
+        uncovered=_uncovered(config.data, rehearsal),
     )
     directory.write_text(PAGE, as_markdown(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))

@@ -1,7 +1,7 @@
 """Data distribution: the records of D by client and label, compared with a random deal."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -118,9 +118,11 @@ def held(
 
 def dataset(source: DataConfig, weights: str) -> Dataset:
     """Return the dataset of a configuration; for clients' own records, its public part."""
+    text, public = source.public_schema, source.public_root
     if source.name == OWN:
-        text, public = source.public_schema, source.public_root
         return own_records.dataset(text, (), public, weights)
+    if text:  # a table, read by its schema instead of by its records
+        return replace(own_records.dataset(text, (source.root,), ""), name=source.name)
     exclude = tuple(filter(None, (column.strip() for column in source.exclude.split(","))))
     classes = tuple(filter(None, (label.strip() for label in source.classes.split(","))))
     tokenizer = weights if source.name == TEXTS else ""

@@ -30,6 +30,9 @@ from fedsim.learning.data.loaders.dataset import TargetRange
 
 Floats = npt.NDArray[np.float32]
 
+MARK = "FROM RECORDS"
+"""Mark of a proposed schema's line that discloses something of the records."""
+
 
 class Image(TomlTable):
     """The shape and range of pictures."""

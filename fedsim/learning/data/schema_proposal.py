@@ -10,6 +10,7 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.learning.data import own_records
 from fedsim.learning.data.columns import MISSING
+from fedsim.learning.data.schema import MARK
 
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
 """Formats of dates; the first that fits every value is proposed."""
@@ -115,11 +116,11 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
     ignored = [each.name for each in proposals if each.kind == "ignored"]
     lines = [
         "# The description of the records of all clients. This file is public.",
-        "# A line marked FROM RECORDS was read off one client's records and discloses them:",
+        f"# A line marked {MARK} was read off one client's records and discloses them:",
         "# replace it by public knowledge, and delete the mark, before you share this file.",
         "",
         f"label = {_quoted(label)}",
-        f"classes = [{', '.join(map(_quoted, classes))}]  # FROM RECORDS: the labels",
+        f"classes = [{', '.join(map(_quoted, classes))}]  # {MARK}: the labels",
         'unlabelled = "drop"  # records without one of these labels: drop or refuse',
         f"identifiers = [{', '.join(map(_quoted, identifiers))}]",
         *([f"# not used: {', '.join(ignored)}"] if ignored else []),
@@ -128,7 +129,7 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
     ]
     for each in proposals:
         if each.rule:
-            mark = f"  # FROM RECORDS: {each.discloses}" if each.discloses else ""
+            mark = f"  # {MARK}: {each.discloses}" if each.discloses else ""
             lines.append(f"{_quoted(each.name)} = {each.rule}{mark}")
     return "\n".join(lines) + "\n"
 

@@ -70,24 +70,37 @@ def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them
     assert json.loads(said)["epsilon"] == pytest.approx(3.0, rel=1e-6)
 
 
-def test_the_card_says_what_epsilon_does_not_cover_of_a_file_that_was_read_as_a_whole(
+def test_a_table_is_trained_on_by_a_public_schema_alone(
     fedsim: Command, small: Callable[..., Config], tmp_path: Path
 ) -> None:
-    """Its smallest and largest values scale all records, and its held-out records are measured."""
+    """Without it, the smallest and largest values and rare categories would be in the model."""
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}" for a, b in rng.random((80, 2))]
     (tmp_path / "bank.csv").write_text("\n".join(["age,income,default", *rows]))
     path, out = tmp_path / "training.toml", tmp_path / "model"
     path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
     asked = {"name": "csv", "root": tmp_path / "bank.csv", "label": "default", "records": 24}
+    file = [part for key, value in asked.items() for part in ("--set", f"data.{key}={value}")]
+    status, _, said = fedsim("train", path, *file, "--out", out)
+    assert (status, said.count("\n"), out.exists()) == (2, 1, False)
+    assert "fedsim schema TABLE" in said
+    proposed = tmp_path / "schema.toml"
+    assert (
+        fedsim("schema", tmp_path / "bank.csv", "--label", "default", "--yes", "--out", proposed)[0]
+        == 0
+    )
+    asked["public-schema"] = proposed
     played = ("--trials", 8, "--out", tmp_path / "played")
     file = [part for key, value in asked.items() for part in ("--set", f"data.{key}={value}")]
-    assert fedsim("rehearse", path, *file, *played)[0] == 0
+    status, _, said = fedsim("rehearse", path, *file, *played)
+    assert status == 0, said
     rehearsed = ("--rehearsal", tmp_path / "played")
     status, _, said = fedsim("train", path, *file, *rehearsed, "--out", out)
-    assert (status, said.count("Warning: ")) == (0, 2), said
+    assert (status, said.count("Warning: ")) == (0, 3), said
     card = json.loads((out / "public" / "model_card.json").read_text())
-    assert card["uncovered"] == [model_card.FROM_A_FILE, model_card.REHEARSED]
+    assert card["uncovered"] == [model_card.MEASURED, model_card.MARKED, model_card.REHEARSED]
+    description = (out / "public" / "model.toml").read_text()
+    assert not [row for row in rows if set(row.split(",")[:2]) & set(description.split())]
     page = html.unescape((out / "report.html").read_text())
     assert training_report.PUBLIC not in page
     # Public data need no such warning.
