@@ -190,12 +190,8 @@ def registry(
     if out is None:
         typer.echo(text, nl=False)
         return
-    try:
-        private_files.write_private(private_files.as_named(out), text.encode(), mode=0o644)
-    except OSError as error:
-        raise InputError(
-            f"cannot write '{out}': {error.strerror}; name another file with --out"
-        ) from None
+    with private_files.new_file(out, mode=0o644) as file:
+        file.write(text.encode())
     Terminal(stderr=True).print(f"Entry: {out}", soft_wrap=True, highlight=False)
 
 

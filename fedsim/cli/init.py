@@ -126,11 +126,8 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
     if answers.rehearse is not None:
         of_all = first_configuration.values(replace(answers, rehearse=None), overrides)
         note = first_configuration.rehearsal(values, int(of_all["data.records"]))
-    try:
-        content = first_configuration.text(values, file, note).encode()
-        private_files.write_private(private_files.as_named(file), content)
-    except OSError as error:
-        raise InputError(f"cannot write '{file}': {error.strerror}; name another file") from None
+    with private_files.new_file(file, replace=True) as written:
+        written.write(first_configuration.text(values, file, note).encode())
     named = shlex.quote(str(file))
     Terminal(stderr=True).print(
         f"{file}: {values['data.records']} records at {answers.clients} clients and "

@@ -56,11 +56,12 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
     Until then the old file stays.
 
-    Raises InputError if the directory is a link.
+    Raises InputError if the directory is a link, or what stands there is no regular file.
     Raises OSError if it cannot be written.
     """
     partial = _unforeseen(path.name)
     with _directory(path.parent) as place:
+        _check_regular(path, place)
         descriptor = _new(partial, place, mode)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -68,6 +69,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(descriptor)
+            _check_regular(path, place)
             os.rename(partial, path.name, src_dir_fd=place, dst_dir_fd=place)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -79,6 +81,22 @@ def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all. Raises InputError, OSError: see `replacing`."""
     with replacing(path, mode) as file:
         file.write(content)
+
+
+@contextlib.contextmanager
+def new_file(path: Path, mode: int = 0o600, replace: bool = False) -> Iterator[BinaryIO]:
+    """Yield a file for a command's result, at the path that the user named.
+
+    replace: whether an older file may be replaced.
+    Raises InputError if something stands there, or it cannot be written.
+    """
+    if os.path.lexists(path) and not replace:
+        raise InputError(f"'{path}' exists; name a new file")
+    try:
+        with replacing(as_named(path), mode) as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"cannot write '{path}': {error.strerror}; name another file") from None
 
 
 def opened_new(path: Path) -> BinaryIO:
@@ -132,6 +150,14 @@ def _directory(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _check_regular(path: Path, place: int) -> None:
+    """Raise InputError if a name is a device, a folder or a pipe. A link itself is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path.name, dir_fd=place).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            raise InputError(f"'{path}' is not a regular file; name another file")
 
 
 def _check_own(path: Path, status: os.stat_result) -> None:

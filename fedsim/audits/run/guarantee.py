@@ -92,6 +92,13 @@ def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
 
 def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
     texts, scheme = [], rules.scheme
+    units = scheme.participation.setting.units
+    if scheme.privacy.delta > 1 / units:
+        texts.append(
+            f"Delta is {scheme.privacy.delta:g}, above 1/{units}. A mechanism that publishes one "
+            f"of {units} {scheme.privacy.unit}s at random would keep such a guarantee. For people, "
+            "choose a smaller privacy.delta."
+        )
     if caution := scheme.federation.trust.model.caution:
         texts.append(caution)
     if scheme.training.local_steps > 1:

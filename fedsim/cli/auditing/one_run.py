@@ -1,7 +1,6 @@
 """`fedsim one-run`: the steps of a one-run audit, each as a command."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim import config as configuration
 from fedsim.audits import one_run
@@ -158,11 +156,5 @@ def estimate(
 
 def _write_new(path: Path, text: str) -> None:
     """Write a new file that only its owner may read, since it has the coins. Raises InputError."""
-    if os.path.lexists(path):
-        raise InputError(f"'{path}' exists; name a new file with --out")
-    try:
-        private_files.write_private(private_files.as_named(path), text.encode())
-    except OSError as error:
-        raise InputError(
-            f"cannot write '{path}': {error.strerror}; name another file with --out"
-        ) from None
+    with private_files.new_file(path) as file:
+        file.write(text.encode())

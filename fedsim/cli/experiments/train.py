@@ -201,4 +201,5 @@ def _write(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
     else:
-        private_files.write_private(out.absolute(), text.encode())
+        with private_files.new_file(out) as file:
+            file.write(text.encode())

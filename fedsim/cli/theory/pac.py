@@ -90,7 +90,7 @@ def pac(
 
         from fedsim.common import private_files  # noqa: PLC0415
 
-        with private_files.replacing(out) as file:
+        with private_files.new_file(out) as file:
             np.savez(file, released=result.released, noise_std=np.sqrt(result.noise.variances))
     if json_:
         print_json(result.document)

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 from adversaries.errors import InputError
+from fedsim.common import private_files
 from fedsim.learning.data import own_records
 from fedsim.learning.data.columns import MISSING
 from fedsim.learning.data.schema import MARK
@@ -139,12 +140,8 @@ def write_schema(file: Path, text: str, force: bool) -> None:
 
     Raises InputError if the file exists and `force` is False.
     """
-    if file.exists() and not force:
-        raise InputError(f"'{file}' already exists; name another file, or replace it with --force")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write '{file}': {error}; name another file") from None
+    with private_files.new_file(file, mode=0o644, replace=force) as written:
+        written.write(text.encode())
 
 
 def _gaps(gaps: int, values: Sequence[str]) -> str:

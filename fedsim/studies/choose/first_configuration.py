@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 
 from adversaries.errors import InputError
@@ -118,9 +119,9 @@ def values(answers: InitAnswers, also: Mapping[str, Scalar]) -> dict[str, Scalar
     # Refuses too few records for the clients.
     distribution.held(config.data, config.federation, config.model.weights)
     # Two digits, rounded down: delta may not exceed that of the rule.
-    exact = config.privacy.delta
-    ulp = 10.0 ** (int(f"{exact:e}".partition("e")[2]) - 1)
-    values.setdefault("privacy.delta", float(f"{exact // ulp * ulp:.2g}"))
+    exact = Decimal(repr(config.privacy.delta))
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 1), rounding=ROUND_DOWN)
+    values.setdefault("privacy.delta", float(rounded))
     if answers.rehearse is not None:
         records = config.data.records
         if not answers.clients <= answers.rehearse < records:

@@ -45,7 +45,7 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     assert (config.data.records, config.data.held_out) == (64, 16)
     assert (config.federation.clients, config.federation.trust) == (4, "local")
     assert config.privacy.rho_beta == 0.8
-    assert 0 < config.privacy.delta <= 1 / (10 * 64)
+    assert config.privacy.delta == 0.0015  # 1/(10 n), rounded down to two digits
     said = " ".join(file.read_text().replace("\n# ", " ").split())
     for table, values in tomllib.loads(file.read_text()).items():
         for name in values:
@@ -73,6 +73,15 @@ def test_what_is_not_said_fits_beside_what_is(
     assert (config.data.records, config.data.held_out) == (records, held_out)
     split, _ = distribution.held(config.data, config.federation, config.model.weights)
     assert len(split.pool) >= config.data.pool
+
+
+def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim: Fedsim, tmp_path: Path) -> None:
+    rows = [f"{number % 90},{number % 7},{number % 2}" for number in range(1250)]
+    (tmp_path / "table.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
+    file = tmp_path / "first.toml"
+    answers = ("--data", tmp_path / "table.csv", "--clients", 4, "--label", "ill", "--rounds", 30)
+    assert fedsim("init", file, *answers, "--trust", "local", "--max-belief", 0.8)[0] == 0
+    assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
 
 
 def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(

@@ -82,3 +82,39 @@ def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path: Path) 
         file.write(b"sec")
         raise ZeroDivisionError
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"first"]
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe", "folder", "link", "no folder"])
+def test_a_result_replaces_nothing_that_stands_there(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "named"
+    if kind == "file":
+        place.write_text("before")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to(tmp_path / "nowhere")
+    else:
+        place = tmp_path / "none" / "named"
+    before = os.lstat(place) if kind != "no folder" else None
+    refused = pytest.raises(InputError, match=r"named' exists; name|cannot write .*; name another")
+    with refused, private_files.new_file(place) as file:
+        file.write(b"after")
+    if before is not None:
+        assert os.lstat(place).st_ino == before.st_ino
+    if kind == "file":
+        assert place.read_text() == "before"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_regular_file_is_never_renamed_over(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    place = tmp_path / "named"
+    make(place)
+    before = os.lstat(place)
+    with pytest.raises(InputError, match="is not a regular file"):
+        private_files.write_private(place, b"after")
+    assert os.lstat(place).st_ino == before.st_ino
+    assert [path.name for path in tmp_path.iterdir()] == ["named"]
