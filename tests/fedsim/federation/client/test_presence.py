@@ -14,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hostile import PARAMETERS, RUN, SCHEMA, Answer, Case, Z, play
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
 from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.config.jobs import JOBS
+from fedsim.federation.client import training_node
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training import models
@@ -132,8 +134,18 @@ def _settings(random: np.random.Generator, pair: int) -> Config | None:
         return None
 
 
-def _answers(run: Config, model: np.ndarray, pair: int, machine: Path) -> list[Answer]:
-    node: dict[str, Scalar] = {"epsilon-limit": 1e6, "consent": "central,canaries"}
+KINDS = (*["train"] * 4, "evaluate", "query.data", "query.measures")
+NODE: dict[str, Scalar] = {
+    "epsilon-limit": 1e6,
+    "consent": "central,canaries,measures",
+    "measures-share": 0.5,
+    "measures-epsilon": 2.0,
+}
+
+
+def _answers(
+    run: Config, model: np.ndarray, pair: int, machine: Path, kind: str = "train"
+) -> list[Answer]:
     schema, *rows = PAIRS[pair]
     try:
         multiplier = privacy.noise_multiplier(run.scheme)
@@ -143,8 +155,9 @@ def _answers(run: Config, model: np.ndarray, pair: int, machine: Path) -> list[A
         "",
         to_run_config(run),
         lie={"noise_multiplier": multiplier},
+        kind=kind,
         model=lambda _: model,
-        node=node,
+        node=NODE,
         checked=False,
         schema=schema,
     )
@@ -159,9 +172,10 @@ def _search(seed: int, count: int, machine: Path) -> Counter[str]:
         if (run := _settings(random, pair)) is None:
             continue
         model = _model(name, run, random)
-        one, other = _answers(run, model, pair, machine / str(found.total()))
+        kind = KINDS[random.integers(len(KINDS))]
+        one, other = _answers(run, model, pair, machine / str(found.total()), kind)
         if one == other:
-            found["answered" if one.has_sum else "refused"] += 1
+            found["refused" if one.said.startswith("refused") else "answered"] += 1
         else:
             found["differed"] += 1
             values = to_run_config(run)
@@ -189,6 +203,15 @@ def test_a_training_that_diverges_is_answered_as_any_other(
     run = from_run_config(JOBS["training"](RUN | ADVERSE | changes))
     one, other = _answers(run, _model(model, run, np.random.default_rng(0)), pair, tmp_path)
     assert one.has_sum and one == other
+
+
+def test_a_sum_beyond_float32_is_cut_off_after_its_noise() -> None:
+    total = torch.tensor([[1e39, -1e300, 1.0]], dtype=torch.float64)
+    sent, _ = training_node._encoded(total, None, bounded=True)
+    largest = np.finfo(np.float32).max
+    np.testing.assert_array_equal(sent, [[largest, -largest, 1.0]])
+    with pytest.raises(FloatingPointError):
+        training_node._encoded(total, None, bounded=False)
 
 
 if __name__ == "__main__":
