@@ -31,7 +31,7 @@ class Config(TomlTable):
         challenge: Target of the adversary.
         canaries: Canaries of a one-run audit.
         trials: Repetitions of the whole training.
-        audit: Prior, attacks and confidence of the audit.
+        audit: Attacks and confidence of the audit.
         report: Limits of an organisation.
         run: Name, purpose, device and place of the run.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
@@ -149,11 +149,11 @@ def _empirical(
     # Computed for the analysis at which the campaign stopped, even if the auditor missed trials.
     played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
     advantage = estimators.advantage(bits, final, confidence, played)
-    loss = final - logit(audit.config.audit.prior)
+
     allowed = np.repeat(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
-    exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
+    exceeded = estimators.delta_prime(bits, final, allowed, played.level(confidence))
     return Guesses(
         trials=len(bits),
         advantage=advantage.point,

@@ -242,7 +242,6 @@ class Report:
     """Unit of privacy: "record" or "client"."""
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
-    prior: Real
     """The adversary's belief in D before the first round."""
     trials: int
     """Number of audited trainings, T."""

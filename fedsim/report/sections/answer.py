@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VAGUE
-from fedsim.audits.run.guarantee import ONE_TRAINING
+from fedsim.audits.run.guarantee import ONE_TRAINING, ONE_WORLD
 from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
@@ -128,15 +128,15 @@ INFORMED = ("participant", "oracle")
 
 
 def verdict(report: Report) -> str:
-    if report.trials == 1:
+    if report.empirical.advantage is None:
         bounds, tail = report.bounds, ""
         was = "were" if is_client(report) or report.challenge.records != 1 else "was"
         if math.isfinite(bounds.epsilon):
             tail = f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
         sentences = [
-            ONE_TRAINING,
+            ONE_TRAINING if report.trials == 1 else ONE_WORLD,
             released(report),
-            "This one adversary reached a belief of "
+            "The adversary reached a belief of "
             f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
             f"{challenge_of(report)} {was} used. The noise allows at most "
             f"{percent(bounds.rho_beta)}{tail}.",

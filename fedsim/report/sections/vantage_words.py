@@ -345,7 +345,7 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
         return (
             "The limits come from theory alone: one training has no success rate."
             if report.trials == 1
-            else "The limits come from theory alone: trials of one world give no interval."
+            else "The limits come from theory alone: trainings on D alone have no success rate."
         )
     less = verdict.vantage == "released-model"
     bound = " This adversary sees less than a participant, so it can achieve no more." * less
