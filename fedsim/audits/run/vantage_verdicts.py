@@ -190,7 +190,10 @@ def state(
     # A weak attack says nothing about a better one.
     exact = measured is not None and measured.exact_posterior
     interval = None if measured is None else measured.interval
-    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
+    found = standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
+    # Sampling alone limits how often an observer is right; no noise hides a sampled record from it.
+    exposed = allowed.kind != "pac" and math.isinf(allowed.epsilon)
+    return "no-limit" if exposed and found != "above" else found
 
 
 def _measured(
@@ -333,14 +336,14 @@ def _trials_for_epsilon(
 def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> float | None:
     """Return the share of the claimed noise below which the audit would have detected a shortfall.
 
-    It is 0 where no shortfall can be named, and None where nothing was measured or nothing is
-    limited. The audit detects the shortfall with probability `detectable.POWER`.
+    It is 0 where no shortfall can be named, and None where nothing was measured or no noise
+    hides the target. The audit detects the shortfall with probability `detectable.POWER`.
     """
     if row.empirical is None:
         return None
     if report.mechanism.noise == "pac":
         return 0.0
-    if row.rho_alpha >= 1:
+    if math.isinf(row.epsilon):
         return None
     return max((0.0, *_shares(run, report, vantage, row)))
 
