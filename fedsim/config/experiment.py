@@ -15,6 +15,7 @@ from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
+from fedsim.privacy.mechanism import LEAST_NOISE
 from fedsim.privacy.participation import rule
 from fedsim.privacy.participation.rule import Participation, ParticipationSetting
 
@@ -210,8 +211,14 @@ class Config(TomlTable):
         given = jobs.given({f"{jobs.TABLE}.{name}": value for name, value in values.items()})
         if not given:
             raise ValueError(
-                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0; give one of "
-                "them, for example privacy.rho-beta = 0.9"
+                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0, which means not "
+                "set; give one of them, for example privacy.rho-beta = 0.9, or "
+                f"privacy.noise-multiplier = {LEAST_NOISE:g}, which hides nothing"
+            )
+        if 0 < privacy.noise_multiplier < LEAST_NOISE:
+            raise ValueError(
+                f"privacy.noise-multiplier is {privacy.noise_multiplier:g}; give at least "
+                f"{LEAST_NOISE:g}, which hides nothing"
             )
         if len(given) > 1:
             raise ValueError(

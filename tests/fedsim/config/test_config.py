@@ -42,6 +42,14 @@ def test_pyproject_declares_every_key_with_its_default() -> None:
 
 
 @pytest.mark.parametrize(
+    ("multiplier", "why"), [(0.0, "are all 0, which means not set"), (1e-7, "give at least 1e-06")]
+)
+def test_no_noise_is_never_taken_for_the_default_target(multiplier: float, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        from_run_config({"privacy.noise-multiplier": multiplier})
+
+
+@pytest.mark.parametrize(
     ("changes", "stepping"),
     [
         ({}, ("normalized", "linear", 40 / 30**0.5)),
@@ -219,7 +227,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {"privacy.rho-beta": 0.9, "privacy.noise-multiplier": 2.0},
             r"privacy.rho-beta and privacy.noise-multiplier are set",
         ),
-        ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
+        ({"privacy.rho-beta": 0.0}, r"are all 0, which means not set"),
         ({"trials.count": 5}, r"[Gg]ive an even number"),
         ({"challenge.replacement": 3}, r"'add-remove'. With this .* no record is replaced"),
         ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"or neither"),

@@ -758,7 +758,14 @@ def test_right_answers_count_a_tie_as_half(report):
     assert "was right in 53.8% of" in answers.verdict(tied)
 
 
-def test_a_model_exactly_at_its_baseline_has_learnt_nothing(report):
+def test_a_model_that_ranks_well_is_not_said_to_have_learnt_nothing(report):
+    utility = replace(report.utility, majority=0.9, area_under_curve=0.953)
+    page = told(replace(report, utility=utility))
+    assert "most frequent class; as a ranking it has AUC 0.953, and guesses have 0.5." in page
+    assert "learnt nothing" not in page
+
+
+def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
     majority = 0.37124999
     utility = replace(report.utility, majority=majority)
     series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], majority])
