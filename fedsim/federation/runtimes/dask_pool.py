@@ -23,6 +23,9 @@ from fedsim.federation.runtimes.spread import LostWorkersError
 PATIENCE = 60.0
 """Seconds for the scheduler to answer, and for its first worker to join."""
 
+CLOSING = 2.0
+"""Seconds to close the connection to a scheduler that was lost."""
+
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 """File names in a folder of certificates."""
 
@@ -141,7 +144,8 @@ class DaskPool:
     def stop(self) -> None:
         """Drop the remaining tasks, and leave the cluster running."""
         self._executor.shutdown(wait=False)
-        self._client.close()
+        lost = self._client.status != "running"
+        self._client.close(timeout=CLOSING if lost else PATIENCE)
 
     def _connect(self) -> None:
         folder, url = self._address.certificates, self._address.url
