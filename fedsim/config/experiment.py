@@ -215,11 +215,6 @@ class Config(TomlTable):
                 "set; give one of them, for example privacy.rho-beta = 0.9, or "
                 f"privacy.noise-multiplier = {LEAST_NOISE:g}, which hides nothing"
             )
-        if 0 < privacy.noise_multiplier < LEAST_NOISE:
-            raise ValueError(
-                f"privacy.noise-multiplier is {privacy.noise_multiplier:g}; give at least "
-                f"{LEAST_NOISE:g}, which hides nothing"
-            )
         if len(given) > 1:
             raise ValueError(
                 f"{' and '.join(given)} are set, but only one key can decide the noise; set one "

@@ -66,13 +66,8 @@ def assemble(
     bound = None if bounds is None else bounds.rho_alpha
     observed = None if scored is None else scored[0]
     contradictions = _alarms(audit, last, bound, worlds)
-    proven = at_least = None
-    if config is not None:
-        stated_at = config.privacy.delta if claim is None else claim.delta
-        proven, at_least = (
-            _at_least(audit, scored, reported, stated_at, level)
-            for level in (ALARM_CONFIDENCE, confidence)
-        )
+    levels = (ALARM_CONFIDENCE, confidence)
+    proven, at_least = (_at_least(audit, scored, reported, claim, level) for level in levels)
     judged = None
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, observed, bound)
@@ -235,16 +230,19 @@ def _at_least(
     audit: LiveAudit,
     scored: tuple[Bools, Floats] | None,
     reported: int | None,
-    delta: float,
+    claim: Claim | None,
     confidence: float,
 ) -> float | None:
-    """Return the largest lower bound on epsilon at delta; None where nothing was measured.
+    """Return the largest lower bound on epsilon; None where nothing was measured.
+
+    It is at the claim's delta, else at the run's.
 
     Guessed worlds, canaries, texts and the size of the noise each prove one. They share the error.
     """
     everything = audit.everything()
     if audit.config is None or everything is None:
         return None
+    delta = audit.config.privacy.delta if claim is None else claim.delta
     watches = scored, audit.canaries, audit.texts, audit.noise
     measured = sum(watch is not None for watch in watches)
     bounds, level = [], 1 - (1 - confidence) / max(1, measured)

@@ -189,7 +189,7 @@ class TranscriptOptions:
         int | None,
         typer.Option(
             min=1,
-            help="Number of rounds that the recorded client takes part in. A claim is judged once "
+            help=f"{ROUNDS}: those that the recorded client takes part in. A claim is judged once "
             "they are there. For a participant's transcript.",
             show_default="unknown",
         ),
