@@ -290,7 +290,8 @@ def audit(
         neighbouring: app or loop: difference between the two worlds.
         seed: app or loop: seed of all random numbers.
         time_limit: app or loop: time limit of each run, in seconds.
-        rounds: app: num-server-rounds; None for the app's own.
+        rounds: app: num-server-rounds; None for the app's own. Participant's transcript: number of
+            its rounds, without which a claim is not judged.
         clients: app: number of clients.
         run_config: app: keys of its run config to override.
         data: loop: training data.

@@ -351,6 +351,11 @@ def one_run(
 
     if isinstance(scores, tuple):
         coins, values = (np.asarray(each) for each in scores)
+        if not np.isin(coins, (0, 1)).all():
+            raise InputError(
+                "The first array holds other values than true and false; give the arrays as "
+                "(included, scores)."
+            )
         observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
     elif Path(scores).suffix == ".csv":
         observed = audit.read_scores(Path(scores), trial)

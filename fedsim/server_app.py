@@ -190,7 +190,7 @@ def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range
             train_batch(campaign, trials)
         findings = _findings(directory, trials.start, worlds[trials.start : trials.stop])
         finished.append(trials)
-        odds.append(log_odds(config.audit.prior, findings["ratios"])[:, -1])
+        odds.append(log_odds(findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []
         so_far = worlds[: trials.stop], np.concatenate(odds)
         results = precision.look(
@@ -241,7 +241,7 @@ def _transcript(plan: Plan, directory: RunDirectory, finished: list[range]) -> A
         for vantage in vantages.measured(config.federation.vantage, config.audit.vantages)
     ]
     odds = {
-        f"log_odds{ending}": log_odds(config.audit.prior, joined.pop(f"ratios{ending}"))
+        f"log_odds{ending}": log_odds(joined.pop(f"ratios{ending}"))
         for ending in endings
         if f"ratios{ending}" in joined
     }

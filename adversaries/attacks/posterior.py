@@ -193,11 +193,10 @@ def ratio_without_noise(
     return torch.where(sensitivity == 0, 0.0, under_d.log() - under_d_prime.log())
 
 
-def log_odds(prior: float, ratios: Floats) -> Floats:
-    """Return the log-odds for D after every step, [T, k].
+def log_odds(ratios: Floats) -> Floats:
+    """Return the log-odds for D after every step, from even odds, [T, k].
 
     Args:
-        prior: the probability of D, in (0, 1).
         ratios: float64 [T, k], the log-likelihood ratios of the steps.
     """
-    return np.log(prior / (1 - prior)) + np.cumsum(ratios, axis=1)
+    return np.cumsum(ratios, axis=1)

@@ -1,8 +1,8 @@
 """Estimates from T trials of the identification game: advantage, delta' and epsilon.
 
-Log-odds start from prior 1/2; for another prior, subtract logit(prior) before epsilon is read off
-them. The paper is Bernau et al., "Quantifying identifiability to choose and audit epsilon in
-differentially private deep learning". `lower_bounds` has estimators with confidence.
+Log-odds start from even odds. The paper is Bernau et al., "Quantifying identifiability to choose
+and audit epsilon in differentially private deep learning". `lower_bounds` has estimators with
+confidence.
 """
 
 import math

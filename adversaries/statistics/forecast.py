@@ -7,7 +7,7 @@ from typing import TypedDict
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.special import logit, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
@@ -83,29 +83,23 @@ def trial_mu(sensitivities: Floats, noise_std: Floats) -> Floats:
     return np.sqrt(np.square(_ratios(sensitivities, noise_std)).sum(axis=1))
 
 
-def predict(sensitivities: Floats, noise_std: Floats, prior: float = 0.5) -> Prediction:
+def predict(sensitivities: Floats, noise_std: Floats) -> Prediction:
     """Return the prediction from the realised LS_i/sigma_i: mu, and the mean advantage.
 
-    At even odds the advantage of a trial is 2 Phi(mu_t/2) - 1. With another prior the adversary
-    decides D if its ratio exceeds -logit(prior). The prediction is exact where LS_i/sigma_i is
+    The advantage of a trial is 2 Phi(mu_t/2) - 1. The prediction is exact where LS_i/sigma_i is
     deterministic, as under noise scaled to LS.
 
     Args:
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
-        prior: the adversary's probability of D, in (0, 1).
 
     Raises InputError unless both arrays are [T, k] and nowhere negative or NaN.
     """
     mu = trial_mu(sensitivities, noise_std)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # The prior moves the threshold by logit(prior), here in standard deviations of the
-        # log-odds.
-        lead = np.where(mu > 0, logit(prior) / mu, 0.0)
     return Prediction(
         trial_mu=mu,
         mu=math.sqrt(np.square(mu).mean()),
-        advantage=float((ndtr(lead + mu / 2) - ndtr(lead - mu / 2)).mean()),
+        advantage=float((ndtr(mu / 2) - ndtr(-mu / 2)).mean()),
         deterministic=bool(np.allclose(mu, mu[0], rtol=1e-6, atol=0)),
     )
 
@@ -118,7 +112,6 @@ def simulate(
     sampling_rate: float,
     generator: np.random.Generator,
     *,
-    prior: float = 0.5,
     games: int = 200_000,
 ) -> Simulation:
     """Simulate the trials of a run without gradients, and return what sampled steps predict.
@@ -136,7 +129,6 @@ def simulate(
         noise_std: float64 [T, k], sigma.
         sampling_rate: q, in (0, 1].
         generator: of the coins and the noise.
-        prior: the adversary's probability of D, in (0, 1).
         games: least number of games; every trial is played equally often, at least once.
 
     Raises InputError for bad arrays or rate, or for a gradient without noise.
@@ -155,7 +147,7 @@ def simulate(
         for world in log_odds:
             log_odds[world] += game.losses(played, world)
     # +1 for D, -1 for D', 0 for a tie; a decision that is right in both worlds wins 1.
-    decided = {world: np.sign(odds + logit(prior)) for world, odds in log_odds.items()}
+    decided = {world: np.sign(odds) for world, odds in log_odds.items()}
     wins = (decided[True] - decided[False]).ravel() / 2
     return Simulation(
         world_d=log_odds[True].ravel(),
@@ -174,7 +166,6 @@ def scores(
     sensitivities: Floats,
     noise_std: Floats,
     generator: np.random.Generator,
-    prior: float = 0.5,
 ) -> Floats:
     """Return one score for every trial, [T], N(0, 1) if theory is right.
 
@@ -188,12 +179,11 @@ def scores(
         sensitivities: float64 [T, k], the realised local sensitivities LS_i.
         noise_std: float64 [T, k], the sigma_i that hides each.
         generator: of the normals for steps without information.
-        prior: the probability of D from which the log-odds start, in (0, 1).
 
     Returns: float64 [T]; NaN for trials without information, or with a difference without noise.
-    Raises InputError unless 0 < prior < 1, or for bad arrays.
+    Raises InputError for bad arrays.
     """
-    worlds, losses = _losses(worlds, log_odds, prior)
+    worlds, losses = _losses(worlds, log_odds)
     ratios = _ratios(sensitivities, noise_std)
     _check_shape(losses, ratios)
     standard, signs = generator.standard_normal(ratios.shape), np.where(worlds, 0.5, -0.5)[:, None]
@@ -213,7 +203,6 @@ def sampled_scores(
     noise_std: Floats,
     sampling_rate: float,
     generator: np.random.Generator,
-    prior: float = 0.5,
 ) -> Floats:
     """Return the scores [T] of `scores` for steps that a record joins with a probability.
 
@@ -229,11 +218,10 @@ def sampled_scores(
         noise_std: float64 [T, k], sigma.
         sampling_rate: in (0, 1].
         generator: of the simulated steps, and of the ties.
-        prior: the probability of D from which the log-odds start, in (0, 1).
 
-    Raises InputError for bad prior, rate or arrays, or for a gradient without noise.
+    Raises InputError for a bad rate or bad arrays, or for a gradient without noise.
     """
-    worlds, losses = _losses(worlds, log_odds, prior)
+    worlds, losses = _losses(worlds, log_odds)
     present, absent, apart = _sampled(
         present_norms, absent_norms, sensitivities, noise_std, sampling_rate
     )
@@ -274,15 +262,13 @@ def fit(worlds: Bools, standard: Floats) -> dict[str, GoodnessOfFit | None]:
     return fits
 
 
-def _losses(worlds: Bools, log_odds: Floats, prior: float) -> tuple[Bools, Floats]:
+def _losses(worlds: Bools, log_odds: Floats) -> tuple[Bools, Floats]:
     """Return the worlds, and the log-odds that every step adds, [T, k]."""
     if np.ndim(log_odds) != 2 or not np.size(log_odds):
         raise InputError(f"log-odds are {np.shape(log_odds)}; give them as [trials, steps]")
-    if not 0 < prior < 1:
-        raise InputError(f"prior is {prior}; give a probability between 0 and 1")
     worlds, _ = check_trials(worlds, log_odds[:, -1])
     with np.errstate(invalid="ignore"):  # inf - inf
-        return worlds, np.diff(log_odds, axis=1, prepend=float(logit(prior)))
+        return worlds, np.diff(log_odds, axis=1, prepend=0.0)
 
 
 def _check_shape(losses: Floats, ratios: Floats) -> None:

@@ -120,18 +120,18 @@ def schema(
             f"'{out}' exists; name another file with --out, or overwrite it with --force"
         )
     console = Terminal(stderr=True, highlight=False)
-    classes, proposals = schema_proposal.propose(str(file), label)
+    labels, proposals = schema_proposal.propose(str(file), label)
     if not yes:
         console.print(ANSWERS, markup=False)
         proposals = [_ask(each, console) for each in proposals]
-    text = schema_proposal.written(label, classes, proposals)
+    text = schema_proposal.written(label, labels, proposals)
     agreed = schemas.parse(text)
     schema_proposal.write_schema(out, text, force)
     marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
     names = [each.name for each in proposals if each.kind == "identifier"]
     console.print(
         f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "
-        f"{len(classes)} classes. Identifiers, never features: {', '.join(names) or 'none'}.\n"
+        f"{labels}. Identifiers, never features: {', '.join(names) or 'none'}.\n"
         f"Lines marked {schemas.MARK}: {marked}. Replace them by public knowledge before you share "
         f'the file.\nNext, run fedsim deploy check, or set data.public-schema = "{out}"',
         markup=False,

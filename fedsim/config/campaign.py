@@ -27,7 +27,8 @@ class TrialsConfig(TomlTable):
         count: Number of trials (T). Each repeats the whole training.
         batch: Number of trials that are trained together. 0: 1000 on a GPU and 100 on a CPU, or as
             many as memory allows.
-        worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D.
+        worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D, as
+            one training has. They have no advantage.
         pairing: Relation between trials. "independent": each has its own random numbers; "common":
             trials 2i and 2i + 1 are in opposite worlds and share all other random numbers.
         until_halfwidth: Target halfwidth of the advantage's interval. The run starts no further
@@ -62,14 +63,13 @@ class TrialsConfig(TomlTable):
 
 
 class AuditConfig(TomlTable):
-    """The adversary's prior and attacks, the confidence of intervals, and what utility uses.
+    """The adversary's attacks, the confidence of intervals, and what utility uses.
 
     Attributes:
         mode: Method that computes the belief. "participant": from what a participant receives and
             knows; "oracle": from the noise, which only the auditor of a campaign can read.
         vantages: Vantage points to report. "configured": federation.vantage only; "all": every
             vantage point.
-        prior: Adversary's initial probability of D.
         confidence: Confidence level of every interval and bound.
         evaluated_trials: Number of trials that measure utility. The first ones are used.
         bayesian_pairs: Number of pairs of records for the Bayesian accountant. Each client compares
@@ -80,7 +80,6 @@ class AuditConfig(TomlTable):
 
     mode: str = "participant"
     vantages: Literal["configured", "all"] = "configured"
-    prior: Fraction = 0.5
     confidence: Fraction = 0.95
     evaluated_trials: PositiveInt = 20
     bayesian_pairs: Annotated[int, Field(ge=0)] = 0

@@ -15,6 +15,7 @@ from fedsim.config.privacy import PrivacyConfig
 from fedsim.config.refused import REFUSED
 from fedsim.config.training import ModelConfig, TrainingConfig, chosen
 from fedsim.privacy import delta
+from fedsim.privacy.mechanism import LEAST_NOISE
 from fedsim.privacy.participation import rule
 from fedsim.privacy.participation.rule import Participation, ParticipationSetting, unites
 
@@ -31,7 +32,7 @@ class Config(TomlTable):
         challenge: Target of the adversary.
         canaries: Canaries of a one-run audit.
         trials: Repetitions of the whole training.
-        audit: Prior, attacks and confidence of the audit.
+        audit: Attacks and confidence of the audit.
         report: Limits of an organisation.
         run: Name, purpose, device and place of the run.
     """
@@ -210,8 +211,9 @@ class Config(TomlTable):
         given = jobs.given({f"{jobs.TABLE}.{name}": value for name, value in values.items()})
         if not given:
             raise ValueError(
-                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0; give one of "
-                "them, for example privacy.rho-beta = 0.9"
+                f"{', '.join(jobs.KEYS[:-1])} and {jobs.KEYS[-1]} are all 0, which means not "
+                "set; give one of them, for example privacy.rho-beta = 0.9, or "
+                f"privacy.noise-multiplier = {LEAST_NOISE:g}, which hides nothing"
             )
         if len(given) > 1:
             raise ValueError(

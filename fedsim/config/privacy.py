@@ -70,7 +70,9 @@ class PrivacyConfig(TomlTable):
     @model_validator(mode="before")
     @classmethod
     def _one_target(cls, table: Any) -> Any:
-        """Set rho-beta, which has a default, to 0 where the table sets another target.
+        """Set rho-beta, which has a default, to 0 where the table names another target.
+
+        A table that names targets and sets all to 0 is refused later: 0 does not mean no noise.
 
         An app's pyproject.toml declares rho-beta = "", which means not set. Flower merges declared
         values with those of a run, so a declared number would look like the user's choice.
@@ -79,6 +81,7 @@ class PrivacyConfig(TomlTable):
             return table
         first, *others = TARGETS
         named = {key: value for key, value in table.items() if (key, value) != (first, "")}
-        if first not in named and any(map(named.get, others)):
+        zeros = first not in table and any(other in named for other in others)
+        if first not in named and (zeros or any(map(named.get, others))):
             return {**named, first: 0.0}
         return named

@@ -37,12 +37,16 @@ challenge.kind is not "record": challenge.replacement is -1
 trials.worlds is "d-only": trials.pairing is "independent"; trials.until-halfwidth is 0
     | With one world, there is no interval to narrow and no trial to pair with.
     | set trials.worlds = "both"
+trials.worlds is "d-only"; trials.count is above 1: audit.attacks is "none"
+    | Trainings on D alone have no advantage: they show what a model can do.
+    | set trials.worlds = "both"
 trials.pairing is "common": trials.batch is even
     | Both trials of a pair must be in the same batch. | set trials.pairing = "independent"
 trials.until-halfwidth is above 0: trials.batch is even
     | Both trials of a pair must be in the same batch. | set trials.until-halfwidth = 0
 trials.worlds is "both": trials.count is even
-    | Half of the trials train on D and half on D'. | set trials.worlds = "d-only"
+    | Half of the trials train on D and half on D'.
+    | set an even trials.count, or trials.worlds = "d-only" for a training alone
 # Measures of a model by clients
 federation.measures-share is above 0: federation.measures-epsilon is above 0
     | Clients hold records back only to measure a confusion matrix on them.

@@ -84,7 +84,8 @@ class Accountant(ABC):
         if not 0 <= epsilon < math.inf:
             raise InputError(f"epsilon is {epsilon}; give a finite number of at least 0")
         if mechanism.noiseless:
-            return 1.0
+            # Where the record is in no sample, nothing depends on it.
+            return mechanism.participation
         # No finite noise reaches delta = 0; this is the smallest normal float above it.
         return max(self._delta(mechanism, epsilon), sys.float_info.min)
 

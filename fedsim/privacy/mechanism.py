@@ -16,6 +16,8 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 MOST_STEPS = 10**9
+LEAST_NOISE = 1e-6
+"""Least noise multiplier above 0 for which double precision suffices."""
 
 
 class Neighbouring(StrEnum):
@@ -44,10 +46,10 @@ class Steps:
 
     def __post_init__(self) -> None:
         check_noise_multiplier(self.noise_multiplier)
-        if self.noise_multiplier and not 1e-6 <= self.noise_multiplier <= 1e100:
+        if self.noise_multiplier and not LEAST_NOISE <= self.noise_multiplier <= 1e100:
             raise InputError(
-                f"the noise multiplier is {self.noise_multiplier:g}; give 0 for no noise, or a "
-                "number between 1e-6 and 1e100"
+                f"the noise multiplier is {self.noise_multiplier:g}; give a number between "
+                f"{LEAST_NOISE:g}, which hides nothing, and 1e100"
             )
         if not 1 <= self.count <= MOST_STEPS:
             raise InputError(f"the number of steps is {self.count}; give 1 to {MOST_STEPS}")

@@ -46,7 +46,8 @@ def true_positives(mechanism: Mechanism, rates: npt.ArrayLike) -> Floats:
     """
     rates = np.asarray(rates, np.float64)
     if mechanism.noiseless:
-        return np.ones_like(rates)
+        # The total variation distance is the largest gap between the two rates.
+        return np.minimum(1.0, rates + mechanism.participation)
     if not mechanism.sampled:
         return np.asarray(ndtr(ndtri(rates) + mechanism.mu), np.float64)
     epsilons, deltas = _profile(mechanism)

@@ -97,7 +97,8 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             "How often the adversary is right, for each run and vantage point.",
         ),
         table=doc.tabulated(
-            ("Run, the strictest first", "Worst verdict", "ε there", "Accuracy"), table
+            ("Run, by its limits", "Worst verdict", "ε there", "Accuracy"),
+            table,
         ),
         checks=[
             settled(
@@ -108,7 +109,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             for place, name in names.items()
         ],
         steps=[
-            "Take the strictest run whose accuracy suffices. A difference of accuracies may be "
+            "Take a run whose limits and accuracy suffice. A difference of accuracies may be "
             "chance: each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
@@ -120,7 +121,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
 
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
-    """Return how much stricter the strictest run is than the others, and its cost in accuracy."""
+    """Return whether the first run is stricter than the others, and its cost in accuracy."""
     (strictest, strict), *others = _by_strictness(rows).items()
     return [
         _than(names[strictest], strict, names[other], of_run)
@@ -129,7 +130,7 @@ def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
 
 
 def _by_strictness(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Return the rows of each run by its number, the strictest run first."""
+    """Return the rows of each run by its number, ordered by its limits from the server on."""
     runs: dict[int, list[Row]] = {}
     for row in rows:
         runs.setdefault(row["number"], []).append(row)
@@ -142,15 +143,24 @@ def _limits(rows: Sequence[Row]) -> list[float]:
 
 
 def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
-    pairs = zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)
-    gap = next(((at, one, two) for at, one, two in pairs if one < two), None)
+    pairs = [*zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)]
+    less = next((each for each in pairs if each[1] < each[2]), None)
+    more = next((each for each in pairs if each[1] > each[2]), None)
     cost = _cost(name, strict[0]["accuracy"], other[0]["accuracy"])
-    if gap is None:
+    if less is None:
         return f"{name} allows as much as {other_name} at every vantage point{cost}."
-    vantage, less, more = gap
+    if more is not None:
+        return (
+            f"Neither {name} nor {other_name} is stricter: {_right(*less)} in {name}, but "
+            f"{_right(*more)}{cost}."
+        )
+    return f"{name} is stricter than {other_name}: {_right(*less)}{cost}."
+
+
+def _right(vantage: str, one: float, other: float) -> str:
     return (
-        f"{name} is stricter than {other_name}: {vantage_words.WHO[vantage]} is right in at most "
-        f"{percent(share(less))} of cases instead of {percent(share(more))}{cost}."
+        f"{vantage_words.WHO[vantage]} is right in at most {percent(share(one))} of cases instead "
+        f"of {percent(share(other))}"
     )
 
 

@@ -327,13 +327,11 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     if card.privacy.guaranteed and math.isfinite(epsilon):
         text = "The rounds cost no more ε than the model's card states."
         failed = "The rounds cost more ε than the model's card states."
-        checks.append(
-            report_check(text, f"epsilon > {1.001 * epsilon:.4g}", document, failed=failed)
-        )
+        checks.append(report_check(text, f"epsilon > {1.001 * epsilon}", document, failed=failed))
     if card.utility is not None and card.task == "classification":
         text = "The model is right more often than if it always named the most frequent class."
         failed = "The model is right no more often than if it always named the most frequent class."
-        shuts = f"accuracy <= {card.utility.majority:.4g}"
+        shuts = f"accuracy <= {card.utility.majority}"
         checks.append(report_check(text, shuts, document, failed=failed))
     return checks
 

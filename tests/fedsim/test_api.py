@@ -177,6 +177,8 @@ def test_canaries_prove_what_the_command_says(
     path = tmp_path / "scores.csv"
     lines = [f"{int(coin)},{score}" for coin, score in zip(coins, scores, strict=True)]
     path.write_text("\n".join(["included,score", *lines]))
+    with pytest.raises(InputError, match="give the arrays as"):
+        fedsim.one_run((scores, coins), delta=1e-5)
     found = fedsim.one_run((coins, scores), delta=1e-5)
     assert found.bounds == fedsim.one_run(path, delta=1e-5).bounds
     said = printed("one-run", "estimate", path, "--delta", "1e-5", "--json")

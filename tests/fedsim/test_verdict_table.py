@@ -377,6 +377,7 @@ RUN_AXES = {
     "alarm": ("none", "advantage here", "advantage elsewhere", "noise"),
     "audited here": (False, True),
     "limit": (0.3, 1.0),
+    "epsilon": (2.0, math.inf),
     "interval": (None, (0.1, 0.2), (0.2, 0.4), (0.4, 0.5), (0.1, 0.3), (0.3, 0.5)),
     "exact posterior": (False, True),
 }
@@ -385,6 +386,8 @@ RUN: list[Row] = [
     ({"alarm": "advantage here"}, "above"),
     ({"alarm": "noise", "audited here": True}, "above"),
     ({"limit": 1.0}, "no-limit"),
+    # Sampling alone limits this observer: no noise hides a sampled record from it.
+    ({"epsilon": math.inf}, "no-limit"),
     ({"interval": (None,)}, "untested"),
     ({"interval": ((0.4, 0.5),)}, "within-chance"),
     ({"interval": AT_OR_ABOVE}, "not-contradicted"),
@@ -407,7 +410,9 @@ def _run(evidence: Evidence) -> str:
         measured = SimpleNamespace(
             interval=evidence["interval"], exact_posterior=evidence["exact posterior"]
         )
-    allowed: Any = SimpleNamespace(advantage=evidence["limit"])
+    allowed: Any = SimpleNamespace(
+        advantage=evidence["limit"], kind="rho-alpha", epsilon=evidence["epsilon"]
+    )
     return vantage_verdicts.state(report, "participant", measured, allowed)
 
 

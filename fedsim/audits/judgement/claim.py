@@ -160,6 +160,7 @@ class Evidence:
         exceeded: whether theory's epsilon is above the claimed one.
         unsure: why an epsilon within the claim does not yet support it.
         against: evidence against a claim that is not disproved, in sentences.
+        assumed: what a supported claim rests on and the audit did not see.
     """
 
     incomparable: str = ""
@@ -169,6 +170,7 @@ class Evidence:
     exceeded: bool = False
     unsure: Sequence[str] = ()
     against: Sequence[str] = ()
+    assumed: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
         (evidence.unknown, Verdict.NOT_JUDGED, evidence.unknown),
         (evidence.exceeded, Verdict.SUSPECT, evidence.against),
         (evidence.unsure, Verdict.NOT_JUDGED, evidence.unsure),
-        (True, Verdict.SUPPORTED, ()),
+        (True, Verdict.SUPPORTED, evidence.assumed),
     )
     return next(
         Judgement(verdict, tuple(reasons)) for applies, verdict, reasons in precedence if applies
@@ -208,7 +210,8 @@ class JudgedClaim:
         """Return the verdict and its reasons in sentences."""
         subject = f"The claim of epsilon {self.epsilon:g} at delta {self.delta:g}"
         reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
-        why = "Why: " * bool(reasons) + " ".join(reasons)
+        heading = "Assumed: " if self.verdict is Verdict.SUPPORTED else "Why: "
+        why = heading * bool(reasons) + " ".join(reasons)
         return f"{subject} is {IS[self.verdict]}. {why}".rstrip()
 
 

@@ -256,7 +256,7 @@ class LiveAudit:
         belief = Belief(
             training.trials.start,
             before.round,
-            log_odds(self.run.audit.prior, training.memory.ratios.numpy())[:, -1],
+            log_odds(training.memory.ratios.numpy())[:, -1],
             training.memory.sensitivities[:, -1].numpy(),
             training.memory.noise_stds[:, -1].numpy(),
             epsilon,

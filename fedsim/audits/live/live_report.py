@@ -3,18 +3,20 @@
 `fedsim.report.kinds.live` shows them.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
+from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators
+from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Claim, Evidence, JudgedClaim, judged_claim
+from fedsim.audits.judgement.claim import Claim, Evidence, JudgedClaim, Verdict, judged_claim
 from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
@@ -27,6 +29,7 @@ from fedsim.audits.live.live_results import (
     NoiseLimits,
 )
 from fedsim.audits.live.live_rounds import Belief
+from fedsim.audits.measurements.bounds_audit import scaled
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
@@ -63,10 +66,14 @@ def assemble(
     bound = None if bounds is None else bounds.rho_alpha
     observed = None if scored is None else scored[0]
     contradictions = _alarms(audit, last, bound, worlds)
+    levels = (ALARM_CONFIDENCE, confidence)
+    proven, at_least = (_at_least(audit, scored, reported, claim, level) for level in levels)
     judged = None
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, observed, bound)
-        judged = judge(audit, claim, contradictions, unmeasured, reported, ended)
+        judged = judge(audit, claim, contradictions, unmeasured, reported, ended, proven)
+        if judged.verdict is Verdict.CONVICTED:
+            contradictions.append(REFUTED.format(claim=claim, proven=proven))
     return LiveReport(
         facts=facts,
         confidence=confidence,
@@ -89,6 +96,8 @@ def assemble(
         texts=audit.text_findings(confidence),
         contradictions=contradictions,
         seen_below=live_power.seen_below(audit, worlds, observed),
+        epsilon_at_least=at_least,
+        proven=proven,
         claim=judged,
     )
 
@@ -149,11 +158,10 @@ def _empirical(
     # Computed for the analysis at which the campaign stopped, even if the auditor missed trials.
     played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
     advantage = estimators.advantage(bits, final, confidence, played)
-    loss = final - logit(audit.config.audit.prior)
     allowed = np.repeat(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
-    exceeded = estimators.delta_prime(bits, loss, allowed, played.level(confidence))
+    exceeded = estimators.delta_prime(bits, final, allowed, played.level(confidence))
     return Guesses(
         trials=len(bits),
         advantage=advantage.point,
@@ -212,6 +220,56 @@ def _alarms(
     return alarms
 
 
+REFUTED = (
+    "The claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} is refuted: epsilon is at "
+    f"least {{proven:.3g}} with confidence {ALARM_CONFIDENCE:g}."
+)
+
+
+def _at_least(
+    audit: LiveAudit,
+    scored: tuple[Bools, Floats] | None,
+    reported: int | None,
+    claim: Claim | None,
+    confidence: float,
+) -> float | None:
+    """Return the largest lower bound on epsilon; None where nothing was measured.
+
+    It is at the claim's delta, else at the run's.
+
+    Guessed worlds, canaries, texts and the size of the noise each prove one. They share the error.
+    """
+    everything = audit.everything()
+    if audit.config is None or everything is None:
+        return None
+    delta = audit.config.privacy.delta if claim is None else claim.delta
+    watches = scored, audit.canaries, audit.texts, audit.noise
+    measured = sum(watch is not None for watch in watches)
+    bounds, level = [], 1 - (1 - confidence) / max(1, measured)
+    if scored is not None and reported is not None:
+        rules = audit.run
+        played = precision.design(rules.trials, rules.audit.confidence, reported)
+        bounds.append(
+            lower_bounds.clopper_pearson_bound(*scored, delta, played.level(level)).epsilon
+        )
+    signal = audit.canary_findings(level)
+    if signal is not None and signal.reason is None:
+        bounds.append(gaussian.epsilon(max(0.0, signal.interval[0]), delta))
+    texts = audit.text_findings(level)
+    # An epsilon at a larger delta is a lower bound at a smaller one.
+    if texts is not None and delta <= audit.config.privacy.delta:
+        bounds.append(texts.epsilon_at_least)
+    if audit.noise is not None:
+        limits = audit.noise.limits(level)
+        if audit.config.federation.auditor_sees == "messages":
+            limits.pop(noise_watch.SUM, None)
+        least = min(limits.values(), default=math.inf)
+        bounds.append(
+            PLD.epsilon(scaled(everything, least), delta) if math.isfinite(least) else 0.0
+        )
+    return max(bounds, default=None)
+
+
 def judge(
     audit: LiveAudit,
     claim: Claim,
@@ -219,12 +277,17 @@ def judge(
     unmeasured: Sequence[str],
     reported: int | None,
     ended: bool,
+    proven: float | None = None,
 ) -> JudgedClaim:
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
     evidence = Evidence(
-        incomparable=incomparable, exceeded=bool(against), against=against, unsure=lacking
+        incomparable=incomparable,
+        refuted=proven is not None and not claim.allows(proven),
+        exceeded=bool(against),
+        against=against,
+        unsure=lacking,
     )
     return judged_claim(claim, claim.unit, evidence)
 

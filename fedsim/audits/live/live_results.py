@@ -91,6 +91,9 @@ class LiveReport:
         trials: number of observed trials.
         contradictions: alarms, in sentences.
         seen_below: share of the claimed noise below which the auditor would raise an alarm.
+        epsilon_at_least: lower bound on epsilon at the claim's delta, else the run's, at the
+            report's confidence; None where nothing was measured.
+        proven: the same at the confidence of an alarm.
     """
 
     facts: TranscriptFacts
@@ -114,11 +117,12 @@ class LiveReport:
     texts: TextFindings | None
     contradictions: Sequence[str]
     seen_below: float | None
+    epsilon_at_least: float | None
+    proven: float | None
     claim: JudgedClaim | None
     kind: str = field(default="live audit", init=False)
 
     findings: ClassVar[Sequence[Finding]] = ()
-    proven: ClassVar[float | None] = None
 
     @property
     def alarms(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from typing import TypedDict
 
 import numpy as np
-from scipy.special import logit, ndtr
+from scipy.special import ndtr
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import agreement, lower_bounds, privacy_profile
@@ -163,7 +163,7 @@ class BoundsAudit:
     @cached_property
     def log_odds(self) -> Floats:
         """Log-odds of all trials after the last round, [T], from even odds."""
-        return self.transcript["log_odds"][:, -1] - logit(self.audit.prior)
+        return self.transcript["log_odds"][:, -1]
 
     @cached_property
     def played(self) -> Design:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
@@ -26,7 +26,6 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.game.observers import at_server, released_model
 from fedsim.privacy.identifiability import VantageBounds
-from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -92,11 +91,7 @@ def report(
 
 
 def _special_prediction(
-    prior: float,
-    participation: Participation,
-    neighbouring: Neighbouring,
-    view: Arrays,
-    vantage: Vantage,
+    participation: Participation, view: Arrays, vantage: Vantage
 ) -> PredictionResult | None:
     """Return the prediction at a vantage whose log-odds need no closed form; else None.
 
@@ -106,11 +101,10 @@ def _special_prediction(
     noiseless = not view["noise_stds"].any()
     if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
         return None
-    predicted = forecast.predict(view["sensitivities"], view["noise_stds"], prior)
+    predicted = forecast.predict(view["sensitivities"], view["noise_stds"])
     advantage, method = predicted.advantage, "linearised"
     if noiseless:
-        both = two_sided(view["worlds"])
-        advantage = _caught(participation, neighbouring, prior, view, both)
+        advantage = _caught(participation, view)
         method = "closed form"
     return _without_fit(predicted.mu, advantage, 0.0, method)
 
@@ -129,30 +123,12 @@ def _without_fit(
     )
 
 
-def _caught(
-    participation: Participation,
-    neighbouring: Neighbouring,
-    audit_prior: float,
-    view: Arrays,
-    both: bool,
-) -> float:
-    """Return the advantage of an observer that sees the target whenever it takes part.
-
-    For trials on D alone (not both) it is 2 TPR - 1, where a tie is half a win.
-    """
-    rate, prior = participation.rate, logit(audit_prior)
+def _caught(participation: Participation, view: Arrays) -> float:
+    """Return the advantage of an observer that sees the target whenever it takes part."""
     # Only rounds in which the target would change the sum can give it away.
     chances = (view["sensitivities"] > 0).sum(axis=1)
     # 1 - (1 - q)^chances, computed so that it stays exact for small q.
-    caught = -np.expm1(chances * math.log1p(-rate))
-    add_remove = neighbouring is Neighbouring.ADD_REMOVE
-    # Under add-remove, absence in all rounds is evidence for D'.
-    absence = prior + add_remove * chances * math.log1p(-rate)
-    if not both:
-        return float((caught + (1 - caught) * np.sign(absence)).mean())
-    if add_remove:
-        caught = np.where(absence > 0, 0.0, caught)  # the prior outweighs absence
-    return float(caught.mean())
+    return float(-np.expm1(chances * math.log1p(-participation.rate)).mean())
 
 
 def _empirical(
@@ -166,14 +142,12 @@ def _empirical(
 ) -> VantageEmpirical:
     worlds: Bools = view["worlds"]
     final = view["log_odds"][:, -1]
-    # Decisions use the prior, epsilon does not: subtract it to get the privacy loss.
-    loss = final - logit(audit.prior)
     both = two_sided(worlds)
     played = precision.design(trials, audit.confidence, len(worlds))
     advantage = estimators.advantage(worlds, final, confidence, played)
     sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval
     proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
-    largest = estimators.epsilon_from_belief(worlds, loss)
+    largest = estimators.epsilon_from_belief(worlds, final)
     near = None
     if both and predicted.advantage is not None:
         # A simulated prediction has an error of its own: 3.3 standard errors cover it with about
@@ -185,7 +159,7 @@ def _empirical(
         advantage_interval=advantage.interval.ends if both else None,
         standard_error=advantage.standard_error,
         confidence=confidence,
-        delta_prime=estimators.delta_prime(worlds, loss, bound.epsilon, confidence).point,
+        delta_prime=estimators.delta_prime(worlds, final, bound.epsilon, confidence).point,
         belief=float(expit(largest)),
         epsilon_belief=largest,
         lower_bound=ProvenBound(**asdict(replace(proven, confidence=confidence))),
@@ -231,23 +205,17 @@ def predictions(
     }
     # A released model that is not attacked has no observations.
     return {
-        vantage: _prediction(rules.scheme, audit.prior, view, vantage)
-        for vantage, view in views.items()
-        if view
+        vantage: _prediction(rules.scheme, view, vantage) for vantage, view in views.items() if view
     }
 
 
-def _prediction(
-    scheme: Scheme, prior: float, transcript: Arrays, vantage: Vantage
-) -> PredictionResult:
-    if special := _special_prediction(
-        prior, scheme.participation, scheme.privacy.neighbouring, transcript, vantage
-    ):
+def _prediction(scheme: Scheme, transcript: Arrays, vantage: Vantage) -> PredictionResult:
+    if special := _special_prediction(scheme.participation, transcript, vantage):
         return special
     if scheme.privacy.pac_prior == "halves" or scheme.scored_by_counts:
         # The law of a mixture over candidates, or of a score, is unknown in advance.
         return _without_fit(None, None, None, "none")
-    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"], prior)
+    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
     worlds = transcript["worlds"]
     if not scheme.participation.secret:
         return PredictionResult(
@@ -256,7 +224,7 @@ def _prediction(
             standard_error=0.0,
             deterministic=predicted.deterministic,
             method="closed form",
-            fit=_fits(worlds, _scores(prior, scheme.participation, transcript)),
+            fit=_fits(worlds, _scores(scheme.participation, transcript)),
             density=None,
         )
     steps = transcript["sensitivities"].shape[1]
@@ -264,23 +232,16 @@ def _prediction(
         *_norms(transcript),
         scheme.participation.rate,
         np.random.default_rng(SIMULATION_SEED),
-        prior=prior,
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
     )
-    advantage, error = simulation.advantage, simulation.standard_error
-    if not two_sided(worlds):
-        # With one world, 2 TPR - 1 is measured, which is TPR - FPR only for symmetric worlds.
-        sample = simulation.world_d + logit(prior)
-        one_sided = estimators.advantage(np.ones(sample.size, bool), sample, 0.95)
-        advantage, error = one_sided.point, one_sided.standard_error
     return PredictionResult(
         mu=predicted.mu,
-        advantage=advantage,
-        standard_error=error,
+        advantage=simulation.advantage,
+        standard_error=simulation.standard_error,
         deterministic=simulation.deterministic,
         method="simulation",
-        fit=_fits(worlds, _scores(prior, scheme.participation, transcript)),
-        density=_density(simulation, prior),
+        fit=_fits(worlds, _scores(scheme.participation, transcript)),
+        density=_density(simulation),
     )
 
 
@@ -289,15 +250,15 @@ def _fits(worlds: Bools, scores: Floats) -> Fits:
     return Fits(**{name: fit and Fit(**fit) for name, fit in fits.items()})
 
 
-def _scores(prior: float, participation: Participation, transcript: Arrays) -> Floats:
+def _scores(participation: Participation, transcript: Arrays) -> Floats:
     """Return the trials' log-odds, transformed to N(0, 1) if the mechanism is as claimed."""
     generator = np.random.default_rng(SIMULATION_SEED)
     worlds, log_odds = transcript["worlds"], transcript["log_odds"]
     if not participation.secret:
         ratios = transcript["sensitivities"], transcript["noise_stds"]
-        return forecast.scores(worlds, log_odds, *ratios, generator, prior)
+        return forecast.scores(worlds, log_odds, *ratios, generator)
     return forecast.sampled_scores(
-        worlds, log_odds, *_norms(transcript), participation.rate, generator, prior
+        worlds, log_odds, *_norms(transcript), participation.rate, generator
     )
 
 
@@ -313,7 +274,7 @@ def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
     return present, absent, apart, noise
 
 
-def _density(simulation: forecast.Simulation, prior: float) -> Density:
+def _density(simulation: forecast.Simulation) -> Density:
     """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
 
     The edges leave out the outermost thousandth at either end, which the densities count.
@@ -330,7 +291,7 @@ def _density(simulation: forecast.Simulation, prior: float) -> Density:
         return (counts / (sample.size * np.diff(edges))).tolist()
 
     return Density(
-        edges=(edges + logit(prior)).tolist(),
+        edges=edges.tolist(),
         world_d=heights(simulation.world_d),
         world_d_prime=heights(simulation.world_d_prime),
     )

@@ -96,6 +96,16 @@ UNCERTAIN = (
     "the audit would compare configured noise with it"
 )
 
+OWN_NOISE = (
+    "the noise comes from the loop's own {}. A transcript measures its size, but not whether it is "
+    "fresh and its seed secret; let Opacus draw it"
+)
+UNSEEN = (
+    "a transcript has each step's sum, and does not show how far one record moves it. A loop that "
+    "holds a record twice, mixes records or reorders old noise gives less privacy; fedsim audit "
+    "loop runs the code and measures it"
+)
+
 UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite, according to {}"
 
 
@@ -169,6 +179,8 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
         if kept:
             unsure = release.unsure if isinstance(release, StepRelease) else ""
             unsure = unsure or ("" if release.independent else ALIKE)
+            if not unsure and (own := recorded.mechanism.get("own_noise")):
+                unsure = OWN_NOISE.format(own)
         else:
             largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
             unsure = UNCERTAIN.format(largest)
@@ -179,6 +191,7 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
             # The configuration itself contradicts the claim.
             exceeded=not kept and release.noise == "as claimed",
             unsure=[unsure] if unsure else [],
+            assumed=[UNSEEN] if isinstance(release, StepRelease) else [],
         )
     return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
 
@@ -203,6 +216,10 @@ def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
 REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
 UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
 UNENDED = "the run has not ended"
+UNSTATED = (
+    "a participant's transcript does not say when the run has ended; state the number of rounds "
+    "that this client takes part in with --rounds"
+)
 DEFAULTS = AuditOptions()
 
 
@@ -212,6 +229,7 @@ class Auditor:
     def __init__(self, facts: TranscriptFacts) -> None:
         self.facts = facts
         self.rounds = 0
+        self._numbers: set[int] = set()
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
         self._reported: dict[int, list[Epsilon]] = {}
@@ -241,7 +259,22 @@ class Auditor:
             if observed.round <= self._last_round and self.facts.vantage != LOOP:
                 self._notes.add("caution", REPEATED, observed.round)
             self._last_round = observed.round
+            self._numbers.add(observed.round)
         self._vantage.observe(observed)
+
+    def missing(self, expected: int | None, ended: bool) -> str:
+        """Return why rounds may be missing; "" if none are.
+
+        Args:
+            expected: number of rounds of the run, as the user states it.
+            ended: whether the transcript states that the run has ended, which a client never sees.
+        """
+        if self.facts.vantage in ("server", LOOP):
+            return "" if ended else "the transcript does not state that the run has ended"
+        if expected is None:
+            return UNSTATED
+        seen = len(self._numbers)
+        return "" if seen >= expected else f"{seen} of the stated {expected} rounds were recorded"
 
     def report(self, options: AuditOptions, missing: str = UNENDED) -> RecordedReport:
         """Return the report so far."""
@@ -259,6 +292,7 @@ class Auditor:
         return RecordedReport(
             facts=self.facts,
             rounds=self.rounds,
+            rounds_stated=options.rounds,
             delta=delta,
             confidence=confidence,
             claim=judged,
@@ -277,7 +311,7 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    report = auditor.report(options, _missing(transcript))
+    report = auditor.report(options, _missing(auditor, transcript, options.rounds))
     findings = list(report.findings)
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
@@ -289,10 +323,7 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
     return replace(report, findings=findings, transcript=ending)
 
 
-def _missing(transcript: Transcript | Reader) -> str:
+def _missing(auditor: Auditor, transcript: Transcript | Reader, expected: int | None) -> str:
     if transcript.incomplete:
         return f"the transcript is incomplete ({transcript.incomplete})"
-    # A client does not receive the end of a run.
-    if transcript.torn or (transcript.facts.vantage in ("server", LOOP) and not transcript.ended):
-        return "the transcript does not state that the run has ended"
-    return ""
+    return auditor.missing(expected, bool(transcript.ended) and not transcript.torn)

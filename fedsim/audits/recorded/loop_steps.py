@@ -135,9 +135,8 @@ class LoopSteps:
         compared = self._releases[:MOST_COMPARED]
         account = _Account(self._steps, checked, delta)
         # Neighbours differ in one record's gradient, or in the scale alone.
-        proven = max(
-            account.at_least(self._multipliers(level.most_stds())), checked.scale_epsilon(delta)
-        )
+        scale = checked.scale_epsilon(delta)
+        proven = max(account.at_least(self._multipliers(level.most_stds())), scale)
         multipliers = self._multipliers([one.point for one in stated])
         # More noise reveals less: the ends of the intervals change places.
         ends = (
@@ -154,6 +153,7 @@ class LoopSteps:
             clients=[],
             steps=len(self._steps),
             epsilon=epsilon,
+            epsilon_at_least=max(account.at_least(ends[1]), scale),
             right_at_most=Estimated(*map(account.right, ends)),
             amplified=checked.amplified,
             sampling=checked.sampling,

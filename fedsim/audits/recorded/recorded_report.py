@@ -131,12 +131,14 @@ class ReleaseReport(ReleasedNoise):
     """What all releases together reveal, towards one observer.
 
     Attributes:
+        epsilon_at_least: lower bound on the largest epsilon, at the report's confidence.
         independent: whether no two rounds have the same noise.
     """
 
     towards: str
     round_numbers: list[int]
     clients: list[ClientPrivacy]
+    epsilon_at_least: float
     proven: ProvenPrivacy
     empirical: Scores | None
     independent: bool
@@ -349,11 +351,13 @@ class RecordedReport:
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
+        rounds_stated: rounds of the recorded client's whole run, as the user states them.
         transcript: None while the recorded run goes on.
     """
 
     facts: TranscriptFacts
     rounds: int
+    rounds_stated: int | None
     delta: float
     confidence: float
     claim: JudgedClaim | None

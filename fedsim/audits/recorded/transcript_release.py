@@ -69,11 +69,13 @@ def measured(
         empirical = _empirical(releases, stds, delta, confidence, normal=normal)
         if empirical is None:
             findings.append(Finding(NO_SCORES, severity="note"))
+    clients = _clients(releases, stated, stds, delta)
     return UpdateRelease(
         **vars(noise(releases, level, stated, confidence)),
         towards=towards,
         round_numbers=[release.round for release in releases],
-        clients=_clients(releases, stated, stds, delta),
+        clients=clients,
+        epsilon_at_least=max(client.epsilon.low for client in clients),
         proven=_proven(releases, level, stds, delta),
         empirical=empirical,
         independent=noise_level.independent(releases),

@@ -167,6 +167,8 @@ class _OpacusSteps:
             if isinstance(batch, int):  # the loop trained on other records than those drawn
                 before["sampling"] = OWN_BATCHES
         accounted = _accounted(optimizer, accumulated)
+        if own := _own_noise(optimizer):
+            before["own_noise"] = own
         if accounted is not None and before.get("sampling", POISSON) == POISSON:
             before["sample_rate"] = accounted.sample_rate
         self._recorder.step(
@@ -285,6 +287,14 @@ def _noise(optimizer: Any) -> dict[str, Scalar]:
     if adjusted is not None:
         keys |= {"adaptive": True, "noise_multiplier": float(adjusted)}
     return keys
+
+
+def _own_noise(optimizer: Any) -> str:
+    """Return what draws the noise if it is not Opacus itself; "" if it is."""
+    by_opacus = type(optimizer).add_noise.__module__.startswith("opacus.")
+    if "add_noise" in vars(optimizer) or not by_opacus:
+        return "add_noise"
+    return "" if optimizer.generator is None or optimizer.secure_mode else "generator"
 
 
 def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:

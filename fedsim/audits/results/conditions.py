@@ -70,7 +70,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
     TRANSCRIPT: {
         **dict.fromkeys((*OF_TRIALS, "belief"), ONE_RECORDING),
         "epsilon": ("release.proven.epsilon_at_most",),
-        "epsilon.low": ("release.proven.epsilon",),
+        "epsilon.low": ("release.epsilon_at_least", "canary.epsilon_all_rounds.low"),
         "accuracy": NO_RECORDS,
         "alarms": ("alarms",),
     },
@@ -78,7 +78,7 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         **OF_TRIALS,
         "belief": ("belief.highest",),
         "epsilon": ("released.epsilon", "bounds.epsilon"),
-        "epsilon.low": "an auditor's node states an upper bound of epsilon, and no lower bound",
+        "epsilon.low": ("epsilon_at_least",),
         "accuracy": NO_RECORDS,
         "alarms": ("alarms",),
     },

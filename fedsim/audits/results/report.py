@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
 
+from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
@@ -242,7 +243,6 @@ class Report:
     """Unit of privacy: "record" or "client"."""
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
-    prior: Real
     """The adversary's belief in D before the first round."""
     trials: int
     """Number of audited trainings, T."""
@@ -346,8 +346,16 @@ def decoded(values: Mapping[str, Any], types: TypeAdapter[Decoded]) -> Decoded:
 
 
 def read(directory: RunDirectory) -> Report:
-    """Return report.json of a run."""
+    """Return report.json of a run.
+
+    Raises InputError if it is damaged, or the report of something else, such as a training.
+    """
     values = directory.read_json("report.json")
+    if (kind := values.get("kind")) is not None:
+        raise InputError(
+            f"'{directory.path}' has the report of a {kind}, which played no trials; name the "
+            "directory of an experiment's run"
+        )
     with directory.reading("report.json"):
         return decode(values)
 

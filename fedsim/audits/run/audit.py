@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
 
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
@@ -87,8 +86,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction
     if (limit := bounds.tail_limit) < 1:
-        loss = run.final - logit(config.audit.prior)
-        low = estimators.delta_prime(run.worlds, loss, bounds.epsilon, level).interval.low
+        low = estimators.delta_prime(run.worlds, run.final, bounds.epsilon, level).interval.low
         often = (
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
@@ -129,7 +127,7 @@ def assemble(run: AuditedRun) -> Report:
         warnings=[*raised.values(), *_cautions(run, report)],
     )
     report = replace(report, verdicts=vantage_verdicts.measure(run, report))
-    return without_rates(report) if run.trials == 1 else report
+    return report if two_sided(run.worlds) else without_rates(report)
 
 
 def _measured(run: AuditedRun) -> Report:
@@ -149,7 +147,6 @@ def _measured(run: AuditedRun) -> Report:
         vantage=run.vantage.value,
         unit=config.privacy.unit,
         neighbouring=config.privacy.neighbouring.value,
-        prior=config.audit.prior,
         trials=run.trials,
         rounds=run.rounds,
         clients=config.federation.clients,

@@ -1,20 +1,17 @@
 """A run under audit: its configuration and transcript, and values that several parts need."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logit, ndtr
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.agreement import EstimateComparison
-from adversaries.statistics import estimators, gaussian, stopping
+from adversaries.statistics import estimators, stopping
 from adversaries.statistics.design import Design, pair_scores
 from adversaries.statistics.estimators import AdvantageEstimate
-from adversaries.statistics.roots import find_root
 from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results.measured import CampaignResult, Variance
@@ -182,9 +179,6 @@ EXTENDED = (
     "details, hold either way."
 )
 
-NEGLIGIBLE = 1e-9
-"""Advantage below which no trial is decided."""
-
 
 def measure(run: AuditedRun, ends: tuple[float, float] | None) -> CampaignResult:
     """Return the `campaign` of the report.
@@ -199,12 +193,11 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> CampaignResult
         notes.append(STOPPED.format(count=len(schedule), share=run.played.share))
     variance = None
     if run.played.common:
-        prior = run.config.audit.prior
         scores = np.where(run.worlds, 1, -1) * np.sign(run.final).astype(np.int64)
         alone = (scores[run.worlds].var() + scores[~run.worlds].var()) / 4
         variance = Variance(
             measured=float((pair_scores(run.worlds, scores) / 2).var() / alone) if alone else None,
-            predicted=None if predicted is None else variance_ratio(predicted, prior),
+            predicted=None if predicted is None else variance_ratio(predicted),
         )
     return CampaignResult(
         trials=trials,
@@ -221,33 +214,15 @@ def measure(run: AuditedRun, ends: tuple[float, float] | None) -> CampaignResult
     )
 
 
-def variance_ratio(advantage: float, prior: float = 0.5) -> float:
+def variance_ratio(advantage: float) -> float:
     """Return the variance of the estimate with common random numbers over that without them.
 
-    Let Lambda = l +- mu^2/2 + mu Z with l = logit(prior), and the same normal Z in both worlds. The
-    trial on D is won with probability p1 = Phi(mu/2 + l/mu), that on D' with p0 = Phi(mu/2 - l/mu).
-    Both are won with probability p1 + p0 - 1 = Adv, and never both lost. The mean score of a pair
-    has variance Adv (1 - Adv), and that of independent trials p1 (1 - p1) + p0 (1 - p0). From even
-    odds the ratio is (2p - 1)/p; from other odds it is larger. It is 0 for an advantage below
-    `NEGLIGIBLE`, where almost no trial depends on the observations.
+    Let Lambda = +-mu^2/2 + mu Z with the same normal Z in both worlds. A trial is won with
+    probability p = (1 + Adv)/2. Both trials of a pair are won with probability Adv, and never both
+    lost. The mean score of a pair has variance Adv (1 - Adv), and that of independent trials
+    2 p (1 - p).
     """
-    if not NEGLIGIBLE < advantage < 1:
-        return 1.0 if advantage >= 1 else 0.0
-    lead = abs(float(logit(prior)))
-
-    def rates(mu: float) -> tuple[float, float]:  # of winning on D, and of losing on D'
-        return float(ndtr(lead / mu + mu / 2)), float(ndtr(lead / mu - mu / 2))
-
-    def excess(mu: float) -> float:
-        won, lost = rates(mu)
-        return won - lost - advantage
-
-    # From even odds mu is least; lead/mu < mu/2 - 9 wins all but 1e-19 of the trials.
-    least, most = gaussian.mu_of_advantage(advantage), 20 + 2 * math.sqrt(lead)
-    won, lost = (
-        rates(find_root(excess, least / 2, most)) if excess(most) > 0 else (1.0, 1 - advantage)
-    )
-    return advantage * (1 - advantage) / (won * (1 - won) + lost * (1 - lost))
+    return 2 * advantage / (1 + advantage) if advantage > 0 else 0.0
 
 
 def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:

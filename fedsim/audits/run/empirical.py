@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
-from scipy.special import logit, ndtri
+from scipy.special import ndtri
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
@@ -100,11 +100,9 @@ POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
 def measure(run: AuditedRun) -> Empirical:
-    config, worlds, advantage = run.config, run.worlds, run.advantage
-    # Epsilon bounds the privacy loss: the log-odds without the prior.
-    loss = run.final - logit(config.audit.prior)
+    worlds, advantage = run.worlds, run.advantage
     level = run.played.level(run.confidence)
-    exceeded = estimators.delta_prime(worlds, loss, run.bounds.epsilon, level)
+    exceeded = estimators.delta_prime(worlds, run.final, run.bounds.epsilon, level)
     proven = run.proven.bounds(run.confidence)
     norms = run.transcript["sensitivities"]
     low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
@@ -121,7 +119,7 @@ def measure(run: AuditedRun) -> Empirical:
         epsilon=EstimatedEpsilons(
             sensitivity=_epsilon_from_sensitivities(run, accountant("rdp-classic")),
             sensitivity_exact=_epsilon_from_sensitivities(run, PLD),
-            belief=estimators.epsilon_from_belief(worlds, loss),
+            belief=estimators.epsilon_from_belief(worlds, run.final),
             advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
         ),
         **bounds_audit.report(
@@ -148,10 +146,7 @@ def _true_positives(run: AuditedRun) -> list[TruePositives]:
 
 
 def advantage_interval(run: AuditedRun) -> Ends | None:
-    """Return the advantage's interval; None for trials on D alone.
-
-    Those measure 2 TPR - 1, which is not an advantage and has no bound.
-    """
+    """Return the advantage's interval; None for trials on D alone, which have no advantage."""
     return run.advantage.interval.ends if two_sided(run.worlds) else None
 
 
@@ -161,7 +156,7 @@ def distance(run: AuditedRun) -> estimators.Distance | None:
     For trials that share random numbers, an advantage implies no law of the wins.
     """
     predicted = run.prediction.advantage
-    if predicted is None or run.played.common:
+    if predicted is None or run.played.common or not two_sided(run.worlds):
         return None
     measured = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
     return estimators.distance(measured, predicted)
@@ -266,12 +261,11 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
     if membership_audit.withheld(transcript):
         return {}
     attacks = {POPULATION: _against_all(run)}
-    if config.challenge.kind != "gradient":
+    if config.challenge.kind != "gradient" and two_sided(run.worlds):
         challenge = membership.challenge_advantage(
             run.worlds, transcript["challenge_is_member"], run.confidence, run.played
         )
-        interval = challenge.interval if two_sided(run.worlds) else None
-        attacks[CHALLENGE] = MembershipAttack(challenge.point, interval and interval.ends)
+        attacks[CHALLENGE] = MembershipAttack(challenge.point, challenge.interval.ends)
     return attacks
 
 

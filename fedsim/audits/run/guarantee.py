@@ -31,6 +31,10 @@ ONE_TRAINING = (
     "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
     "protection."
 )
+ONE_WORLD = (
+    "All trainings are on D, so that no advantage is measured. Right answers need both worlds "
+    '(trials.worlds = "both").'
+)
 
 
 def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
@@ -129,19 +133,11 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
             "one record."
         )
     if rules.trials.worlds == "d-only" and rules.trials.count > 1:
-        texts.append(
-            "All trials train on D, as in the paper's own code: the advantage is 2 wins/T - 1. "
-            'Bounds and intervals need both worlds (trials.worlds = "both"), and are left out.'
-        )
+        texts.append(ONE_WORLD)
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
             f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "
             "gradients in full precision, but the sums contain them rounded."
-        )
-    if audit.prior != 0.5:
-        texts.append(
-            f"The adversary decides from a prior of {audit.prior:g}. rho_beta, beliefs and delta' "
-            "still start from even odds, which epsilon bounds."
         )
     return texts
 

@@ -23,6 +23,7 @@ from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements import one_run_report, vantage_report
 from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.numbers import Ends
@@ -189,7 +190,10 @@ def state(
     # A weak attack says nothing about a better one.
     exact = measured is not None and measured.exact_posterior
     interval = None if measured is None else measured.interval
-    return standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
+    found = standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
+    # Sampling alone limits how often an observer is right; no noise hides a sampled record from it.
+    exposed = allowed.kind != "pac" and math.isinf(allowed.epsilon)
+    return "no-limit" if exposed and found != "above" else found
 
 
 def _measured(
@@ -206,7 +210,7 @@ def _measured(
                 report.one_run.bounds[one_run_report.leading(report.one_run.kind)].epsilon,
                 "one_run",
             )
-    single = run.trials == 1
+    single = not two_sided(run.worlds)
     interval, share = (None, None) if single else _passed(run, vantage, row.epsilon)
     return MeasuredThere(
         advantage=None if single else measured.advantage,
@@ -235,7 +239,7 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
     The share is None without a limit of the belief, or without trials on D.
     """
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    loss = view["log_odds"][:, -1] - logit(run.config.audit.prior)
+    loss = view["log_odds"][:, -1]
     level, limit = run.played.level(run.confidence), run.config.report.limit_belief
     interval = estimators.delta_prime(view["worlds"], loss, epsilon, level).interval
     share = None
@@ -332,14 +336,14 @@ def _trials_for_epsilon(
 def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> float | None:
     """Return the share of the claimed noise below which the audit would have detected a shortfall.
 
-    It is 0 where no shortfall can be named, and None where nothing was measured or nothing is
-    limited. The audit detects the shortfall with probability `detectable.POWER`.
+    It is 0 where no shortfall can be named, and None where nothing was measured or no noise
+    hides the target. The audit detects the shortfall with probability `detectable.POWER`.
     """
     if row.empirical is None:
         return None
     if report.mechanism.noise == "pac":
         return 0.0
-    if row.rho_alpha >= 1:
+    if math.isinf(row.epsilon):
         return None
     return max((0.0, *_shares(run, report, vantage, row)))
 
@@ -360,7 +364,8 @@ def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])
     least = float(trial_mu.min())
-    yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
+    if two_sided(run.worlds):
+        yield detectable.by_wins(least, row.rho_alpha, run.trials, error / 2)
     if configured and run.proven.not_normal is None:
         yield _by_separation(run, row.epsilon, trial_mu, error)
 

@@ -185,6 +185,15 @@ class TranscriptOptions:
             "auditor's transcript.",
         ),
     ] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help=f"{ROUNDS}: those that the recorded client takes part in. A claim is judged once "
+            "they are there. For a participant's transcript.",
+            show_default="unknown",
+        ),
+    ] = None
     delta: Delta = None
     confidence: Confidence = None
 

@@ -201,6 +201,8 @@ def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
     for problem in inspection.problems:
         if problem.drop:
             yield "data", NOTE, f"{where}, {problem}; left out, as {consent.SCHEMA} says"
+        elif problem.changed:
+            yield "data", NOTE, f"{where}, {problem}, as {consent.SCHEMA} says"
     if inspection.ignored:
         named = shortened(inspection.ignored)
         yield "data", NOTE, f"{where} has columns that {consent.SCHEMA} does not use: {named}"

@@ -22,7 +22,7 @@ RUN, TRIALS = "run", "trials"
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
     *("run.client-cpus", "run.client-gpus", "data.root", "data.download", "privacy.stop-at"),
-    *("trials.count", "trials.batch", "trials.first", "audit.prior", "audit.confidence"),
+    *("trials.count", "trials.batch", "trials.first", "audit.confidence"),
 }
 """Keys that do not change the findings of a batch, with the exceptions in `experiment`.
 
@@ -53,15 +53,15 @@ class Batches:
         values, trials = to_run_config(self.config), self.config.trials
         kept = {key: value for key, value in values.items() if key not in NO_MATTER}
         if trials.until_halfwidth:
-            stopping = ("trials.batch", "audit.confidence", "audit.prior")
+            stopping = ("trials.batch", "audit.confidence")
             kept |= {key: values[key] for key in stopping}
         return kept | {"trials.count": trials.first or trials.count}
 
     @property
     def _transcript(self) -> dict[str, Any]:
-        """The keys and values of a transcript: its log-odds have a prior, its rounds a budget."""
+        """The keys and values of a transcript: its rounds have a budget."""
         budget = {"privacy.stop-at": self.config.privacy.stop_at}
-        return self.experiment | {"audit.prior": self.config.audit.prior} | budget
+        return self.experiment | budget
 
     def mark(self, trials: range) -> Mark:
         """Return the mark of a batch's file: JSON as bytes, uint8 [n]."""

@@ -4,6 +4,7 @@ Dask pickles tasks between machines of the user that authenticated each other: e
 cluster's key can run code on them. Data of other parties are never unpickled.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -17,9 +18,13 @@ from fedsim.common import installation
 from fedsim.config import Scalar
 from fedsim.config.campaign import RunConfig
 from fedsim.federation.runtimes.pools import Given, Result
+from fedsim.federation.runtimes.spread import LostWorkersError
 
 PATIENCE = 60.0
 """Seconds for the scheduler to answer, and for its first worker to join."""
+
+CLOSING = 2.0
+"""Seconds to close the connection to a scheduler that was lost."""
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cert.pem", "key.pem"
 """File names in a folder of certificates."""
@@ -94,6 +99,8 @@ class DaskPool:
         except ImportError:
             raise InputError(f"--cluster needs dask.distributed; {HOW_TO_INSTALL}") from None
         self._dask, self._address = distributed, address
+        # A lost scheduler is told in one line, and not by Dask's traceback.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         # A worker died under its task, or the client lost its scheduler.
         self.broken: tuple[type[Exception], ...] = (distributed.KilledWorker, CancelledError)
         self._lost: list[str] = []
@@ -102,11 +109,15 @@ class DaskPool:
     @property
     def width(self) -> int:
         """The number of tasks that keep all workers busy: one more than workers."""
-        return len(self._client.nthreads()) + 1
+        return self.workers + 1
 
     @property
     def workers(self) -> int:
-        return len(self._client.nthreads())
+        """The number of workers. Raises LostWorkersError if the scheduler is lost."""
+        try:
+            return len(self._client.nthreads())
+        except OSError:  # Dask's CommClosedError
+            raise self._lost_scheduler() from None
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         """Return the keys that differ in a worker's configuration: a worker has one core."""
@@ -121,19 +132,20 @@ class DaskPool:
         return names
 
     def restart(self) -> None:
-        """Connect again if the connection was lost. Raises RuntimeError if no scheduler answers."""
-        if self._client.status == "running":
-            return
-        self.stop()
-        try:
-            self._connect()
-        except InputError as error:
-            raise RuntimeError(str(error)) from None
+        """Raise LostWorkersError if the connection to the scheduler was lost."""
+        if self._client.status != "running":
+            raise self._lost_scheduler()
+
+    def _lost_scheduler(self) -> LostWorkersError:
+        return LostWorkersError(
+            f"the Dask scheduler at {self._address.url} was lost; start it and its workers again"
+        )
 
     def stop(self) -> None:
         """Drop the remaining tasks, and leave the cluster running."""
         self._executor.shutdown(wait=False)
-        self._client.close()
+        lost = self._client.status != "running"
+        self._client.close(timeout=CLOSING if lost else PATIENCE)
 
     def _connect(self) -> None:
         folder, url = self._address.certificates, self._address.url

@@ -70,8 +70,8 @@ class Dispatcher:
         if not self._batches:
             self._begin(campaign)
         while not campaign.is_finished(trials):
-            name, future = next(self._results)
             try:
+                name, future = next(self._results)
                 done = future.result()
             except LostWorkersError as error:
                 kept = f"finished batches are kept: {campaign.directory.resumed_by}"

@@ -19,7 +19,7 @@ PAUSE = 2.0
 
 
 class LostWorkersError(RuntimeError):
-    """Workers were lost with a task, also when it was the only one."""
+    """Workers were lost with a task, also when it was the only one, or their scheduler was."""
 
 
 def spread(

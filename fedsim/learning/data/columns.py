@@ -35,20 +35,33 @@ Categories = Annotated[list[str], Field(min_length=2, max_length=1000)]
 
 @dataclass(frozen=True)
 class Problem:
-    """Records [N] whose value the schema does not allow: they are left out, or else refused."""
+    """Records [N] whose value the schema does not take as it is.
+
+    They are left out (drop), or used with another value (changed), or else refused.
+    """
 
     column: str
     rows: Mask
     message: str
     drop: bool
+    changed: str = ""
+
+    @property
+    def refuses(self) -> bool:
+        return not self.drop and not self.changed
 
     def __str__(self) -> str:
         numbers = np.flatnonzero(self.rows) + 1
         rows = ", ".join(map(str, numbers[:FIRST]))
-        if len(numbers) == 1:
-            return f"column '{self.column}': {self.message} (record {rows})"
         more = ", …" if len(numbers) > FIRST else ""
-        return f"column '{self.column}': {self.message} ({len(numbers):,} records: {rows}{more})"
+        which = f"record {rows}"
+        if len(numbers) > 1:
+            which = f"{len(numbers):,} records: {rows}{more}"
+        changed = f", {self.changed}" * bool(self.changed)
+        return f"column '{self.column}': {self.message} ({which}){changed}"
+
+
+CHANGED: dict[object, str] = {"clip": "clipped to the range", "other": "read as other"}
 
 
 class _Column(TomlTable):
@@ -58,9 +71,12 @@ class _Column(TomlTable):
         self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
     ) -> Iterator[Problem]:
         for rows, rule, message in cases:
-            if rows.any() and rule in ("refuse", "drop"):
-                first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
-                yield Problem(name, rows, message.format(first=first), rule == "drop")
+            # A missing value with a feature of its own is not changed.
+            if not rows.any() or rule == "category":
+                continue
+            first = f"'{brief(values[int(rows.argmax())], LONGEST)}'"
+            changed = "" if rule in ("refuse", "drop") else CHANGED.get(rule, f"read as {rule}")
+            yield Problem(name, rows, message.format(first=first), rule == "drop", changed)
 
 
 class NumberColumn(_Column):

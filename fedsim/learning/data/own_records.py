@@ -56,15 +56,17 @@ class Inspection:
     @property
     def refused(self) -> tuple[Problem, ...]:
         """The problems that the client's owner has to mend."""
-        return tuple(each for each in self.problems if not each.drop)
+        return tuple(each for each in self.problems if each.refuses)
 
     @property
     def summary(self) -> str:
         kept = len(self.records.labels)
-        if kept == self.total:
-            return f"{kept:,} records"
-        reasons = "; ".join(map(str, self.problems))
-        return f"{kept:,} of {self.total:,} records; left out: {reasons}"
+        sentence = f"{kept:,} records"
+        if kept < self.total:
+            reasons = "; ".join(str(each) for each in self.problems if each.drop)
+            sentence = f"{kept:,} of {self.total:,} records; left out: {reasons}"
+        changed = "; ".join(str(each) for each in self.problems if each.changed)
+        return f"{sentence}; used with another value: {changed}" if changed else sentence
 
 
 def records(path: str, schema: Schema, labelled: bool = True, directory: str = "") -> Records:
@@ -84,7 +86,9 @@ def records(path: str, schema: Schema, labelled: bool = True, directory: str = "
 
 def _accepted(path: str, schema: Schema, labelled: bool, directory: str) -> Inspection:
     inspection = inspect(path, schema, labelled, directory)
-    wrong = inspection.refused if labelled else inspection.problems
+    wrong = inspection.refused
+    if not labelled:
+        wrong = tuple(each for each in inspection.problems if not each.changed)
     if wrong:
         raise InputError(
             f"'{path}' has records that the schema refuses: {'; '.join(map(str, wrong))}; "

@@ -17,6 +17,7 @@ from fedsim.common import reading
 from fedsim.common.foreign_text import brief
 from fedsim.common.tables import TomlTable, explain
 from fedsim.learning.data.columns import (
+    CHANGED,
     LONGEST,
     Column,
     Problem,
@@ -140,14 +141,19 @@ class Schema(TomlTable):
         self, target: Sequence[float], labels: Sequence[str], name: str
     ) -> tuple[npt.NDArray[np.int64], list[Problem]]:
         values = np.array([number_of(label) for label in labels], dtype=np.float64)
-        wrong = ~np.isfinite(values)
-        steps = TargetRange(*target).steps(np.where(wrong, target[0], values))
-        if not wrong.any():
-            return steps, []
-        first = brief(labels[int(wrong.argmax())], LONGEST)
-        return steps, [
-            Problem(name, wrong, f"'{first}' is not a number", self.unlabelled == "drop")
-        ]
+        wrong, (least, largest) = ~np.isfinite(values), target
+        steps = TargetRange(least, largest).steps(np.where(wrong, least, values))
+        clipped = ~wrong & ((values < least) | (values > largest))
+        problems = []
+        if wrong.any():
+            first = brief(labels[int(wrong.argmax())], LONGEST)
+            drop = self.unlabelled == "drop"
+            problems.append(Problem(name, wrong, f"'{first}' is not a number", drop))
+        if clipped.any():
+            first = brief(labels[int(clipped.argmax())], LONGEST)
+            message = f"outside of the range {least:g} to {largest:g}: '{first}'"
+            problems.append(Problem(name, clipped, message, drop=False, changed=CHANGED["clip"]))
+        return steps, problems
 
     def table(
         self, columns: Mapping[str, Sequence[str]], where: str

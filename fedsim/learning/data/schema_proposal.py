@@ -46,8 +46,39 @@ class Proposal:
         return replace(self, kind="numbers", rule=rule, discloses="")
 
 
-def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
-    """Return the classes of a table, and a proposal for each other column.
+@dataclass(frozen=True)
+class Labels:
+    """What a model of a table predicts: one of some classes, or a number in a range."""
+
+    classes: tuple[str, ...] = ()
+    target: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[str]) -> "Labels":
+        """Return the labels of a column. Numbers that few records share are no classes."""
+        counts = Counter(value for value in values if value.strip().lower() not in MISSING)
+        numbers = _numbers(list(counts))
+        if numbers and min(counts.values()) < FEWEST_RECORDS and len(counts) > 2:
+            return cls(target=_rounded(min(numbers), max(numbers)))
+        return cls(classes=tuple(sorted(counts)))
+
+    @property
+    def line(self) -> str:
+        """The line of the schema's file, with its mark."""
+        if self.target is not None:
+            least, largest = self.target
+            return (
+                f"target = [{least:g}, {largest:g}]  # {MARK}: about the least and the "
+                "largest label"
+            )
+        return f"classes = [{', '.join(map(_quoted, self.classes))}]  # {MARK}: the labels"
+
+    def __str__(self) -> str:
+        return "a number as label" if self.target is not None else f"{len(self.classes)} classes"
+
+
+def propose(path: str, label: str) -> tuple[Labels, list[Proposal]]:
+    """Return the labels of a table, and a proposal for each other column.
 
     path: of a CSV, Parquet or NumPy file.
     label: the column of the labels.
@@ -65,13 +96,13 @@ def propose(path: str, label: str) -> tuple[list[str], list[Proposal]]:
             f"'{path}' has no column '{label}'; set --label to the column of the labels: "
             f"{', '.join(columns)}"
         )
-    classes = sorted({value for value in columns[label] if value.strip().lower() not in MISSING})
-    if not 2 <= len(classes) <= MOST_LABELS:
+    labels = Labels.of(columns[label])
+    if labels.target is None and not 2 <= len(labels.classes) <= MOST_LABELS:
         raise InputError(
-            f"the column '{label}' of '{path}' has {len(classes)} different labels; a classifier "
-            f"needs 2 to {MOST_LABELS:,}"
+            f"the column '{label}' of '{path}' has {len(labels.classes)} different labels; a "
+            f"classifier needs 2 to {MOST_LABELS:,}"
         )
-    return classes, [_proposed(name, columns[name]) for name in columns if name != label]
+    return labels, [_proposed(name, columns[name]) for name in columns if name != label]
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
@@ -111,7 +142,7 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
     )
 
 
-def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -> str:
+def written(label: str, labels: Labels, proposals: Sequence[Proposal]) -> str:
     """Return the schema's file, with a mark on every line that would disclose something."""
     identifiers = [each.name for each in proposals if each.kind == "identifier"]
     ignored = [each.name for each in proposals if each.kind == "ignored"]
@@ -121,8 +152,8 @@ def written(label: str, classes: Sequence[str], proposals: Sequence[Proposal]) -
         "# replace it by public knowledge, and delete the mark, before you share this file.",
         "",
         f"label = {_quoted(label)}",
-        f"classes = [{', '.join(map(_quoted, classes))}]  # {MARK}: the labels",
-        'unlabelled = "drop"  # records without one of these labels: drop or refuse',
+        labels.line,
+        'unlabelled = "drop"  # records without such a label: drop or refuse',
         f"identifiers = [{', '.join(map(_quoted, identifiers))}]",
         *([f"# not used: {', '.join(ignored)}"] if ignored else []),
         "",

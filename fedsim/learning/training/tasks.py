@@ -5,7 +5,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -209,11 +209,24 @@ class NextToken(Task):
         return values.double() @ weights / weights.sum()
 
     def baseline(self, model: nn.Module, features: Tensor, labels: Tensor) -> Baseline:
-        """Return the baseline of the best unigram model of these very texts, without context."""
-        targets = _targets(model, features)
-        counts = torch.bincount(targets[targets >= 0]).double()
-        shares = counts[counts > 0] / counts.sum()
-        return Baseline(float(shares.max()), float(-(shares * shares.log()).sum()))
+        """Return the baseline of a unigram model, which sees no context.
+
+        It predicts each text from the others: a model fitted to the texts that it is measured on
+        would be too good. A new word has the probability that a word was new so far (Witten and
+        Bell, 1991, method C).
+        """
+        targets, config = _targets(model, features).cpu(), cast(Any, model.config)
+        words = targets[targets >= 0]
+        counts = torch.bincount(words, minlength=config.vocab_size).double()
+        seen, total, loss = float((counts > 0).sum()), float(counts.sum()), 0.0
+        for text in targets:
+            own, times = text[text >= 0].unique(return_counts=True)
+            others = counts[own] - times
+            different = seen - float((others == 0).sum())
+            fresh = different / config.vocab_size if different else 1 / config.vocab_size
+            known = total - float(times.sum()) + (different or 1.0)
+            loss -= float((times * ((others + fresh) / known).log()).sum())
+        return Baseline(float(counts.max() / total), loss / total)
 
     def of_model(
         self, model: nn.Module, outputs: Tensor, features: Tensor, labels: Tensor

@@ -60,8 +60,9 @@ class Exposure:
     Attributes:
         rounds: rounds whose models were kept, int64 [k].
         clipped: share of the records whose gradients were clipped, float64 [k].
-        mu: signal of every record, float64 [n].
-        everybody: mu of a record that is clipped in every one of these rounds.
+        mu: signal of every record, float64 [n]. Under "replace" it is towards a replacement that
+            differs most.
+        everybody: largest mu that clipping allows in these rounds.
         delta: at which epsilon is stated.
     """
 
@@ -238,17 +239,19 @@ def measure(
     config = training.config
     faced = admission.released(config.scheme, noise_multiplier, 1, alone).noise_multiplier
     clipping_norm = config.training.clipping_norm
-    std = faced * sensitivity(config.privacy.neighbouring, clipping_norm)
+    largest = sensitivity(config.privacy.neighbouring, clipping_norm)
+    std = faced * largest
     features, labels = data.members(data.owned_by(partition))
     each = torch.arange(len(labels), device=data.device)[None, :, None]
     squares, clipped = np.zeros(len(labels)), list[float]()
     for round in training.models:
         model = torch.from_numpy(training.model(round)).to(data.device)[None]
         norms = data.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
-        squares += (norms / std) ** 2
+        # Another record in this one's place has a gradient of length C in the opposite direction.
+        squares += ((norms + largest - clipping_norm) / std) ** 2
         clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
     rounds = np.array(list(training.models), dtype=np.int64)
-    everybody = math.sqrt(len(rounds)) * clipping_norm / std
+    everybody = math.sqrt(len(rounds)) / faced
     return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody, delta)
 
 

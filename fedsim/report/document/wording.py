@@ -29,12 +29,17 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def unless_learnt(accuracy: float | None, majority: float, fault: str = "") -> str:
+def unless_learnt(
+    accuracy: float | None, majority: float, fault: str = "", area: float | None = None
+) -> str:
     """Return a warning if a model is no better than the majority class's share; "" otherwise."""
     if accuracy is not None and accuracy <= majority:
+        ranks = ""
+        if area is not None:
+            ranks = f"; as a ranking it has AUC {area:.3f}, and guesses have 0.5"
         return (
-            "The model has learnt nothing: it is right no more often than a model that always "
-            "answers with the most frequent class. If the configuration sets "
+            "The model is right no more often than a model that always answers with the most "
+            f"frequent class{ranks}. If the configuration sets "
             "training.learning-rate, remove it: the default optimiser adapts its step size. "
             'Otherwise, try more training.rounds, a smaller model.name ("linear" is the smallest), '
             "or a larger privacy.epsilon."

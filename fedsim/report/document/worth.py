@@ -62,7 +62,7 @@ class Words(ABC):
 
     @abstractmethod
     def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        """Return a warning if the model has learnt nothing, or little; "" otherwise."""
+        """Return a warning if the model is no better than its baseline, or learnt little."""
 
     unit: ClassVar[str] = " nats"
 
@@ -86,7 +86,7 @@ class _Classification(Words):
         return beside_accuracy(worth.majority)
 
     def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        return unless_learnt(worth.accuracy, worth.majority, fault)
+        return unless_learnt(worth.accuracy, worth.majority, fault, worth.area_under_curve)
 
     def predicts(self, classes: int) -> str:
         return f"one of {classes} classes"
@@ -117,8 +117,8 @@ class _NextToken(Words):
         high = worth.loss if worth.loss_interval is None else worth.loss_interval[1]
         if high is not None and worth.baseline_loss is not None and high >= worth.baseline_loss:
             return (
-                "The model has learnt nothing: its perplexity is not shown to be below the "
-                "perplexity of a unigram model, which sees no context. Start from a network that "
+                "The perplexity is not shown to be below the perplexity of a unigram model, which "
+                "sees no context. Start from a network that "
                 "was trained on public texts, train more rounds, or use less noise."
             )
         if not fault:
@@ -148,9 +148,8 @@ class _Regression(Words):
     def unless_learnt(self, worth: Worth, fault: str = "") -> str:
         if worth.accuracy is not None and worth.accuracy <= worth.majority:
             return (
-                "The model has learnt nothing: its error is not below the error of always "
-                "answering the median. Try more training.rounds, another training.clipping-norm, "
-                "or less noise."
+                "The error is not below the error of always answering the median. Try more "
+                "training.rounds, another training.clipping-norm, or less noise."
             )
         if not fault:
             return ""

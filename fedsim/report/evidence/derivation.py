@@ -127,6 +127,7 @@ class OfFederation:
 class TranscriptPart(OfFederation):
     delta: float
     confidence: float
+    rounds_stated: int | None
 
 
 @dataclass(frozen=True)
@@ -234,10 +235,14 @@ def _of_training(root: Path, _: SignedReport) -> MadeBy:
 
 def _of_transcript(path: Path, report: SignedReport) -> MadeBy:
     audited = report.part(TranscriptPart)
-    options = AuditOptions(delta=audited.delta, confidence=audited.confidence)
+    claim = delta = None
     if (claimed := audited.claim) is not None:
         claim = Claim(claimed.epsilon, audited.delta, unit=claimed.unit)
-        options = AuditOptions(claim=claim, confidence=audited.confidence)
+    else:
+        delta = audited.delta
+    options = AuditOptions(
+        claim=claim, delta=delta, confidence=audited.confidence, rounds=audited.rounds_stated
+    )
     with Reader(path) as reader:
         made = transcript_audit.audit(reader, options)
     return MadeBy(

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
-from scipy.special import expit, logit
+from scipy.special import expit
 from scipy.stats import norm
 
 from adversaries.arrays import Bools, Floats, Ints
@@ -71,7 +71,6 @@ def log_odds_histogram(
     mu: Floats | None,
     epsilon: float | None,
     *,
-    prior: float = 0.5,
     density: Density | None = None,
 ) -> Figure:
     """Return a figure of both worlds' final log-odds over the densities that theory predicts."""
@@ -96,13 +95,13 @@ def log_odds_histogram(
                 simulated = density.world_d if world else density.world_d_prime
                 axes.stairs(simulated, density.edges, color=colour, linewidth=2, label=predicted)
             elif mu is not None and np.isfinite(mu[chosen]).all():
-                curve = predicted_density(grid - logit(prior), mu[chosen], world)
+                curve = predicted_density(grid, mu[chosen], world)
                 axes.plot(grid, curve, color=colour, linewidth=2, label=predicted)
         axes.axvline(0, color=MUTED, linewidth=1)
         note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
-        if epsilon is not None and (limit := epsilon + logit(prior)) < grid[-1]:
-            axes.axvline(limit, color=INK, linewidth=1.2, linestyle="--", label="_ε")
-            note(axes, limit, f" ε = {epsilon:.4g}", "left")
+        if epsilon is not None and epsilon < grid[-1]:
+            axes.axvline(epsilon, color=INK, linewidth=1.2, linestyle="--", label="_ε")
+            note(axes, epsilon, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
         if not finite.all():
             text = f"{(~finite).sum()} of {len(final)} trials ended certain (infinite log-odds)"
@@ -128,7 +127,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
 
 
 def predicted_density(log_odds: Floats, mu: Floats, world: bool) -> Floats:
-    """Return the density that final log-odds have from prior 1/2.
+    """Return the density of final log-odds.
 
     The equal mixture over mu of N(+mu^2/2, mu^2) in world D and N(-mu^2/2, mu^2) in D'. Trials with
     mu = 0 are an atom at 0 and have no density: the rest integrates to their share.

@@ -96,8 +96,9 @@ def _checks(outcome: AppAudit | LoopAudit, report: Mapping[str, Any]) -> list[do
     checks = [report_check(text, "alarms > 0", report, failed=failed)]
     if outcome.claim is not None:
         limit = f"{outcome.claim.epsilon:g}"
-        proven = f"measured.proven.epsilon > {limit}"
-        theory, attack = f"epsilon > {limit}", f"epsilon.low > {limit}"
+        claimed = outcome.claim.epsilon
+        proven = f"measured.proven.epsilon > {claimed}"
+        theory, attack = f"epsilon > {claimed}", f"epsilon.low > {claimed}"
         checks += [
             report_check(
                 f"Theory: ε is at most the claimed {limit}.",

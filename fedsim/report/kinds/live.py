@@ -217,12 +217,12 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
     if (bounds := report.bounds) is not None:
         if bounds.rho_alpha < 1:
             text = "The measured advantage lies below the limit of theory."
-            limit = f"advantage.high > {bounds.rho_alpha:.4g}"
+            limit = f"advantage.high > {bounds.rho_alpha}"
             unknown = "The audit does not show that the auditor stays below the limit of theory."
             checks.append(report_check(text, limit, document, fails="", unknown=unknown))
         if np.isfinite(bounds.epsilon):
             text = "Everything released has no more ε than one training."
-            limit = f"released.epsilon > {1.001 * bounds.epsilon:.4g}"
+            limit = f"released.epsilon > {1.001 * bounds.epsilon}"
             failed = (
                 f"Everything released costs ε = {number(report.released.epsilon)}; one training "
                 f"costs {number(bounds.epsilon)}."

@@ -388,9 +388,9 @@ def _checks(report: Report) -> list[doc.Check]:
         checks.append(
             report_check(
                 f"The claim of ε = {limit} holds.",
-                f"epsilon > {limit}",
+                f"epsilon > {claim.epsilon}",
                 document,
-                fails=f"epsilon.low > {limit}",
+                fails=f"release.proven.epsilon > {claim.epsilon}",
                 failed=f"The claim of ε = {limit} does not hold.",
                 unknown=f"The audit neither proves nor disproves the claim of ε = {limit}.",
             )

@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VAGUE
-from fedsim.audits.run.guarantee import ONE_TRAINING
+from fedsim.audits.run.guarantee import ONE_TRAINING, ONE_WORLD
 from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
@@ -29,6 +29,8 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.theory import released
 from fedsim.report.sections.vantage_words import NAMES, condition
 
+EXPERIMENT = "Experiment, not a DP guarantee: anyone who knows its seed can remove the noise."
+
 
 def labels(report: Report) -> list[Label]:
     cautions = [
@@ -36,10 +38,9 @@ def labels(report: Report) -> list[Label]:
     ]
     if not cautions and not report.mechanism.dp_guarantee:
         cautions.append(Label("Not a DP guarantee.", report.mechanism.dp_note))
-    if report.job == "rehearsal":
-        cautions = (
-            [_rehearsal(report), *cautions[1:]] if report.noise_source == "seed" else cautions
-        )
+    if report.job == "rehearsal" and report.noise_source == "seed":
+        others = (each for each in cautions if each.title != EXPERIMENT)
+        cautions = [_rehearsal(report), *others]
     released = report.released
     if released is not None and released.trainings > 1:
         cost = f"ε = {number(released.epsilon)}"
@@ -59,10 +60,13 @@ def labels(report: Report) -> list[Label]:
 def _rehearsal(report: Report) -> Label:
     """Return what stands in place of the caution that the noise is the seed's."""
     bounds, mechanism = report.bounds, report.mechanism
+    gradients = "gradients that are not clipped"
+    if is_clipped(report):
+        gradients = f"gradients clipped to {plain(mechanism.clipping_norm)}"
     return Label(
         f"Rehearsal of the training '{report.name}': not a DP guarantee for these records.",
         f"It stands for fedsim train with the same file: the same {report.rounds} rounds, "
-        f"gradients clipped to {plain(mechanism.clipping_norm)}, noise multiplier "
+        f"{gradients}, noise multiplier "
         f"{number(mechanism.noise_multiplier)}, ε = {number(bounds.epsilon)} at δ = "
         f"{plain(bounds.delta)} towards the {NAMES[report.vantage]}. Here the noise comes from "
         f"seed {report.seed}: anyone who knows the seed can remove it.",
@@ -92,7 +96,7 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
         ),
         (
             report.noise_source == "seed",
-            "Experiment, not a DP guarantee: anyone who knows its seed can remove the noise.",
+            EXPERIMENT,
             f"The noise comes from seed {report.seed}. Anyone who knows the seed can remove the "
             "noise. Use this run for measuring, not for protecting people.",
         ),
@@ -128,15 +132,15 @@ INFORMED = ("participant", "oracle")
 
 
 def verdict(report: Report) -> str:
-    if report.trials == 1:
+    if report.empirical.advantage is None:
         bounds, tail = report.bounds, ""
         was = "were" if is_client(report) or report.challenge.records != 1 else "was"
         if math.isfinite(bounds.epsilon):
             tail = f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
         sentences = [
-            ONE_TRAINING,
+            ONE_TRAINING if report.trials == 1 else ONE_WORLD,
             released(report),
-            "This one adversary reached a belief of "
+            "The adversary reached a belief of "
             f"{percent(float(expit(report.empirical.epsilon.belief)))} that "
             f"{challenge_of(report)} {was} used. The noise allows at most "
             f"{percent(bounds.rho_beta)}{tail}.",

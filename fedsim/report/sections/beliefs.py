@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.special import logit
 
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.measurements.residual_report import MEANING, ratio_text
@@ -38,7 +37,7 @@ CERTAIN = 700.0
 def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
     rho_beta = None if is_pac(report) else report.bounds.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
-    odds = np.clip(transcript.log_odds - logit(report.prior), -CERTAIN, CERTAIN)
+    odds = np.clip(transcript.log_odds, -CERTAIN, CERTAIN)
     limit = advantage_limit(report)
     own = report.empirical
     played = attacks.drawn(report.membership_inference, is_client(report))
@@ -98,7 +97,6 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
             # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
             None if is_sampled(report) or is_halves(report) else per_trial,
             epsilon if math.isfinite(epsilon) else None,
-            prior=report.prior,
             density=report.prediction.density,
         ),
         "Final log-odds.",

@@ -1,5 +1,7 @@
 """The first screen of a run's report: answer, figure, table, checks, next steps and sign-off."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
@@ -28,6 +30,7 @@ from fedsim.report.sections.section import (
     confidence_of,
     is_alarming,
     is_client,
+    is_clipped,
     is_pac,
     trials_of,
 )
@@ -139,7 +142,7 @@ def checks(report: Report) -> list[doc.Check]:
         encode(report),
         [verdict.vantage for verdict in report.verdicts].index(report.vantage),
     )
-    limit, one = f"{advantage_limit(report):.4g}", f"{1.001 * report.bounds.tight_epsilon:.4g}"
+    limit, one = advantage_limit(report), 1.001 * report.bounds.tight_epsilon
     checked = [
         report_check(
             f"No measurement contradicts theory (at {ALARM_CONFIDENCE:.2%} confidence).",
@@ -149,16 +152,7 @@ def checks(report: Report) -> list[doc.Check]:
         ),
         power(values, f"verdicts.{place}.seen_below"),
     ]
-    hidden = [
-        report_check(
-            f"By theory, noise limits how often {WHO[each.vantage]} is right.",
-            f"verdicts.{at}.allowed.advantage >= 1",
-            values,
-            failed=f"Theory sets no limit for {WHO[each.vantage]}, who can always tell whether "
-            f"{clients_of(report)} {'were' if is_client(report) else 'was'} used.",
-        )
-        for at, each in enumerate(report.verdicts)
-    ]
+    hidden = [_hidden(report, values, at, each) for at, each in enumerate(report.verdicts)]
     # The first is the worst: where it passes, all do.
     checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
     if advantage_limit(report) < 1:
@@ -198,9 +192,25 @@ def checks(report: Report) -> list[doc.Check]:
     if report.utility.task == "classification":
         text = "The model is right more often than if it always named the most frequent class."
         failed = "The model is right no more often than if it always named the most frequent class."
-        shuts = f"accuracy <= {report.utility.majority:.4g}"
+        shuts = f"accuracy <= {report.utility.majority}"
         checked.append(report_check(text, shuts, values, failed=failed))
     return checked
+
+
+def _hidden(
+    report: Report, values: Mapping[str, object], place: int, verdict: VantageVerdict
+) -> doc.Check:
+    """Return the check that noise limits how often an observer is right."""
+    who, allowed = WHO[verdict.vantage], verdict.allowed
+    text = f"By theory, noise limits how often {who} is right."
+    shuts, failed = f"verdicts.{place}.allowed.advantage >= 1", f"Theory sets no limit for {who}"
+    if allowed.advantage < 1 and allowed.kind != "pac" and math.isinf(allowed.epsilon):
+        shuts = f"verdicts.{place}.allowed.epsilon > 1e300"
+        failed = f"No noise surely hides {clients_of(report)} from {who}; only sampling does"
+    elif is_clipped(report):
+        was = "were" if is_client(report) else "was"
+        failed += f", who can always tell whether {clients_of(report)} {was} used"
+    return report_check(text, shuts, values, failed=f"{failed}.")
 
 
 KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}

@@ -113,9 +113,9 @@ def advantage_limit(report: Report) -> float:
 
 
 def success(report: Report) -> float | None:
-    """Return the share of trials that the adversary won; ties are not won."""
-    wins = report.empirical.wins
-    return None if wins is None else wins / report.trials
+    """Return the share of right answers, (1 + advantage) / 2: a tie counts half."""
+    advantage = report.empirical.advantage
+    return None if advantage is None else (1 + advantage) / 2
 
 
 def success_ends(report: Report) -> Ends | None:

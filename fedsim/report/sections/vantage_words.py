@@ -15,6 +15,7 @@ from fedsim.audits.results.verdicts import (
     words_of,
 )
 from fedsim.report.document.blocks import Mark
+from fedsim.report.document.first_screen import share
 from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
 from fedsim.report.sections.section import (
     clients_of,
@@ -329,7 +330,13 @@ def _reading(report: Report, verdict: VantageVerdict) -> str:
 
 
 def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
-    who = WHO[verdict.vantage]
+    who, limit = WHO[verdict.vantage], verdict.allowed.advantage
+    if limit < 1 and math.isinf(verdict.allowed.epsilon):
+        why = "No noise hides" if is_clipped(report) else "Without clipping, no noise surely hides"
+        return (
+            f"{why} {clients_of(report)} from {who} in a round that samples it. Only sampling "
+            f"limits this adversary: it is right in at most {percent(share(limit))} of cases."
+        )
     if not is_clipped(report):
         return "Gradients are not clipped, so theory sets no limit."
     if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
@@ -345,7 +352,7 @@ def _of_theory(report: Report, verdict: VantageVerdict) -> str:
         return (
             "The limits come from theory alone: one training has no success rate."
             if report.trials == 1
-            else "The limits come from theory alone: trials of one world give no interval."
+            else "The limits come from theory alone: trainings on D alone have no success rate."
         )
     less = verdict.vantage == "released-model"
     bound = " This adversary sees less than a participant, so it can achieve no more." * less

@@ -204,7 +204,7 @@ class Candidate:
         between = self.accuracy_interval
         if between is not None and between.high > self.majority:
             return "Its trainings cannot tell whether it has learnt more than the majority class."
-        return "It has learnt nothing."
+        return "It is right no more often than the majority class."
 
     def is_accurate(self, least: float) -> bool | None:
         """Return whether the accuracy is at least `least`; None if the interval contains it."""

@@ -98,7 +98,6 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
     advantage, scheme = expected.advantage, expected.rules.scheme
     batch = expected.rules.trials.together(on_gpu=False)
     assert advantage is not None
-    # A run predicts the advantage at its own prior; lower bounds assume a prior of 0.5.
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
     unknown = _unknown(scheme.training.sampling_rate, scheme.privacy.noise, mu)
     epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)

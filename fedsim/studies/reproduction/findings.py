@@ -17,9 +17,11 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
 
 CONFIDENCE = 0.95
+NORMAL = float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
+"""Halfwidth of an interval over the standard deviation."""
 
-
-Origin = Literal["published", "recorded"]
+LEAST_SHOWN = 1e-4
+"""A smaller p-value is not shown as a number, since the law of differences is approximate."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,12 @@ class Reference:
     Attributes:
         range: possible values, by the printed digits or by the interval of the source's
             experiments.
-        origin: "published" in the source, or "recorded" from the output of its authors' code.
+        sampled: whether the range is the 95 % interval of the source's random draws.
     """
 
     value: Real
     range: Ends
-    origin: Origin = "published"
+    sampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,22 +105,21 @@ class SourceAgreement:
     text: str
 
 
-def near(value: float, error: float, origin: Origin = "published") -> Reference:
+def near(value: float, error: float) -> Reference:
     """Return a number that was read or rounded with at most this error."""
-    return Reference(value, (value - error, value + error), origin)
+    return Reference(value, (value - error, value + error))
 
 
-def printed(value: float, decimals: int, origin: Origin = "published") -> Reference:
+def printed(value: float, decimals: int) -> Reference:
     """Return a number that was rounded; half a digit may be rounded up or down."""
     half = 0.5 * 10**-decimals
-    return near(value, half * 1.001, origin)
+    return near(value, half * 1.001)
 
 
 def advantage_of_wins(wins: int, trials: int) -> Reference:
-    """Return a recorded advantage, 2 wins/trials - 1, with its Clopper-Pearson interval."""
+    """Return an advantage, 2 wins/trials - 1, with its Clopper-Pearson interval."""
     won = clopper_pearson(wins, trials, CONFIDENCE)
-    range = (2 * won.low - 1, 2 * won.high - 1)
-    return Reference(2 * wins / trials - 1, range, "recorded")
+    return Reference(2 * wins / trials - 1, (2 * won.low - 1, 2 * won.high - 1), sampled=True)
 
 
 def middle(values: Floats | Sequence[float]) -> Ends:
@@ -137,16 +138,63 @@ def agreement(number: Number) -> SourceAgreement:
     if theory is not None and number.interval is not None:
         within = low - slack <= theory <= high + slack
         beside = f"; theory's value lies {'within' if within else 'outside of'} our interval"
-    apart = [one for one in number.references if high + slack < one.range[0] or low > one.range[1]]
-    if apart:
-        origins = " and ".join(dict.fromkeys(one.origin for one in apart))
+    if any(_apart(number, one, slack) for one in number.references):
         why = f"because {number.departs}" if number.departs else "for an unknown reason"
-        return SourceAgreement("departs", f"departs from the {origins} value {why}{beside}")
+        return SourceAgreement("departs", f"departs from the published value {why}{beside}")
     if number.references:
         exact = number.interval is None
-        agrees = "within the printed digits" if exact else "intervals overlap"
+        agrees = "within the printed digits" if exact else "the difference may be chance"
         return SourceAgreement("agrees", agrees + beside)
     return SourceAgreement("alone", f"the source has no value{beside}")
+
+
+def _apart(number: Number, reference: Reference, slack: float) -> bool:
+    difference, random, fixed = _differ(number, reference)
+    return difference - fixed > max(random, slack)
+
+
+def _differ(number: Number, reference: Reference) -> tuple[float, float, float]:
+    """Return the difference, its 95 % half-width by chance, and what rounding may add to it.
+
+    Two independent halfwidths a and b make sqrt(a^2 + b^2), less than a + b, at which two
+    intervals stop to overlap. Each is that of the side that faces the other value.
+    """
+    ends = number.interval or (number.ours, number.ours)
+    above = number.ours > reference.value
+    ours = number.ours - ends[0] if above else ends[1] - number.ours
+    theirs = reference.range[1] - reference.value if above else reference.value - reference.range[0]
+    difference = abs(number.ours - reference.value) if number.ours != reference.value else 0.0
+    if reference.sampled:
+        return difference, math.hypot(ours, theirs), 0.0
+    return difference, ours, theirs
+
+
+def together(numbers: Sequence[Number]) -> float | None:
+    """Return the p-value of all cells of a table together; None for fewer than two random ones.
+
+    The squares of n differences over their standard deviations sum to at most a chi-square variable
+    with n degrees of freedom, if all values are normal, independent and as published.
+    """
+    squares = []
+    for one in numbers:
+        for reference in one.references:
+            difference, random, fixed = _differ(one, reference)
+            # Two equal numbers are counts of 0, whose difference is not normal.
+            if 0 < random < math.inf and 0 < difference < math.inf:
+                squares.append((max(0.0, difference - fixed) * NORMAL / random) ** 2)
+    if len(squares) < 2:
+        return None
+    return float(stats.chi2.sf(sum(squares), len(squares)))
+
+
+def table_agreement(numbers: Sequence[Number]) -> str:
+    """Return a sentence about the cells of a table together; "" where none is compared."""
+    p_value = together(numbers)
+    if p_value is None:
+        return ""
+    differ = "depart from" if p_value < 1 - CONFIDENCE else "agree with"
+    shown = f"= {p_value:.2g}" if p_value >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
+    return f"All cells together {differ} the published ones (chi-square p {shown})."
 
 
 class Scale(StrEnum):

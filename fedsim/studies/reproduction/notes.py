@@ -6,7 +6,13 @@ from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
-from fedsim.studies.reproduction.findings import MadeItem, Number, Reproduced, agreement
+from fedsim.studies.reproduction.findings import (
+    MadeItem,
+    Number,
+    Reproduced,
+    agreement,
+    table_agreement,
+)
 from fedsim.studies.reproduction.page import by_source, compared_cells, counted
 from fedsim.studies.reproduction.registry import SOURCES
 
@@ -16,9 +22,8 @@ MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
 POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
 
 CELLS = (
-    "A cell has our value with its 95 % interval, then the source's value, then theory's. The "
-    "source published its value, or its authors' code recorded it. A value agrees where intervals "
-    "overlap, or where ours is within the printed digits."
+    "A cell has our value with its 95 % interval, then the published value, then theory's. A value "
+    "departs if the difference is not explained by chance (95 %) and the printed digits."
 )
 
 SPREAD = 1.4
@@ -103,6 +108,8 @@ def _numbers(finding: Reproduced) -> Iterator[Block]:
         columns, rows = ["ours, the source, theory"], list(cells.items())
     escaped = [tuple(map(_escaped, row)) for row in rows]
     yield tabulated(["number", *map(_escaped, columns)], escaped)
+    if sentence := table_agreement(finding.numbers):
+        yield Prose(sentence)
     for why in dict.fromkeys(one.departs for one in finding.numbers if _departs(one)):
         yield Prose(f"Departs because {why}." if why else "Why a value departs is not known.")
 
@@ -137,7 +144,7 @@ def _cell(one: Number) -> str:
     source, ours, theory = compared_cells(one)
     parts = [ours]
     if one.references:
-        parts.append(f"{source}, {'departs' if _departs(one) else 'agrees'}")
+        parts.append(f"{source} published, {'departs' if _departs(one) else 'agrees'}")
     if one.closed_form is not None:
         outside = ", outside" * ("outside of our interval" in agreement(one).text)
         parts.append(f"theory {theory}{outside}")

@@ -10,7 +10,7 @@ from fedsim.common import private_files
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html
 from fedsim.report.document.wording import DASH, number, span
-from fedsim.studies.reproduction.findings import MadeItem, Number, agreement
+from fedsim.studies.reproduction.findings import MadeItem, Number, agreement, table_agreement
 from fedsim.studies.reproduction.registry import SOURCES
 
 HEADINGS = ("number", "the source", "ours (95 %)", "theory", "agreement")
@@ -57,7 +57,7 @@ def rows(item: MadeItem) -> list[tuple[str, ...]]:
 
 def compared_cells(one: Number) -> tuple[str, str, str]:
     """Return the source's values, ours with its interval, and theory's, as text."""
-    source = ", ".join(f"{number(each.value)} {each.origin}" for each in one.references) or DASH
+    source = ", ".join(number(each.value) for each in one.references) or DASH
     ours = number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
     return source, ours, number(one.closed_form)
 
@@ -102,6 +102,8 @@ def _section(item: MadeItem) -> Iterator[doc.Block]:
         yield doc.Picture(f"{item.source}-{one.name}", one.svg, "", one.caption)
     if item.finding.numbers:
         yield doc.tabulated(HEADINGS, rows(item))
+        if sentence := table_agreement(item.finding.numbers):
+            yield doc.Prose(sentence)
     for grid in item.finding.grids:
         yield doc.Prose(grid.title)
         yield doc.tabulated(grid.headings, grid.rows)

@@ -26,8 +26,8 @@ SOURCES = {
     "xiao": "Xiao and Devadas, PAC privacy: automatic privacy measurement and control",
     "jagielski": "Jagielski et al., Auditing differentially private machine learning: how private "
     "is private SGD?",
-    "abadi": "Abadi et al., Deep learning with differential privacy, as the course's slides have "
-    "it; and Understanding privacy leakage in machine learning, a blog on composition",
+    "abadi": "Abadi et al., Deep learning with differential privacy; and Understanding privacy "
+    "leakage in machine learning, a blog on composition",
 }
 
 SHARING = ("bernau",)

@@ -165,7 +165,8 @@ def _predicts_best(study: Study, view: View) -> str:
     if measure.high < 0:
         return (
             f"Every dissimilarity with a rank correlation orders {compared} opposite to "
-            f"{step}: the highest correlation, of {best}, is {between}."
+            f"{step}: the highest correlation, of {best}, is {between}. The choice before training "
+            "is no guide to this step."
         )
     if measure.low <= 0:
         return (

@@ -33,7 +33,7 @@ def _ratio(observed: list[float], f_d: list[float], f_d_prime: list[float], sigm
 def test_the_recorded_example_of_the_papers_code() -> None:
     ratio = _ratio([0.2, 0.5, -0.3], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     assert ratio == pytest.approx(1.1, rel=1e-12)
-    odds = log_odds(0.5, np.array([[ratio]]))
+    odds = log_odds(np.array([[ratio]]))
     assert 1 / (1 + np.exp(-odds[0, 0])) == pytest.approx(0.7502601055951177, rel=1e-12)
 
 
@@ -160,9 +160,9 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
     assert log_likelihood_ratio(both, same * 7).tolist() == [0.0, 0.0]
 
 
-def test_log_odds_start_from_the_prior_and_do_not_saturate() -> None:
-    odds = log_odds(0.9, np.array([[500.0, 500.0]]))
-    np.testing.assert_allclose(odds, [[np.log(9) + 500, np.log(9) + 1000]])
+def test_log_odds_add_up_and_do_not_saturate() -> None:
+    odds = log_odds(np.array([[500.0, 500.0]]))
+    assert odds.tolist() == [[500.0, 1000.0]]
 
 
 def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
@@ -184,7 +184,7 @@ def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
         ],
         dim=1,
     )
-    final = log_odds(0.5, ratios.numpy())[:, -1]
+    final = log_odds(ratios.numpy())[:, -1]
     mu = np.sqrt(steps) * 2.0 / sigma
     assert stats.kstest(final, stats.norm(mu**2 / 2, mu).cdf).pvalue > 1e-3
 

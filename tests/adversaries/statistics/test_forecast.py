@@ -69,8 +69,8 @@ def adaptive_game(seed: int, trials: int, **wrong: float) -> dict[str, Floats]:
     }
 
 
-def p_values(game: dict[str, Floats], prior: float = 0.5) -> list[float]:
-    found = fit(game["worlds"], scores(**game, generator=rng_of(1), prior=prior))
+def p_values(game: dict[str, Floats]) -> list[float]:
+    found = fit(game["worlds"], scores(**game, generator=rng_of(1)))
     return [each["p_value"] for each in found.values() if each]
 
 
@@ -85,12 +85,11 @@ def test_the_fit_of_steps_that_depend_on_earlier_noise_does_not_cry_wolf() -> No
     assert min(p_values(game)) > 1e-3
 
 
-@pytest.mark.parametrize("prior", [0.5, 0.9])
-def test_the_fit_starts_from_the_prior(prior: float) -> None:
+def test_the_fit_starts_from_even_odds() -> None:
     game = adaptive_game(2, 2000)
-    game["log_odds"] += np.log(prior / (1 - prior))
-    assert min(p_values(game, prior)) > 1e-3
-    assert (min(p_values(game, 0.5)) < 1e-9) is (prior != 0.5)
+    assert min(p_values(game)) > 1e-3
+    game["log_odds"] += np.log(9)
+    assert min(p_values(game)) < 1e-9
 
 
 @pytest.mark.parametrize("wrong", [{"noise": 0.75}, {"noise": 1.3}, {"signal": 3.0}])
@@ -145,13 +144,12 @@ def test_simulated_replacement_by_the_opposite_reaches_its_total_variation() -> 
 
 
 @pytest.mark.parametrize(("present", "absent", "apart"), [(1.0, 0.0, 1.0), (0.7, 0.4, 0.5)])
-@pytest.mark.parametrize("prior", [0.5, 0.8])
 def test_simulated_steps_without_sampling_follow_the_closed_form(
-    present: float, absent: float, apart: float, prior: float
+    present: float, absent: float, apart: float
 ) -> None:
     norms = ratios_of(9, present=present, absent=absent, apart=apart)
-    played = simulate(**norms, sampling_rate=1.0, generator=rng_of(4), prior=prior)
-    predicted = predict(norms["sensitivities"], norms["noise_std"], prior)
+    played = simulate(**norms, sampling_rate=1.0, generator=rng_of(4))
+    predicted = predict(norms["sensitivities"], norms["noise_std"])
     assert abs(played.advantage - predicted.advantage) < 4 * played.standard_error < 0.02
     mu = 3 * apart
     for sample, sign in ((played.world_d, 1), (played.world_d_prime, -1)):
@@ -296,7 +294,6 @@ STEPS = np.ones((2, 3))
         (lambda: simulate(-STEPS, STEPS, STEPS, STEPS, 0.5, rng_of(0)), "negative"),
         (lambda: scores(BITS, STEPS, STEPS[:, :2], STEPS[:, :2], rng_of(0)), "log-odds are"),
         (lambda: scores(BITS, ODDS, STEPS, STEPS, rng_of(0)), "as \\[trials, steps\\]"),
-        (lambda: scores(BITS, STEPS, STEPS, STEPS, rng_of(0), 1.0), "prior is 1.0"),
     ],
 )
 def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:

@@ -11,6 +11,7 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.common import configurations
 from fedsim.config import Config, Scalar, from_run_config, load, parse_override, to_run_config
+from fedsim.privacy.mechanism import Steps
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,6 +40,13 @@ def test_pyproject_declares_every_key_with_its_default() -> None:
     assert from_run_config(flat) == Config()
     asked = from_run_config(flat | {"privacy.epsilon": 2.0})
     assert (asked.privacy.epsilon, asked.privacy.rho_beta) == (2.0, 0.0)
+
+
+def test_no_noise_is_never_taken_for_the_default_target() -> None:
+    with pytest.raises(InputError, match="are all 0, which means not set"):
+        from_run_config({"privacy.noise-multiplier": 0.0})
+    with pytest.raises(InputError, match="between 1e-06, which hides nothing, and 1e100"):
+        Steps(1e-7)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +237,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {"privacy.rho-beta": 0.9, "privacy.noise-multiplier": 2.0},
             r"privacy.rho-beta and privacy.noise-multiplier are set",
         ),
-        ({"privacy.rho-beta": 0.0}, r"are all 0; give one of them"),
+        ({"privacy.rho-beta": 0.0}, r"are all 0, which means not set"),
         ({"trials.count": 5}, r"[Gg]ive an even number"),
         ({"challenge.replacement": 3}, r"'add-remove'. With this .* no record is replaced"),
         ({"challenge.record": 3, "privacy.neighbouring": "replace"}, r"or neither"),

@@ -72,6 +72,7 @@ def test_the_curve_is_concave_above_guessing_and_agrees_with_the_advantage(
 
 def test_a_mechanism_without_noise_or_without_a_distribution_has_an_upper_bound() -> None:
     assert risks.success(Mechanism.alike(0.0, 3), 0.001) == 1
+    assert risks.success(Mechanism.alike(0.0, 3, 0.1), 0.001) == pytest.approx(0.001 + 0.271)
     little = Mechanism.alike(0.02, 50, 0.5)
     assert risks.success(little, 0.001) <= 1
     assert risks.success(little, 0.001) >= 0.001

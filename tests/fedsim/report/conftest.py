@@ -65,6 +65,10 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "local sensitivity": {"privacy.sensitivity": "local"},
     "unclipped": {"training.clipping": False, "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 1.0},
+    "rehearsed without clipping": {"training.clipping": False, "privacy.rho-beta": 0.0}
+    | {"privacy.noise-multiplier": 1.0, "run.job": "rehearsal"},
+    "sampled server": {"training.sampling-rate": 0.02, "audit.vantages": "all"}
+    | {"privacy.neighbouring": "add-remove"},
     "budget": {"privacy.stop-at": 1.5},
     "one training": {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"},
     "pairs": {"trials.pairing": "common"},

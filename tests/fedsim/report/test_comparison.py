@@ -247,6 +247,33 @@ def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     ) in page
 
 
+def test_a_run_that_allows_the_server_less_and_a_participant_more_is_not_stricter(
+    written: Runs, tmp_path: Path
+) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
+
+    def allowing(server: float, others: float) -> Report:
+        verdicts = [
+            replace(
+                one,
+                allowed=replace(
+                    one.allowed, advantage=server if one.vantage == "server" else others
+                ),
+            )
+            for one in report.verdicts
+        ]
+        return replace(report, verdicts=verdicts)
+
+    rows = comparison.side_by_side(places, [allowing(0.5, 0.4), allowing(0.6, 0.2)])
+    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
+    assert (
+        "Neither rho-beta 0.9 nor rho-beta 0.75 is stricter: the operator of the server is right "
+        "in at most 75.0% of cases instead of 80.0% in rho-beta 0.9, but a participant is right in "
+        "at most 70.0% of cases instead of 60.0%."
+    ) in page
+
+
 def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_path: Path) -> None:
     report = written("central").report
     places = _configured(tmp_path, [{}, {"run.name": "another"}])

@@ -14,11 +14,13 @@ from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
 from fedsim.config import Config, flatten, from_run_config, to_run_config
 from fedsim.report.document.blocks import Table
+from fedsim.report.document.first_screen import FAILED
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
+from fedsim.report.sections import answer as answers
 from fedsim.report.sections import first, lower_bounds, vantage_words, verdict
 from fedsim.report.sections.first import About
-from fedsim.report.sections.section import TITLES
+from fedsim.report.sections.section import TITLES, success
 from fedsim.report.summary import summary
 from fedsim.studies.choose import choose
 
@@ -729,3 +731,45 @@ def test_only_what_lies_below_its_limit_is_good(written):
                     promised = kind in ("central", "distributed") and not simulated
                     by_theory = (answer, basis) == ("meets", "theory")
                     assert (mark.kind == "good") == (promised and by_theory)
+
+
+def test_a_rehearsal_without_clipping_says_both_that_it_is_one_and_that_it_is_unclipped(written):
+    found = answers.labels(written("rehearsed without clipping").report)
+    titles = {label.title: label.text for label in found}
+    (rehearsal,) = (text for title, text in titles.items() if title.startswith("Rehearsal"))
+    assert "gradients that are not clipped" in rehearsal
+    assert "Gradients are not clipped: no DP guarantee." in titles
+
+
+def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(written):
+    report = written("sampled server").report
+    (server,) = (each for each in report.verdicts if each.vantage == "server")
+    limit = 1 - (1 - 0.02) ** 3
+    assert server.allowed.advantage == pytest.approx(limit, rel=1e-12)
+    assert (server.state, server.seen_below) == ("no-limit", None)
+    page = told(report)
+    assert "right in at most 52.9% of cases" in page
+    assert "always tell" not in page
+
+
+def test_right_answers_count_a_tie_as_half(report):
+    tied = replace(report, empirical=replace(report.empirical, wins=15, ties=180, advantage=0.075))
+    assert success(tied) == pytest.approx(0.5375)
+    assert "was right in 53.8% of" in answers.verdict(tied)
+
+
+def test_a_model_that_ranks_well_is_not_said_to_have_learnt_nothing(report):
+    utility = replace(report.utility, majority=0.9, area_under_curve=0.953)
+    page = told(replace(report, utility=utility))
+    assert "most frequent class; as a ranking it has AUC 0.953, and guesses have 0.5." in page
+    assert "learnt nothing" not in page
+
+
+def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
+    majority = 0.37124999
+    utility = replace(report.utility, majority=majority)
+    series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], majority])
+    at_baseline = replace(report, utility=replace(utility, accuracy=series))
+    screen = first.first(at_baseline, About())
+    (check,) = (each for each in screen.checks if "most frequent class" in each.text)
+    assert check.mark is FAILED

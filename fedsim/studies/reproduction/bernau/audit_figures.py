@@ -44,9 +44,6 @@ READING = 0.08
 
 REPEATED = 2000
 
-MEMBERSHIP = {"mnist": (0.019, 0.007, 0.011, 0.018), "adult": (0.00075, 0.0, 0.0, 0.00005)}
-"""Advantages of membership inference, as typed into the authors' notebook."""
-
 
 def audit(means: Means, data: str) -> Reproduced:
     """Return Figure 7, 8 or 9."""
@@ -145,9 +142,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
         assert attack.advantage is not None
         name = f"{at}: advantage of membership inference"
-        recorded = MEMBERSHIP.get(data)
-        references = [near(recorded[place], 0.0005, "recorded")] if recorded else []
-        numbers.append(Number(name, attack.advantage, attack.advantage_interval, None, references))
+        numbers.append(Number(name, attack.advantage, attack.advantage_interval))
     return numbers
 
 

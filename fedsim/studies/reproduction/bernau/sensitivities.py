@@ -17,16 +17,12 @@ from fedsim.studies.reproduction.findings import (
     Number,
     Reproduced,
     averaged,
-    near,
 )
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import PairCandidate, Study
 
 TRAININGS = {"smoke": 4, "full": 250}
 TOP = {"smoke": 1, "full": 3}
-
-RECORDED = {"mnist": 4.377, "adult": 2.116, "purchase-100": 4.244}
-"""Recorded RMS local sensitivity of the most dissimilar pair, with three decimals."""
 
 WORDS = {"replace": "bounded", "add-remove": "unbounded"}
 
@@ -39,8 +35,7 @@ def followed(means: Means, data: str) -> Reproduced:
     for neighbouring, study in studies.items():
         for one in (*study.of("max"), *study.of("min")):
             name = f"{one.choice} {one.place}"
-            recorded = data if study is bounded and one.choice == "max" else ""
-            numbers.append(_rms(f"RMS LS, {WORDS[neighbouring]}, {name}", one, recorded))
+            numbers.append(_rms(f"RMS LS, {WORDS[neighbouring]}, {name}", one))
             if study is bounded:
                 pairs.append(Followed(name, one.pair.distance, one.choice, one.course))
     highest, lowest = bounded.of("max")[0], bounded.of("min")[0]
@@ -98,12 +93,11 @@ def _root(course: Floats) -> float:
     return float(np.sqrt(np.mean(np.square(course))))
 
 
-def _rms(name: str, one: PairCandidate, data: str = "") -> Number:
-    """Return the root mean square of all steps, and the recorded value of a data set ("": none)."""
+def _rms(name: str, one: PairCandidate) -> Number:
+    """Return the root mean square of all steps."""
     low, high = averaged("", np.mean(np.square(one.course), axis=1)).interval or (0.0, 0.0)
     interval = float(np.sqrt(max(0.0, low))), float(np.sqrt(high))
-    references = [near(RECORDED[data], 0.5 * 10**-3, "recorded")] if data else []
-    return Number(name, _root(one.course), interval, None, references)
+    return Number(name, _root(one.course), interval)
 
 
 COMPARED = {"smoke": 3, "full": 50}

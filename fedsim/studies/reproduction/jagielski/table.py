@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedsim.report.figures import canvas
-from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reproduced, near
+from fedsim.studies.reproduction.findings import ItemPicture, Means, Number, Reference, Reproduced
 from fedsim.studies.reproduction.jagielski.setting import (
     ATTACKS,
     CONFIDENCE,
@@ -71,7 +71,7 @@ def published(means: Means, initialisation: str) -> Reproduced:
     numbers: list[Number] = []
     for (_, norm, epsilon), played in played_by.items():
         printed = PRINTED[initialisation, epsilon][NORMS.index(norm)]
-        numbers += _numbers(_name(initialisation, norm, epsilon), played, printed)
+        numbers += _numbers(_name(initialisation, norm, epsilon), played, printed, size)
     return Reproduced(
         f"{WORDS[initialisation].capitalize()}: {_ceiling(size)} {_honest(played_by)}",
         numbers,
@@ -87,7 +87,12 @@ def small(means: Means) -> Reproduced:
     numbers = [
         number
         for (initialisation, norm, epsilon), played in played_by.items()
-        for number in _numbers(_name(initialisation, norm, epsilon), played, None)
+        for number in _numbers(
+            _name(initialisation, norm, epsilon),
+            played,
+            PRINTED[initialisation, epsilon][NORMS.index(norm)],
+            size,
+        )
     ]
     best = {
         key[0]: played.best(paid=False) for key, played in played_by.items() if key[2] == math.inf
@@ -125,20 +130,25 @@ def _play(
     }
 
 
-def _numbers(name: str, played: PoisonedScores, printed: float | None) -> list[Number]:
+def _numbers(name: str, played: PoisonedScores, printed: float, size: Size) -> list[Number]:
     best, (low, high) = played.best(paid=False), played.spread()
+    smaller = ""
+    if size.trainings < Size().trainings:
+        smaller = (
+            f"{size.trainings} trainings prove at most {ceiling(size.trainings):.2f}, the data "
+            f"have {size.records} records instead of {Size().records}, "
+        )
     # The source's number varies with its trainings as ours does.
-    references = [] if printed is None else [near(printed, max(0.005, (high - low) / 2))]
+    half = max(0.005, (high - low) / 2)
+    reference = Reference(printed, (printed - half, printed + half), sampled=True)
     return [
         Number(
             f"{name}: best of k",
             best,
             (min(low, best), max(high, best)),
-            references=references,
-            departs=(
-                "batches here are Poisson samples, and the two classes and the poison's "
-                "direction are our choice"
-            ),
+            references=[reference],
+            departs=f"batches here are Poisson samples, {smaller}and the two classes and the "
+            "poison's direction are our choice",
         ),
         Number(f"{name}: best of k, with {CONFIDENCE:.0%} for all", played.best(paid=True)),
         Number(f"{name}: accuracy", played.accuracy),

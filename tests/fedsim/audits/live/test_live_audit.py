@@ -193,7 +193,7 @@ def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> Non
     assert beliefs[-1].epsilon == pytest.approx(whole[-1].epsilon, rel=1e-9)
     assert beliefs[-1].rho_beta == pytest.approx(config.privacy.rho_beta, abs=1e-6)
     steps = np.diff(found["log_odds"], axis=1)[:, 1:]
-    expected = log_odds(config.audit.prior, steps)
+    expected = log_odds(steps)
     np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
 
 

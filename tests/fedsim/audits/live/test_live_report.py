@@ -112,10 +112,12 @@ def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]
     ]
 
 
-def _report(rounds: list[ObservedRound], worlds: Bits | None = None) -> dict:
+def _report(
+    rounds: list[ObservedRound], worlds: Bits | None = None, claim: Claim | None = None
+) -> dict:
     audit = LiveAudit()
     _replay(audit, rounds)
-    return live_report.assemble(audit, FACTS, 0.95, worlds)
+    return live_report.assemble(audit, FACTS, 0.95, worlds, claim)
 
 
 @pytest.mark.parametrize("value", ["0", 0.5, True, None, [0], b"0"])
@@ -161,6 +163,22 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     assert report.alarms == 1
     assert "Likely causes: less noise than claimed" in report.contradictions[0]
     assert "Alarm: The advantage is at least" in _summary(report)
+
+
+def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
+    seen: tuple[list[ObservedRound], Bits],
+) -> None:
+    rounds, worlds = seen
+    lying = _claiming(rounds, 30.0)
+    proven = _report(lying, worlds).proven
+    assert proven > 0.4
+    for epsilon, verdict in ((0.9 * proven, "convicted"), (100.0, "suspect")):
+        claim = Claim(epsilon, 1e-3)
+        report = _report(lying, worlds, claim)
+        assert report.claim.verdict == verdict
+        assert any("is refuted" in text for text in report.contradictions) == (epsilon < proven)
+    honest = _report(rounds, worlds)
+    assert (honest.proven or 0.0) < honest.bounds.epsilon
 
 
 def test_the_bounds_are_those_of_the_batch_with_the_least_noise(

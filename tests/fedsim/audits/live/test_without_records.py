@@ -142,6 +142,12 @@ def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
     assert status == 4
     assert any("The released sums have less" in alarm for alarm in report["contradictions"])
+    assert report["claim"]["verdict"] == "suspect"
+    stated = report["bounds"]["epsilon"]
+    claim = ("--claimed-epsilon", stated, "--claimed-delta", report["delta"])
+    status, report = _audit(tmp_path, capsys, *claim)
+    assert (status, report["claim"]["verdict"]) == (4, "convicted")
+    assert stated < report["proven"] < 1.2 * stated / SEEN
 
 
 @pytest.mark.slow

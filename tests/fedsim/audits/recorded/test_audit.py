@@ -631,6 +631,29 @@ def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
     assert "LocalDpMod" not in texts(report_of(local(0, 1.0, 1.0)))
 
 
+@pytest.mark.parametrize(
+    ("seen", "stated", "factor", "verdict", "why"),
+    [
+        (2, None, 0.7, "not judged", "--rounds"),
+        (2, 10, 0.7, "not judged", "2 of the stated 10 rounds were recorded"),
+        (10, 10, 0.7, "convicted", ""),
+        (10, None, 1.5, "not judged", "--rounds"),
+        (10, 10, 1.5, "supported", ""),
+    ],
+)
+def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
+    seen: int, stated: int | None, factor: float, verdict: str, why: str
+) -> None:
+    """Two of ten rounds keep a claim that ten exceed: only the user knows how many there are."""
+    whole = local(0, noise=1.0, epsilon=3.0, rounds=10)
+    claim = Claim(factor * report_of(whole)["release"]["clients"][0]["epsilon"]["point"], DELTA)
+    part = replace(whole, rounds=whole.rounds[:seen])
+    judged = audit(part, AuditOptions(claim=claim, rounds=stated)).claim
+    assert judged is not None
+    assert judged.verdict == verdict
+    assert why in "".join(judged.reasons)
+
+
 def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
     """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
     generator = np.random.default_rng(seed)

@@ -155,7 +155,8 @@ def test_the_python_api_says_the_same(
     found = api.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
     assert json.loads(capsys.readouterr().out) == report_json(found.report)
     assert found.verdict.value == found.report["claim"]["verdict"]
-    assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], None)
+    # The worlds were measured, and these few trials prove nothing.
+    assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], 0.0)
 
 
 @pytest.mark.slow

@@ -267,8 +267,7 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
     [
         ["--set", "data.name=breast-cancer", "--set", "privacy.neighbouring=replace"],
         ["--set", "federation.partition=dirichlet", "--set", "federation.clients=2"],
-        ["--set", "trials.worlds=d-only", "--trials", "5"],
-        ["--set", "audit.prior=0.9"],
+        ["--set", "trials.worlds=d-only", "--trials", "5", "--set", "audit.attacks=none"],
         ["--set", "privacy.rho-beta=0", "--set", "privacy.noise-multiplier=5"],
         ["--set", "model.name=mlp", "--set", "challenge.dissimilarity=ssim"],
         ["--set", "trials.batch=3", "--set", "audit.evaluated-trials=5"],

@@ -38,6 +38,7 @@ ONE_TRAINING: dict[str, Scalar] = {
     "privacy.noise-multiplier": Z,
     "trials.count": 1,
     "trials.worlds": "d-only",
+    "audit.attacks": "none",
 }
 """What a client without any consent takes part in: noise of its own, and one trial."""
 

@@ -110,6 +110,31 @@ def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
 
 @QUIET
 @pytest.mark.slow
+def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
+    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
+) -> None:
+    config = small({"training.rounds": 2, "trials.batch": 2, "trials.count": 200})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    pool = DaskPool(cluster[1])
+
+    def close() -> None:
+        while not any(directory.path.glob("batches/*.npz")):
+            time.sleep(0.01)
+        cluster[0].close()
+
+    closing = Thread(target=close)
+    closing.start()
+    with pytest.raises(RuntimeError, match=r"was lost.*fedsim run --resume") as ended:
+        run_in_process(preflight(config), directory, Dispatcher(pool, worker.train_batch, print))
+    closing.join()
+    assert "\n" not in str(ended.value)
+    begun = time.perf_counter()
+    pool.stop()
+    assert time.perf_counter() - begun < 20
+
+
+@QUIET
+@pytest.mark.slow
 def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_killed(
     small: Make, tmp_path: Path, cluster: tuple[Any, Address]
 ) -> None:

@@ -81,6 +81,8 @@ def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
 ) -> None:
     directory = _train(training({}))
     model = fedsim.load_model(directory.path)
+    with pytest.raises(InputError, match="has the report of a training, which played no trials"):
+        fedsim.load(directory.path)
     config = directory.config
     public = distribution.draw(config.data, distribution.dataset(config.data, "")).held_out_records
     predicted, probabilities = saved_model.predict(model, torch.tensor(public.features))

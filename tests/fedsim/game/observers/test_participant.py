@@ -162,7 +162,7 @@ def _replayed(
     for kind, content in received:
         reply = client_app.app(Message(content, context.node_id, kind), context)
     memory = messages.arrays_of(reply.content.array_records[adversary_node.MEMORY])
-    return log_odds(config.audit.prior, memory["ratios"])
+    return log_odds(memory["ratios"])
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)

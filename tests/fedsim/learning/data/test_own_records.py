@@ -274,7 +274,15 @@ def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path: 
     ]
     np.testing.assert_allclose(found.records.features, expected, rtol=1e-6)
     assert len(HOSPITAL.features) == len(expected[0])
-    assert found.problems == ()
+    assert found.refused == ()
+    # The owner of the records is told each value that the schema changes.
+    assert [str(each) for each in found.problems] == [
+        "column 'age': outside of the range 0 to 100: '130' (record 2), clipped to the range",
+        "column 'weight': no value (record 2), read as 80.0",
+        "column 'ward': 'C' is not one of A, B (record 2), read as other",
+        "column 'sex': no value (record 2), read as f",
+    ]
+    assert found.summary.startswith("3 records; used with another value: column 'age'")
     assert found.ignored == ("patient", "note")
 
 

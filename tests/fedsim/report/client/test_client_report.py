@@ -110,6 +110,17 @@ def test_it_says_what_left_and_how_exposed_each_record_is(
     assert (client / "report" / "report.html").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_replaced_record_shows_the_whole_signal_of_its_guarantee(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = _trained(tmp_path, {"privacy.neighbouring": "replace"}, {})
+    (training,) = _report(place, capsys)["trainings"]
+    exposed = training["exposure"]
+    assert gaussian.epsilon(exposed["allowed"]["mu"], 1e-3) == pytest.approx(2.0, rel=0.01)
+    # Another record's gradient may point the other way: at least half of the signal remains.
+    assert 0.5 < exposed["median"]["mu"] / exposed["allowed"]["mu"] <= 1 + 1e-9
+
+
 def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_record(
     client: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.patches import StepPatch
 from matplotlib.text import Text
 from scipy.integrate import trapezoid
-from scipy.special import expit, logit
+from scipy.special import expit
 from scipy.stats import norm
 
 from fedsim.audits.results.measured import RoundSeries
@@ -115,16 +115,6 @@ class TestLogOddsHistogram:
         (axes,) = run_figures.log_odds_histogram(worlds, log_odds[:, -1], None, 1.25).axes
         verticals = [line.get_xdata()[0] for line in axes.get_lines()]
         assert verticals == [0, 1.25]
-
-    def test_the_prediction_starts_from_the_prior(self, game):
-        worlds, log_odds = game
-        shift = logit(0.2)
-        (axes,) = run_figures.log_odds_histogram(
-            worlds, log_odds[:, -1] + shift, np.full(TRIALS, MU), None, prior=0.2
-        ).axes
-        (curve,) = (line for line in axes.get_lines() if line.get_label() == "predicted for D")
-        x, density = curve.get_data()
-        assert x[np.argmax(density)] == pytest.approx(shift + MU**2 / 2, abs=0.02)
 
     def test_no_closed_form_means_no_curve(self, game):
         worlds, log_odds = game

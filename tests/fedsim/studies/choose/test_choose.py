@@ -104,7 +104,7 @@ def test_a_model_that_has_learnt_nothing_is_never_chosen() -> None:
     unsure = replace(setting(0.10, 0.74), majority=0.733)
     found = choose.choose([equal, unsure])
     assert (found.chosen, found.state) == (None, "none")
-    assert equal.left_out == "It has learnt nothing."
+    assert equal.left_out == "It is right no more often than the majority class."
     assert "cannot tell" in unsure.left_out
     better = replace(setting(0.05, 0.76), majority=0.733)
     assert choose.choose([equal, unsure, better]).chosen is better

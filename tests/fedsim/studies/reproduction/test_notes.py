@@ -25,8 +25,8 @@ def test_the_pooled_table_shows_what_departs_before_what_agrees() -> None:
     text = notes.pooled([AGREES, DEPARTS, ALONE], "notes")
     link = "[Item one: δ′](notes/xiao.md#item-one-δ)"
     ours = "0.500 (0.450 to 0.550)"
-    assert f"| {link} | a, x | 0.520 published | {ours} | – | 1 of 1 agree |" in text
-    assert f"| second | 0.900 published | {ours} | – | 1 of 2 depart |" in text
+    assert f"| {link} | a, x | 0.520 | {ours} | – | 1 of 1 agree |" in text
+    assert f"| second | 0.900 | {ours} | – | 1 of 2 depart |" in text
     assert "Item three" not in text
 
 

@@ -41,15 +41,13 @@ def test_every_number_of_table_2b_is_the_one_that_was_printed(smoke: Means) -> N
     numbers = scores.settings(smoke).numbers
     assert len(numbers) == 24
     assert {agreement(one).kind for one in numbers if one.references} == {"agrees"}
-    recorded = [one for one in numbers if "multiplier" in one.name and one.references]
-    assert len(recorded) == 4
 
 
 def test_theorem_2_lies_below_what_a_tightly_calibrated_mechanism_allows(smoke: Means) -> None:
     assert 0.05 < scores.curves(smoke).numbers[0].ours < 0.2
 
 
-def test_compositions_are_in_their_order_and_the_moments_are_those_of_the_slides(
+def test_compositions_are_in_their_order_and_the_moments_are_those_of_abadi_et_al(
     smoke: Means,
 ) -> None:
     found = composition.compared(smoke)
@@ -58,7 +56,7 @@ def test_compositions_are_in_their_order_and_the_moments_are_those_of_the_slides
     order.append("privacy loss distribution")
     values = [at_100[name].ours for name in order]
     assert values == sorted(values, reverse=True)
-    assert agreement(at_100["moments"]).kind == "agrees"
+    assert at_100["moments"].ours == pytest.approx(1.26, abs=0.005)
     # Ticks of a logarithmic axis are numbers, and no mathematics that the style would leave.
     assert "mathdefault" not in found.pictures[0].svg
     # What Abadi et al. plot for strong composition.
