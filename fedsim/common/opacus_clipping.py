@@ -29,12 +29,9 @@ def sensitivities(optimizer: Any) -> Floats:
 
 def clipped_sums(optimizer: Any) -> Floats | None:
     """Return the clipped sum of records' gradients, [clippings, P]; None without them."""
-    gradients = optimizer.grad_samples
-    if not gradients or any(each is None for each in gradients):
+    rows, norms = _rows(optimizer), gradient_norms(optimizer)
+    if rows is None or norms is None:
         return None
-    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
-    rows = [each.float() if each.element_size() < FLOAT32 else each for each in rows]
-    norms = np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
         clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
@@ -47,6 +44,26 @@ def clipped_sums(optimizer: Any) -> Floats | None:
             for factors in np.minimum(1, clippings)
         ]
     )
+
+
+def gradient_norms(optimizer: Any) -> Floats | None:
+    """Return the norm of each record's gradient, [layers, batch]; None where it is not visible."""
+    rows = _rows(optimizer)
+    if rows is not None:
+        return np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])
+    # Ghost clipping keeps the norms alone.
+    norms: list[Any] = [getattr(each, "_norm_sample", None) for each in optimizer.params]
+    if not norms or any(each is None for each in norms):
+        return None
+    return np.array([each.detach().cpu().double().numpy().ravel() for each in norms])
+
+
+def _rows(optimizer: Any) -> list[Any] | None:
+    gradients = optimizer.grad_samples
+    if not gradients or any(each is None for each in gradients):
+        return None
+    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
+    return [each.float() if each.element_size() < FLOAT32 else each for each in rows]
 
 
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:

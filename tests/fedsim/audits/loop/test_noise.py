@@ -1,16 +1,16 @@
 """How much noise there was: limits that hold as often as they say, and noise of another shape."""
 
-import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedsim.audits.loop.guarantee import ALPHA, NOISE_TAIL
 from fedsim.audits.loop.measurement import (
-    ENOUGH,
-    POWER,
+    LEAST_SHARE,
     SEEN,
+    UNLUCKY,
     NoiseSums,
     at_least,
     freedom_for,
@@ -22,7 +22,7 @@ from fedsim.audits.loop.measurement import (
 
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
-DRAWS = 4000
+DRAWS, ENOUGH = 4000, 5000
 
 
 def sums(noise: Floats) -> NoiseSums:
@@ -52,12 +52,21 @@ def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() 
     assert accused == pytest.approx(SEEN, abs=0.02)
 
 
-def test_further_runs_are_planned_for_a_chance_of_80_percent() -> None:
-    freedom = freedom_for(0.98, 0.05, 1 - POWER)
+def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_share() -> None:
+    freedom = freedom_for(LEAST_SHARE, 0.05, UNLUCKY)
     energies = np.random.default_rng(3).chisquare(freedom, DRAWS)
-    told = np.mean([at_least(each, freedom, 0.05) >= 0.98 for each in energies])
-    assert told == pytest.approx(POWER, abs=0.03)
-    assert freedom_for(1.0, 0.05, 0.2) == math.inf
+    told = np.mean([at_least(each, freedom, 0.05) >= LEAST_SHARE for each in energies])
+    assert told == pytest.approx(1 - UNLUCKY, abs=0.005)
+    few = NoiseSums(100, (640, 10), (64_000.0, 1000.0), 0.0)
+    assert not few.enough(0.95)  # of the second tensor
+    assert replace(few, steps=2000).enough(0.95)
+
+
+def test_a_training_without_noise_among_many_is_not_lost() -> None:
+    noise = np.random.default_rng(6).standard_normal((500, 650))
+    noise[77] = 1e-150
+    assert shape_p_value(sums(noise)) < ALPHA
+    assert (NoiseSums(least=0.0) + sums(noise)).least == 0
 
 
 SHAPES: dict[str, Callable[[Floats], Floats]] = {
