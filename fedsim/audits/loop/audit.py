@@ -245,11 +245,13 @@ def audited(
 def _observation(
     loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
 ) -> LoopObservation:
+    present, echo = loop.observed(pair, "present", seeds)
     return LoopObservation(
-        present=loop.observed(pair, "present", seeds),
-        absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
-        twin=loop.observed(pair, "twin", seeds[:WITHOUT]),
-        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT]),
+        present=present,
+        absent=loop.observed(pair, "absent", seeds[:WITHOUT])[0],
+        twin=loop.observed(pair, "twin", seeds[:WITHOUT])[0],
+        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT])[0],
+        echo=echo,
         records=records,
         neighbouring=neighbouring,
         changed=loop.changed(pair, seeds[0]),

@@ -61,6 +61,7 @@ class LoopObservation:
         changed: names of tensors that depend on the data while every released step stays the same;
             None where a replay cannot tell.
         influence: what one replaced record changes in the steps.
+        echo: p-value of the repetition of noise in the runs with the target.
     """
 
     present: tuple[ObservedRun, ...]
@@ -73,6 +74,7 @@ class LoopObservation:
     varies: bool = False
     changed: tuple[str, ...] | None = ()
     influence: Influence = NO_INFLUENCE
+    echo: float = 1.0
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
@@ -80,7 +82,9 @@ class LoopObservation:
 
     @cached_property
     def seeded(self) -> bool:
-        """Whether runs with different seeds released the same, or two steps have the same noise."""
+        """Whether runs with different seeds released the same, or noise was used again."""
+        if self.echo < ALPHA:
+            return True
         outputs, runs = {each.released for each in self.present}, len(self.present)
         if len(outputs) < runs:
             # A mechanism with few possible outputs repeats them by chance, but not always the same.

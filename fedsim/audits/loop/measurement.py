@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
@@ -28,6 +29,9 @@ FULL = 0.95
 Form = Literal["watched", "model", "models", "steps"]
 """What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
 steps themselves."""
+
+LEAST_OVERLAP, LONGEST_NOISE = 1000, 2**20
+"""Products of noise at one distance that a test of repetition needs, and numbers that it takes."""
 
 SHOWN = 4
 """Coordinates of a step's noise by which two noises are compared."""
@@ -306,6 +310,23 @@ def shape_p_value(noise: NoiseSums) -> float:
     return float(min(1.0, 2 * np.exp(min(0.0, *exponents))))
 
 
+def echo_p_value(noise: Floats) -> float:
+    """Return the probability that fresh Gaussian noise [N] repeats itself as much at any distance.
+
+    It repeats itself where the same numbers are used again, also reversed or moved: a product of
+    numbers at one distance then has a mean other than 0. The normal approximation needs at least
+    `LEAST_OVERLAP` products; Bonferroni's factor is for the distances.
+    """
+    distances = len(noise) - LEAST_OVERLAP
+    if distances < 1:
+        return 1.0
+    spectrum = np.fft.rfft(noise, 2 * len(noise))
+    sums = np.fft.irfft(np.abs(spectrum) ** 2)[1 : distances + 1]
+    overlaps = len(noise) - np.arange(1, distances + 1)
+    farthest = float(np.abs(sums / np.sqrt(overlaps)).max()) / float(np.mean(noise**2))
+    return float(min(1.0, 2 * norm.sf(farthest) * distances))
+
+
 def worst(noise: NoiseSums, tail: float) -> float:
     """Return the lower limit of the tensor with the least noise, which holds for all tensors."""
     return min(at_least(*each, tail / len(noise.sizes)) for each in of_tensors(noise))
@@ -360,6 +381,7 @@ class LoopAnswer(ProcessReply):
     many: bool = False
     learnt: Learnt | None = None
     runs: tuple[ObservedRun, ...] = ()
+    echo: float = 1.0
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
     changed: tuple[str, ...] | None = ()
@@ -380,13 +402,16 @@ class LoopProcess:
         answer = channel.ask(order, ANSWER)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
-    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[ObservedRun, ...]:
+    def observed(
+        self, pair: int, world: World, seeds: Sequence[int]
+    ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
         self.runs += len(seeds)
         request = LoopRequest("observe", pair, tuple(seeds), world)
-        runs = self._channel.ask(request, ANSWER).runs
-        if len(runs) != len(seeds):
+        answer = self._channel.ask(request, ANSWER)
+        if len(answer.runs) != len(seeds):
             raise self._channel.no_measurement()
-        return runs
+        return answer.runs, answer.echo
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
         self.runs += 4

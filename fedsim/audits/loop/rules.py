@@ -175,8 +175,9 @@ def _seeded(runs: LoopObservation) -> Finding | None:
     if not runs.seeded:
         return None
     return Finding(
-        "runs with different seeds, or two steps, have the same noise: the loop sets its own seed",
-        "draw noise from a generator without a constant seed",
+        "runs with different seeds, or two steps, have the same noise, or the same in other places "
+        "or with the other sign: the loop sets its own seed, or uses noise again",
+        "draw all noise from one generator without a constant seed, and never set it back",
     )
 
 

@@ -35,6 +35,7 @@ from fedsim.audits.loop.influence import NO_STEPS, influence
 from fedsim.audits.loop.loader_records import source
 from fedsim.audits.loop.measurement import (
     FULL,
+    LONGEST_NOISE,
     ORDER,
     REQUEST,
     Features,
@@ -45,6 +46,7 @@ from fedsim.audits.loop.measurement import (
     LoopRequest,
     NoiseSums,
     ObservedRun,
+    echo_p_value,
     summed,
     total,
 )
@@ -284,6 +286,17 @@ class Loop:
                 released += self._released(self._called(data, [seed]), 1)
         return released
 
+    def observed_runs(
+        self, data: Data, seeds: Sequence[int]
+    ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
+        runs, noises = list[ObservedRun](), list[Floats]()
+        for seed in seeds:
+            runs.append(self.observed(data, seed))
+            room = LONGEST_NOISE - sum(map(len, noises))
+            noises.append(np.concatenate([*self._watch.noises, np.empty(0)])[:room])
+        return tuple(runs), echo_p_value(np.concatenate(noises))
+
     @property
     def watched(self) -> bool:
         return bool(self._watch.released) and not self.many
@@ -401,14 +414,15 @@ def _answer(
     if request.kind == "observe":
         made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
         data = getattr(pair, request.world) if made is None else made()
-        return LoopAnswer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
+        runs, echo = loop.observed_runs(data, request.seeds)
+        return LoopAnswer(runs=runs, echo=echo)
     if request.kind == "replay":
         (seed,) = request.seeds
         return LoopAnswer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
     if request.kind == "replace":
         (seed,) = request.seeds
-        influence, runs = loop.influence(trials.data, trials.target, seed)
-        return LoopAnswer(influence=influence, runs_made=runs)
+        influence, count = loop.influence(trials.data, trials.target, seed)
+        return LoopAnswer(influence=influence, runs_made=count)
     return _of_pilots(request, trials)
 
 

@@ -53,6 +53,7 @@ class LoopWatch:
         parts: gradients so far of a batch that comes in parts, by optimizer.
         ghost: gradient [P] that ghost clipping made last, and its clipping norm, by optimizer.
         sums: steps without their noise.
+        noises: noise of each step, in configured standard deviations.
         optimizer: Opacus's optimizer that added noise last.
         due: whether the step along its noised gradients is still to come.
         unnoised: steps of other optimizers on the same parameters, after the first.
@@ -80,6 +81,7 @@ class LoopWatch:
     parts: dict[int, Part] = field(default_factory=dict)
     ghost: dict[int, tuple[Floats, float]] = field(default_factory=dict)
     sums: list[StepSum] = field(default_factory=list)
+    noises: list[Floats] = field(default_factory=list)
     optimizer: Any = None
     due: bool = False
     unnoised: int = 0
@@ -278,6 +280,8 @@ def _record(watch: LoopWatch, optimizer: Any, parts: dict[str, Any], part: Part)
     noise = parts["noised"] - parts["sum"]
     sizes = tuple(each.numel() for each in optimizer.params)
     ends = np.cumsum(sizes)[:-1]
+    std = float(optimizer.noise_multiplier) * parts["norm"]
+    watch.noises.append(noise / std if std > 0 else noise[:0])
     watch.released.append(parts["released"])
     watch.sums.append(StepSum(parts["sum"], limit, members, part.norms))
     watch.steps.append(

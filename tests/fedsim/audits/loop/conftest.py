@@ -47,8 +47,10 @@ def observe() -> Observe:
         digits = load("digits").train
         data = Data(np.float32(digits.features[:records]), np.asarray(digits.labels[:records]))
         pair = pairs(data, "crafted", neighbouring, 0)[-1]
+        present, echo = loop.observed_runs(pair.present, SEEDS)
         return LoopObservation(
-            present=tuple(loop.observed(pair.present, seed) for seed in SEEDS),
+            present=present,
+            echo=echo,
             absent=(loop.observed(pair.absent, SEEDS[0]),),
             twin=(loop.observed(pair.twin(), SEEDS[0]),),
             records=records,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,17 +14,19 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from typer.testing import CliRunner
 
 from adversaries.arrays import Floats
 from fedsim.audits.loop.contract import Data, Function, loaded, tensors
 from fedsim.audits.loop.first_network import same_first_network
-from fedsim.audits.loop.guarantee import LoopObservation, refuted
+from fedsim.audits.loop.guarantee import LoopObservation, epsilon, refuted
 from fedsim.audits.loop.loader_records import contents, source
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.support import doubts
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.sandbox.channel import set_seeds
+from fedsim.cli.main import app
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -86,6 +89,27 @@ def test_the_watch_changes_no_bit_of_a_loop(
         np.testing.assert_array_equal(value, unwatched[name][tensor])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name.startswith("opacus_") else ())
+        for name in NAMES
+    ],
+)
+def test_every_loop_runs_from_the_command_line(name: str) -> None:
+    """With few trials, which convict only what needs no more."""
+    command = f"audit loop {LOOPS}/{name} --data breast-cancer --target real --trials 20 --json"
+    claim = " --claimed-epsilon 2.2 --claimed-delta 1e-5"
+    result = CliRunner().invoke(app, command + claim)
+    assert result.exit_code in (0, 3, 4), result.exception
+    report = json.loads(result.stdout)
+    if name.startswith("right_loops.py"):
+        assert report["verdict"] == "supported"
+    if name.startswith("hidden_loops.py"):
+        assert report["verdict"] != "supported"
+
+
 def _seen(name: str, watch: LoopWatch, observe: Observe) -> LoopObservation:
     return observe(Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch))
 
@@ -133,6 +157,13 @@ def test_noise_of_the_loop_s_own_code_is_never_taken_for_fresh(
     assert [each for each in doubts(seen) if "own code adds the noise" in each]
     if name in ("one_step_of_eight", "four_fifths"):
         assert "realised-noise" in _broken(seen)
+
+
+def test_noise_of_opacus_that_is_used_again_is_found(watch: LoopWatch, observe: Observe) -> None:
+    for name in ("generator_set_back", "reversed_noise"):
+        seen = _seen(name, watch, observe)
+        assert "seeded-noise" in _broken(seen)
+        assert epsilon(seen, 1e-5) is None
 
 
 def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_ones(

@@ -13,6 +13,7 @@ from fedsim.audits.loop.measurement import (
     UNLUCKY,
     NoiseSums,
     at_least,
+    echo_p_value,
     freedom_for,
     interval,
     least_seen,
@@ -60,6 +61,30 @@ def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_s
     few = NoiseSums(100, (640, 10), (64_000.0, 1000.0), 0.0)
     assert not few.enough(0.95)  # of the second tensor
     assert replace(few, steps=2000).enough(0.95)
+
+
+REUSED: dict[str, Callable[[Floats], Floats]] = {
+    "reversed in every second step": lambda noise: np.concatenate([noise, -noise], axis=1).ravel(),
+    "slices of one table": lambda noise: np.concatenate(
+        [noise.ravel()[7 * step : 7 * step + 650] for step in range(8)]
+    ),
+    "one step of nine used again, moved": lambda noise: np.concatenate(
+        [noise[:3].ravel(), noise.ravel()[16:666], noise[3:].ravel()]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REUSED)
+def test_noise_that_is_used_again_is_found_wherever_it_stands(name: str) -> None:
+    noise = np.random.default_rng(7).standard_normal((8, 650))
+    assert echo_p_value(REUSED[name](noise)) < ALPHA
+
+
+def test_fresh_noise_does_not_repeat_itself() -> None:
+    """All 300 p-values are above 1/30,000, as with 99 % of all seeds of right noise."""
+    drawn = np.random.default_rng(8).standard_normal((300, 5200))
+    assert min(echo_p_value(each) for each in drawn) > 1 / 30_000
+    assert echo_p_value(drawn[0][:900]) == 1
 
 
 def test_a_training_without_noise_among_many_is_not_lost() -> None:
