@@ -1,9 +1,11 @@
-"""The clipped sum that an optimizer of Opacus should have, from the gradients of single records.
+"""What an optimizer of Opacus should do: its clipped sum, from single records, and its noise.
 
 This module does not import Opacus: the caller's optimizer has loaded it.
 """
 
 import math
+import sys
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -74,3 +76,16 @@ def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None
 
 def flat(tensors: list[Any]) -> Floats:
     return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
+
+
+def adds_opacus_noise(optimizer: Any) -> bool:
+    """Return whether Opacus's own code draws the noise of an optimizer."""
+    torch = sys.modules["torch"]
+    add_noise = type(optimizer).add_noise
+    draw = getattr(add_noise, "__globals__", {}).get("_generate_noise")
+    names = [getattr(each, "__globals__", {}).get("__name__", "") for each in (add_noise, draw)]
+    return (
+        "add_noise" not in vars(optimizer)
+        and all(each.startswith("opacus.") for each in names)
+        and isinstance(torch.normal, BuiltinFunctionType)
+    )

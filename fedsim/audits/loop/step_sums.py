@@ -1,10 +1,8 @@
 """A step of Opacus's optimizer before its noise: the gradients that it clips and sums."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -85,16 +83,3 @@ def instead(owner: Any, **methods: Callable[[], None]) -> Iterator[None]:
             if vars(owner).get(name) is method:  # else the code has set another one meanwhile
                 del vars(owner)[name]
                 vars(owner).update({name: had[name]} if name in had else {})
-
-
-def adds_opacus_noise(optimizer: Any) -> bool:
-    """Return whether Opacus's own code draws the noise of an optimizer."""
-    torch = sys.modules["torch"]
-    add_noise = type(optimizer).add_noise
-    draw = getattr(add_noise, "__globals__", {}).get("_generate_noise")
-    names = [getattr(each, "__globals__", {}).get("__name__", "") for each in (add_noise, draw)]
-    return (
-        "add_noise" not in vars(optimizer)
-        and all(each.startswith("opacus.") for each in names)
-        and isinstance(torch.normal, BuiltinFunctionType)
-    )

@@ -18,8 +18,8 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.audits.loop.loader_records import contents
 from fedsim.audits.loop.measurement import SHOWN, LoopStatement, ObservedRun, StepSeen
-from fedsim.audits.loop.step_sums import Part, StepSum, adds_opacus_noise, instead, part_of
-from fedsim.common.opacus_clipping import clipped_to, flat
+from fedsim.audits.loop.step_sums import Part, StepSum, instead, part_of
+from fedsim.common.opacus_clipping import adds_opacus_noise, clipped_to, flat
 
 ORIGINAL = "_fedsim_original"
 """Attribute of a wrapper that holds the wrapped method."""
