@@ -175,7 +175,7 @@ NO_INFLUENCE = Influence()
 LEAST_SHARE = 0.97
 """Share of the configured noise that must have been measured in a supported loop."""
 
-UNLUCKY = 0.01
+UNLUCKY = 0.001
 """Probability that correct noise of the planned number of runs does not show that share."""
 
 SEEN = 0.95
