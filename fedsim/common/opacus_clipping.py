@@ -1,9 +1,11 @@
-"""The clipped sum that an optimizer of Opacus should have, from the gradients of single records.
+"""What an optimizer of Opacus should do: its clipped sum, from single records, and its noise.
 
 This module does not import Opacus: the caller's optimizer has loaded it.
 """
 
 import math
+import sys
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -29,12 +31,9 @@ def sensitivities(optimizer: Any) -> Floats:
 
 def clipped_sums(optimizer: Any) -> Floats | None:
     """Return the clipped sum of records' gradients, [clippings, P]; None without them."""
-    gradients = optimizer.grad_samples
-    if not gradients or any(each is None for each in gradients):
+    rows, norms = _rows(optimizer), gradient_norms(optimizer)
+    if rows is None or norms is None:
         return None
-    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
-    rows = [each.float() if each.element_size() < FLOAT32 else each for each in rows]
-    norms = np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])  # [layers, batch]
     by_layer = getattr(optimizer, "max_grad_norms", None)
     if by_layer:
         clippings = [np.asarray(by_layer, np.float64)[:, None] / (norms + 1e-6)]
@@ -49,6 +48,26 @@ def clipped_sums(optimizer: Any) -> Floats | None:
     )
 
 
+def gradient_norms(optimizer: Any) -> Floats | None:
+    """Return the norm of each record's gradient, [layers, batch]; None where it is not visible."""
+    rows = _rows(optimizer)
+    if rows is not None:
+        return np.array([each.norm(dim=1).cpu().double().numpy() for each in rows])
+    # Ghost clipping keeps the norms alone.
+    norms: list[Any] = [getattr(each, "_norm_sample", None) for each in optimizer.params]
+    if not norms or any(each is None for each in norms):
+        return None
+    return np.array([each.detach().cpu().double().numpy().ravel() for each in norms])
+
+
+def _rows(optimizer: Any) -> list[Any] | None:
+    gradients = optimizer.grad_samples
+    if not gradients or any(each is None for each in gradients):
+        return None
+    rows = [each.detach().reshape(len(each), math.prod(each.shape[1:])) for each in gradients]
+    return [each.float() if each.element_size() < FLOAT32 else each for each in rows]
+
+
 def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None:
     """Return the largest contribution of a record to a sum; None: the sum is not as expected."""
     agree = np.linalg.norm(expected - summed, axis=1) <= AGREE * limits[0]
@@ -57,3 +76,16 @@ def clipped_to(expected: Floats, summed: Floats, limits: Floats) -> float | None
 
 def flat(tensors: list[Any]) -> Floats:
     return np.concatenate([each.detach().cpu().double().numpy().ravel() for each in tensors])
+
+
+def adds_opacus_noise(optimizer: Any) -> bool:
+    """Return whether Opacus's own code draws the noise of an optimizer."""
+    torch = sys.modules["torch"]
+    add_noise = type(optimizer).add_noise
+    draw = getattr(add_noise, "__globals__", {}).get("_generate_noise")
+    names = [getattr(each, "__globals__", {}).get("__name__", "") for each in (add_noise, draw)]
+    return (
+        "add_noise" not in vars(optimizer)
+        and all(each.startswith("opacus.") for each in names)
+        and isinstance(torch.normal, BuiltinFunctionType)
+    )

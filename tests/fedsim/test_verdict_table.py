@@ -20,6 +20,8 @@ from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Ve
 from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
+from fedsim.audits.loop.guarantee import LoopObservation
+from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
@@ -36,7 +38,7 @@ from fedsim.audits.run import vantage_verdicts
 from fedsim.cli import gate
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
 EPSILON, DELTA = 2.0, 1e-5
@@ -173,38 +175,54 @@ def test_apps() -> None:
 LOOP_AXES = {
     "claim": (False, True),
     "proven": ("below", "rounding", "above", "infinite"),
+    "at 95 %": ("below", "above"),
     "broken rule": (False, True),
     "theory": ("below", "rounding", "above", "infinite", "unknown"),
-    "at measured noise": ("not measured", "below", "rounding", "above", "infinite", "unknown"),
+    "doubt": (False, True),
+    "strict": (False, True),
+    "share": ("not measured", "enough", "short"),
+    "at measured noise": ("below", "rounding", "above", "unknown"),
 }
 LOOP: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"proven": ("rounding", "above", "infinite")}, "convicted"),
     ({"broken rule": True}, "suspect"),
+    ({"at 95 %": "above"}, "suspect"),
     ({"theory": "unknown"}, "not judged"),
     ({"theory": ("above", "infinite")}, "suspect"),
-    ({"at measured noise": ("below", "rounding")}, "supported"),
+    ({"doubt": True}, "not judged"),
+    ({"share": "not measured"}, "not judged"),
+    ({"at measured noise": "unknown"}, "not judged"),
+    ({"strict": True, "at measured noise": ("below", "rounding")}, "supported"),
+    ({"strict": True}, "not judged"),
+    ({"share": "enough"}, "supported"),
     ({}, "not judged"),
 ]
+NO_STEPS = ObservedRun((), None, (), (), "", True, 0, (), 0, "", "", 0)
 
 
 def _loop(evidence: Evidence) -> str:
     unused: Any = None
-    measured = evidence["at measured noise"]
     noise = None
-    if measured != "not measured":
-        noise = MeasuredNoise(1.0, 0.95, _epsilon(measured), 0.9, 100, 10)
+    if evidence["share"] != "not measured":
+        share = 0.98 if evidence["share"] == "enough" else 0.96
+        measured = _epsilon(evidence["at measured noise"])
+        noise = MeasuredNoise(share, 0.95, measured, 0.9, 100, 10)
+    unseen = "a test" if evidence["doubt"] else ""
+    observation = LoopObservation(
+        (NO_STEPS,), (), (), 59, Neighbouring.ADD_REMOVE, influence=Influence(unseen=unseen)
+    )
     return LoopAudit(
         loop="a test",
         data="digits",
         target="crafted",
-        observation=SimpleNamespace(beside=(), steps=(), one_scale=True),
+        observation=observation,
         claim=_claim() if evidence["claim"] else None,
         delta=DELTA,
         epsilon=_epsilon(evidence["theory"]),
         noise=noise,
         advantage=unused,
-        lower_bounds={},
+        lower_bounds={"a bound": _bound(evidence["at 95 %"])},
         proven=_bound(evidence["proven"]),
         provable=5.0,
         confidence=0.95,
@@ -214,6 +232,7 @@ def _loop(evidence: Evidence) -> str:
         trials=40,
         runs=60,
         seed=0,
+        strict=evidence["strict"],
     ).verdict.value
 
 

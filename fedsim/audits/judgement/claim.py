@@ -160,7 +160,8 @@ class Evidence:
         exceeded: whether theory's epsilon is above the claimed one.
         unsure: why an epsilon within the claim does not yet support it.
         against: evidence against a claim that is not disproved, in sentences.
-        assumed: what a supported claim rests on and the audit did not see.
+        refuting: how a claim is disproved; empty where the attack's bound alone says it.
+        in_favour: what a supported claim rests on, also what the audit did not see.
     """
 
     incomparable: str = ""
@@ -170,7 +171,8 @@ class Evidence:
     exceeded: bool = False
     unsure: Sequence[str] = ()
     against: Sequence[str] = ()
-    assumed: Sequence[str] = ()
+    refuting: Sequence[str] = ()
+    in_favour: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -184,12 +186,12 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     precedence = (
         (claim is None, Verdict.NO_CLAIM, ()),
         (evidence.incomparable, Verdict.NOT_JUDGED, (evidence.incomparable,)),
-        (evidence.refuted, Verdict.CONVICTED, ()),
+        (evidence.refuted, Verdict.CONVICTED, evidence.refuting),
         (evidence.broken, Verdict.SUSPECT, evidence.against),
         (evidence.unknown, Verdict.NOT_JUDGED, evidence.unknown),
         (evidence.exceeded, Verdict.SUSPECT, evidence.against),
         (evidence.unsure, Verdict.NOT_JUDGED, evidence.unsure),
-        (True, Verdict.SUPPORTED, evidence.assumed),
+        (True, Verdict.SUPPORTED, evidence.in_favour),
     )
     return next(
         Judgement(verdict, tuple(reasons)) for applies, verdict, reasons in precedence if applies

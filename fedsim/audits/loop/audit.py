@@ -13,7 +13,6 @@ import numpy as np
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
-from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
@@ -21,10 +20,9 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.app.audit import check_numbers
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
-from fedsim.audits.loop import guarantee
+from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
 from fedsim.audits.loop.measurement import (
-    FEATURES,
     Features,
     Learnt,
     LoopOrder,
@@ -32,7 +30,8 @@ from fedsim.audits.loop.measurement import (
     NoiseSums,
 )
 from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.support import MeasuredNoise, Power, measured, not_judged, power
+from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
+from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
@@ -40,111 +39,6 @@ from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
-
-LEARNING_CONFIDENCE = 0.9
-OF_STEPS = ("sampled", "total")
-THRESHOLDS = 32
-
-
-@dataclass(frozen=True)
-class Score:
-    """A score of runs; above 0 it names the world with the target.
-
-    Attributes:
-        name: name of the feature, or "all together".
-    """
-
-    name: str
-    weights: tuple[float, ...]
-    threshold: float
-
-    def of(self, features: Floats) -> Floats:
-        return features @ np.array(self.weights) - self.threshold
-
-
-def separation(worlds: Bools, features: Floats) -> float:
-    """Return the distance of the worlds by the best feature, in standard deviations."""
-    with_it, without = features[worlds], features[~worlds]
-    apart = np.abs(with_it.mean(axis=0) - without.mean(axis=0))
-    spread = np.sqrt((with_it.var(axis=0) + without.var(axis=0)) / 2)
-    # The floor keeps a feature without spread finite: a few runs may agree by chance.
-    return float((apart / np.maximum(spread, 1e-3 * apart + 1e-12)).max())
-
-
-def steps_apart(worlds: Bools, features: Floats) -> float:
-    """Return the distance of the worlds by all steps, in standard deviations of one world.
-
-    It uses the features that sum over steps, whichever score was chosen: less noise changes them in
-    proportion.
-    """
-    return separation(worlds, features[:, [FEATURES.index(name) for name in OF_STEPS]])
-
-
-def best_score(worlds: Bools, features: Floats, delta: float) -> Score:
-    """Return the score and threshold that prove most epsilon on these trials, which judge nothing.
-
-    The candidates are each feature alone, and Fisher's discriminant of all.
-    """
-
-    def proven(scores: Floats, cut: float) -> float:
-        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
-
-    return _best(worlds, features, _candidates(worlds, features), proven)
-
-
-def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
-    """Return the score of Gaussian steps, and the threshold at which the rates differ most.
-
-    It is for a bound that knows the trade-off curve. All points of the curve prove the same, and
-    counts are most precise in its middle.
-    """
-
-    def apart(scores: Floats, cut: float) -> float:
-        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
-        return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
-
-    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
-    return _best(worlds, features, candidates, apart)
-
-
-def _best(
-    worlds: Bools,
-    features: Floats,
-    candidates: list[tuple[str, Floats]],
-    worth: Callable[[Floats, float], float],
-) -> Score:
-    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
-    for name, weights in candidates:
-        scores = features @ weights
-        values = np.unique(scores)
-        cuts = (values[1:] + values[:-1]) / 2
-        if len(cuts) > THRESHOLDS:
-            cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
-        for cut in cuts:
-            gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
-            candidate = worth(scores, float(cut)), gap
-            if candidate > best:
-                best, chosen = candidate, Score(*_weighted(name, weights), float(cut))
-    return chosen
-
-
-def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
-    return name, tuple(map(float, weights))
-
-
-def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
-    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
-    signs = np.where(with_it >= without, 1.0, -1.0)
-    single = [
-        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
-    ]
-    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
-    # Standardised features, and a ridge: few runs estimate nearly collinear features badly.
-    scale = np.maximum(within.std(axis=0), 1e-9)
-    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
-    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
-    return [*single, ("all together", fisher)]
-
 
 BOUNDS = ("clopper_pearson", "clopper_pearson_split")
 TRADE_OFF = "trade_off"
@@ -183,6 +77,7 @@ class LoopAudit(Judged):
         power: what the attack could detect; None without a claim, or where noise was observed.
         pair: name of the pair of worlds that the pilots told apart best.
         score: score of the counting bounds, chosen by the pilots.
+        strict: whether a supported claim must hold at the measured noise, not at the configured.
     """
 
     loop: str
@@ -195,26 +90,34 @@ class LoopAudit(Judged):
     pair: str
     score: str
     runs: int
+    strict: bool = False
 
     @property
     def judgement(self) -> Judgement:
         if self.claim is None:
             return judge(None, Evidence())
-        # The configuration keeps the claim, but the added noise is only measured.
-        sure = None if self.noise is None else self.noise.epsilon
-        unsure = sure is None or not self.claim.allows(sure)
-        why = ""
-        if self.epsilon is None or unsure:
-            observation, claimed = self.observation, self.claim.epsilon
-            why = not_judged(observation, self.epsilon, self.noise, claimed, self.trials)
+        claim, seen = self.claim, self.observation
+        unsure = [*support.doubts(seen), *support.short(self.noise, claim, self.strict)]
+        against, refuting = [], []
+        if self.lower_bound.epsilon > claim.epsilon:
+            bound = self.lower_bound.epsilon
+            against = [support.ABOVE.format(bound, claim.epsilon, self.confidence)]
+        if guarantee.refuted(seen, self.delta, claim.epsilon):
+            refuting = [support.MOVED.format(seen.influence.always)]
+        in_favour = []
+        if not unsure and self.noise is not None:
+            in_favour = [support.SUPPORTED.format(self.noise, int(1 / self.noise.missed_below))]
         evidence = Evidence(
-            refuted=self.proven.epsilon > self.claim.epsilon,
-            broken=self.alarms > 0,
-            unknown=[why] if self.epsilon is None else [],
+            refuted=self.proven.epsilon > claim.epsilon or bool(refuting),
+            refuting=refuting,
+            broken=self.alarms > 0 or bool(against),
+            unknown=support.unknown(seen, self.epsilon),
             exceeded=not self.allowed,
-            unsure=[why] if unsure else [],
+            unsure=unsure,
+            against=against,
+            in_favour=in_favour,
         )
-        return judge(self.claim, evidence)
+        return judge(claim, evidence)
 
     def as_json(self) -> dict[str, Any]:
         observation, steps = self.observation, self.observation.steps
@@ -233,6 +136,7 @@ class LoopAudit(Judged):
                 "explained": observation.explained,
                 "changed": observation.changed,
                 "beside": observation.beside,
+                "influence": asdict(observation.influence),
             },
             data=self.data,
             target=self.target,
@@ -258,6 +162,7 @@ def audit_loop(
     seed: int = 0,
     time_limit: float = 3600.0,
     workers: int = 1,
+    strict: bool = False,
     show: Callable[[str], None] = lambda line: None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
@@ -271,7 +176,8 @@ def audit_loop(
             for _ in range(places.processes(workers))
         ]
         loops = [LoopProcess(order, channel) for channel in channels]
-        return audited(loops, order, trials, claim, neighbouring, confidence, progress)
+        found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
+        return replace(found, strict=strict)
 
 
 def audited(
@@ -292,7 +198,7 @@ def audited(
         other.take(pair, loop)
     pilots = _measured(loops, pair, max(40, trials // 4), seeds, lambda done: None)
     judged = _measured(loops, pair, trials, seeds, progress)
-    while not loop.noise.enough:  # these runs only measure the noise
+    while not loop.noise.enough(confidence):  # these runs only measure the noise
         _measured(loops, pair, BATCH, seeds, lambda done: None)
     varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
     observation = replace(observation, more=loop.noise, varies=varies)
@@ -307,11 +213,11 @@ def audited(
     judging = worlds, scores, curve, delta
     stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
-    noise = measured(observation, delta, confidence, None if claim is None else claim.epsilon)
+    noise = support.measured(observation, delta, confidence)
     detectable = None
     if claim is not None and noise is None:
         apart = steps_apart(worlds, features)
-        detectable = power(learnt, apart, trials, claim, neighbouring)
+        detectable = support.power(learnt, apart, trials, claim, neighbouring)
     return LoopAudit(
         loop=loop.name,
         data=order.data,
@@ -339,14 +245,17 @@ def audited(
 def _observation(
     loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
 ) -> LoopObservation:
+    present, echo = loop.observed(pair, "present", seeds)
     return LoopObservation(
-        present=loop.observed(pair, "present", seeds),
-        absent=loop.observed(pair, "absent", seeds[:WITHOUT]),
-        twin=loop.observed(pair, "twin", seeds[:WITHOUT]),
-        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT]),
+        present=present,
+        absent=loop.observed(pair, "absent", seeds[:WITHOUT])[0],
+        twin=loop.observed(pair, "twin", seeds[:WITHOUT])[0],
+        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT])[0],
+        echo=echo,
         records=records,
         neighbouring=neighbouring,
         changed=loop.changed(pair, seeds[0]),
+        influence=loop.influence(seeds[0]),
     )
 
 

@@ -45,6 +45,9 @@ from fedsim.privacy.mechanism import Neighbouring
 OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
 """Attributes that Opacus adds to every parameter, outside any state dict."""
 
+OPACUS_MODULE = ("trainable_parameters", "_per_sample_gradient_norms", "per_sample_gradient_norms")
+"""Attributes that Opacus adds to a module for ghost clipping, outside any state dict."""
+
 CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
 DEEPEST = 16
 """Deepest nesting of containers that is read."""
@@ -151,6 +154,13 @@ def _stacked(models: list[Floats]) -> Floats:
 
 
 def tensors(value: Any) -> dict[str, Floats]:
+    """Return the named tensors of a model, or of every model of a list."""
+    if several(value):
+        return {
+            f"{name} of model {place + 1}": each
+            for place, model in enumerate(value)
+            for name, each in tensors(model).items()
+        }
     state = getattr(value, "state_dict", None)
     if callable(state) and not hasattr(value, "shape"):
         value = state()
@@ -194,12 +204,16 @@ def _attributes(model: Any) -> Iterator[tuple[str, str]]:
             yield f"buffer {name}", _checksum(buffer)
     for path, module in model.named_modules():
         for name, each in vars(module).items():
-            if name not in usual:
+            if name not in usual and not (name in OPACUS_MODULE and _of_opacus(module)):
                 yield f"attribute {path}.{name}".replace(" .", " "), _checksum(each)
     for path, parameter in model.named_parameters():
         for name, each in vars(parameter).items():
             if name not in OPACUS:
                 yield f"attribute {path}.{name}", _checksum(each)
+
+
+def _of_opacus(module: Any) -> bool:
+    return type(module).__module__.startswith("opacus.")
 
 
 def _floating(tensor: Any) -> bool:
@@ -317,12 +331,8 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
         raise InputError(f"{len(data)} records are too few for an audit; give at least 3")
     if target == "real":
         return (_pair("real", data, _unlike(data), data, neighbouring),)
-    flat = data.features.reshape(len(data), -1).astype(np.float64)
-    towards = generator(seed, StreamRole.CRAFTED).standard_normal(flat.shape[1])
-    point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
-    if not np.isfinite(point).all() or not np.any(point):  # all records are zeros
-        point = (towards / np.linalg.norm(towards)).reshape(point.shape)
-    rare, common = _labels(data.labels)
+    point = crafted_features(data, seed)
+    rare, common = rare_and_common(data.labels)
     last, zeros = len(data) - 1, np.zeros_like(data.features)
     blank = Data(zeros, np.full_like(data.labels, common))
     return tuple(
@@ -333,6 +343,16 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
             ("poison", data.with_record(last, point, rare)),
         )
     )
+
+
+def crafted_features(data: Data, seed: int) -> npt.NDArray[Any]:
+    """Return the features [...] of ClipBKD's poison, with the mean norm of a record."""
+    flat = data.features.reshape(len(data), -1).astype(np.float64)
+    towards = generator(seed, StreamRole.CRAFTED).standard_normal(flat.shape[1])
+    point = clipbkd_point(flat, towards).reshape(data.features.shape[1:])
+    if np.isfinite(point).all() and np.any(point):
+        return np.asarray(point)
+    return np.asarray((towards / np.linalg.norm(towards)).reshape(point.shape))  # all are zeros
 
 
 def _pair(name: str, data: Data, place: int, real: Data, neighbouring: Neighbouring) -> Neighbours:
@@ -360,7 +380,7 @@ def _unlike(data: Data) -> int:
     return int(distances.argmax())
 
 
-def _labels(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
+def rare_and_common(labels: npt.NDArray[np.generic]) -> tuple[Any, Any]:
     """Return the target's label, the rarest, and the commonest; the extremes of a regression."""
     values, counts = np.unique(labels, return_counts=True)
     if len(values) == 1:

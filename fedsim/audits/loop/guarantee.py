@@ -9,7 +9,7 @@ sqrt(5) times the clipping norm; under replacement, 2 times. This is a bound, no
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,16 @@ from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.loop import measurement
-from fedsim.audits.loop.measurement import NOTHING, SHOWN, UNREAD, NoiseSums, ObservedRun, StepSeen
+from fedsim.audits.loop.measurement import (
+    NO_INFLUENCE,
+    NOTHING,
+    SHOWN,
+    UNREAD,
+    Influence,
+    NoiseSums,
+    ObservedRun,
+    StepSeen,
+)
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
@@ -31,6 +40,9 @@ for the tensors of the model, and a third for the single steps."""
 OVERALL = ", over all steps,"
 LEAST_NOISE = 1e-6
 """Noise multiplier below which there is no privacy."""
+
+FARTHEST = 2 * (1 + 1e-2)
+"""Largest change of a step's clipped sum, in clipping norms, by a record that is in one term."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,8 @@ class LoopObservation:
         varies: whether any two of these, in one world, released different numbers.
         changed: names of tensors that depend on the data while every released step stays the same;
             None where a replay cannot tell.
+        influence: what one replaced record changes in the steps.
+        echo: p-value of the repetition of noise in the runs with the target.
     """
 
     present: tuple[ObservedRun, ...]
@@ -59,6 +73,8 @@ class LoopObservation:
     more: NoiseSums = NOTHING
     varies: bool = False
     changed: tuple[str, ...] | None = ()
+    influence: Influence = NO_INFLUENCE
+    echo: float = 1.0
 
     @property
     def steps(self) -> tuple[StepSeen, ...]:
@@ -66,7 +82,9 @@ class LoopObservation:
 
     @cached_property
     def seeded(self) -> bool:
-        """Whether runs with different seeds released the same, or two steps have the same noise."""
+        """Whether runs with different seeds released the same, or noise was used again."""
+        if self.echo < ALPHA:
+            return True
         outputs, runs = {each.released for each in self.present}, len(self.present)
         if len(outputs) < runs:
             # A mechanism with few possible outputs repeats them by chance, but not always the same.
@@ -78,6 +96,7 @@ class LoopObservation:
             for run in self.present
             for step in run.steps
             if (std := step.noise_multiplier * step.noise_norm) and len(step.noise) == SHOWN
+            if any(step.noise)  # missing noise has its own finding
         ]
         return len(set(noises)) < len(noises)
 
@@ -241,6 +260,29 @@ class LoopObservation:
         return len({len(run.counts) for run in self.present}) > 1
 
     @property
+    def moved(self) -> float:
+        """How far one record moves a step, as a multiple of what its one clipped term allows.
+
+        It is at least 1. A replaced record moves the sum by at most two clipping norms, so that a
+        larger change is that of several terms, each of which the noise must hide.
+        """
+        farthest = self.influence.moved
+        return farthest / 2 if farthest > FARTHEST and self._comparable else 1.0
+
+    @property
+    def entangled(self) -> int:
+        """Number of gradients that one replaced record changes in a step; it should be 1."""
+        return self.influence.gradients if self._comparable else min(1, self.influence.gradients)
+
+    @cached_property
+    def _comparable(self) -> bool:
+        """Whether nothing that has its own finding changes the steps of all records."""
+        steps = [step for run in self.present for step in run.steps]
+        wrong = any(not step.clipped or step.adaptive or step.repeated > 1 for step in steps)
+        wrong |= self.displaced > 1 or self.present[0].unnoised > 0
+        return not (wrong or self.changed or self.varied)
+
+    @property
     def displaced(self) -> int:
         """Number of the loader's records that differ where one record of the data does.
 
@@ -285,7 +327,7 @@ SETTINGS: dict[str, Callable[[StepSeen], float]] = {
 
 def multiplier(step: StepSeen, observation: LoopObservation) -> float:
     """Return the configured noise multiplier of a step, for its true sensitivity."""
-    limit = sensitivity(observation.neighbouring, step.sensitivity)
+    limit = sensitivity(observation.neighbouring, step.sensitivity) * observation.moved
     return step.noise_multiplier * step.noise_norm / limit
 
 
@@ -320,6 +362,21 @@ def _multipliers(observation: LoopObservation, scale: float) -> list[float] | No
     if wrong or not observation.explained:
         return None
     return [scale * multiplier(step, observation) for step in observation.steps]
+
+
+def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
+    """Return whether the measured change by one record disproves a claim, without any attack.
+
+    Every step with the record must show the change, and the noise counts at the most that was
+    measured.
+    """
+    always = replace(observation.influence, moved=observation.influence.always)
+    as_shown = replace(observation, influence=always)
+    if as_shown.moved == 1:
+        return False
+    most = max((each.high for each in observation.noise_ratios.values()), default=math.inf)
+    shown = epsilon(as_shown, delta, max(1.0, most)) if math.isfinite(most) else None
+    return shown is not None and shown > claimed
 
 
 def epsilon(observation: LoopObservation, delta: float, scale: float | None = None) -> float | None:

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, replace
+from functools import cache, reduce
 from typing import Literal
 
 import numpy as np
 from pydantic import TypeAdapter
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
-from scipy.stats import chi2
+from scipy.stats import chi2, norm
 
+from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
@@ -28,6 +29,9 @@ FULL = 0.95
 Form = Literal["watched", "model", "models", "steps"]
 """What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
 steps themselves."""
+
+LEAST_OVERLAP, LONGEST_NOISE = 1000, 2**20
+"""Products of noise at one distance that a test of repetition needs, and numbers that it takes."""
 
 SHOWN = 4
 """Coordinates of a step's noise by which two noises are compared."""
@@ -64,6 +68,8 @@ class StepSeen:
             single records are not visible.
         records: number of records drawn for the step, with repetitions; -1 without a loader.
         repeated: how often the most frequent of them was drawn.
+        rows: number of summed gradients; -1 where they are not visible.
+        own: whether Opacus's own code drew the noise.
         sampler: kind of sampler; "" without one, or if the data had another length before.
         rate: rate of a Poisson sampler, else 0.
         told: whether an accountant recorded the step.
@@ -84,6 +90,8 @@ class StepSeen:
     clipped: bool | None
     records: int
     repeated: int
+    rows: int
+    own: bool
     sampler: str
     rate: float
     told: bool
@@ -112,7 +120,8 @@ class ObservedRun:
         steps: steps of Opacus's optimizers, () without any.
         statement: None where the loop did not query an accountant.
         counts: how often each record was drawn, [n]; () without a loader.
-        records: checksums of the records of a loader, sorted; () where it has no tensors.
+        records: checksums of the records of a loader, sorted; () where they are not known.
+        computed: class of a loader's data set that computes its records; "" for any other.
         explained: whether those steps alone moved the model.
         epochs: passes over the data that steps drew from, unfinished ones included; 0 without a
             loader.
@@ -128,6 +137,7 @@ class ObservedRun:
     statement: LoopStatement | None
     counts: tuple[int, ...]
     records: tuple[str, ...]
+    computed: str
     explained: bool
     epochs: int
     beside: tuple[tuple[str, str], ...]
@@ -141,14 +151,32 @@ class ObservedRun:
         return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))
 
 
-ENOUGH, OF_TENSOR = 5000, 1000
-"""Observed numbers of noise, of the model and of each tensor, below which the audit runs more.
+@dataclass(frozen=True)
+class Influence:
+    """What one replaced record changed in the steps of otherwise equal runs.
 
-This many show with 95 % that the noise is at least .98 of the configured, and a tensor's .96.
-"""
+    Attributes:
+        moved: largest change of a step's clipped sum, in clipping norms.
+        always: change that every step with the record showed, for one pair of replacements.
+        gradients: largest number of gradients that changed in one step.
+        items: largest number of the loader's items whose gradients changed, over all steps.
+        unseen: why nothing was compared; "" where it was.
+    """
 
-POWER = 0.8
-"""Probability of an answer for which further runs are planned."""
+    moved: float = 0.0
+    always: float = 0.0
+    gradients: int = 0
+    items: int = 0
+    unseen: str = ""
+
+
+NO_INFLUENCE = Influence()
+
+LEAST_SHARE = 0.97
+"""Share of the configured noise that must have been measured in a supported loop."""
+
+UNLUCKY = 0.001
+"""Probability that correct noise of the planned number of runs does not show that share."""
 
 SEEN = 0.95
 """Probability with which an audit detects the deviation that it states as detectable."""
@@ -165,30 +193,39 @@ class NoiseSums:
         sizes: number of coordinates of each of the model's tensors, () before the first step.
         energies: squared lengths of the tensors' noise, in units of the configured variance.
         logs: sum of the logarithms of the steps' squared lengths.
+        least: smallest configured noise multiplier of any step.
+        own: whether Opacus's own code drew the noise of every step.
     """
 
     steps: int = 0
     sizes: tuple[int, ...] = ()
     energies: tuple[float, ...] = ()
     logs: float = 0.0
+    least: float = math.inf
+    own: bool = True
 
     @property
     def freedom(self) -> int:
         return self.steps * sum(self.sizes)
 
-    @property
-    def enough(self) -> bool:
-        """Whether no further runs are needed, also where there is no noise to observe."""
-        smallest = min((size for size in self.sizes if size), default=0) * self.steps
-        return not self.freedom or (self.freedom >= ENOUGH and smallest >= OF_TENSOR)
+    def enough(self, confidence: float) -> bool:
+        """Return whether no further runs are needed, also where there is no noise to observe."""
+        sizes = [size for size in self.sizes if size]
+        if not sizes:
+            return True
+        # Every tensor must show the share, so that they divide both errors.
+        tail, miss = (1 - confidence) / len(sizes), UNLUCKY / len(sizes)
+        return min(sizes) * self.steps >= freedom_for(LEAST_SHARE, tail, miss)
 
     def __add__(self, other: "NoiseSums") -> "NoiseSums":
+        least, own = min(self.least, other.least), self.own and other.own
         if not self.steps or not other.steps:
-            return self if self.steps else other
+            return replace(self if self.steps else other, least=least, own=own)
         if self.sizes != other.sizes:  # the noise of models of several sizes cannot be added
-            return NoiseSums()
+            return NoiseSums(least=least, own=own)
         energies = tuple(a + b for a, b in zip(self.energies, other.energies, strict=True))
-        return NoiseSums(self.steps + other.steps, self.sizes, energies, self.logs + other.logs)
+        logs = self.logs + other.logs
+        return NoiseSums(self.steps + other.steps, self.sizes, energies, logs, least, own)
 
 
 NOTHING = NoiseSums()
@@ -200,9 +237,10 @@ def summed(steps: Iterable[StepSeen]) -> NoiseSums:
     for step in steps:
         std = step.noise_multiplier * step.noise_norm
         if std <= 0:
-            return NoiseSums()
+            return NoiseSums(least=0.0)
         energies = tuple(each / std**2 for each in step.noise_energies)
-        parts.append(NoiseSums(1, step.sizes, energies, math.log(max(sum(energies), 1e-300))))
+        log = math.log(max(sum(energies), 1e-300))
+        parts.append(NoiseSums(1, step.sizes, energies, log, step.noise_multiplier, step.own))
     return total(parts)
 
 
@@ -228,27 +266,20 @@ def least_seen(freedom: float, tail: float) -> float:
     return min(share, 1.0) * (1 - TOLERANCE)
 
 
+@cache
 def freedom_for(share: float, tail: float, miss: float) -> float:
     """Return how many numbers of correct noise show that it is at least a share of the configured.
 
-    It is inf where no number would.
+    Args:
+        share: in (0, 1).
+        tail: probability that the shown lower limit is wrong.
+        miss: probability that so many numbers do not show the share.
     """
-    if share >= 1:
-        return math.inf
-
-    def enough(freedom: float) -> bool:
-        # Correct noise whose energy is unluckily low must still have this lower limit.
-        return bool(chi2.ppf(miss, freedom) >= share**2 * chi2.isf(tail, freedom))
-
-    low, high = 1.0, 2.0
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 1e13:
-            return math.inf
-    while high - low > max(1.0, 1e-3 * low):
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    freedom = 1.0
+    # Correct noise whose energy is unluckily low must still have this lower limit.
+    while chi2.ppf(miss, freedom) < share**2 * chi2.isf(tail, freedom):
+        freedom *= 1.01
+    return freedom
 
 
 def shape_p_value(noise: NoiseSums) -> float:
@@ -277,6 +308,23 @@ def shape_p_value(noise: NoiseSums) -> float:
         for ends in ((-1 + 1e-6, 0.0), (0.0, 20.0))
     ]
     return float(min(1.0, 2 * np.exp(min(0.0, *exponents))))
+
+
+def echo_p_value(noise: Floats) -> float:
+    """Return the probability that fresh Gaussian noise [N] repeats itself as much at any distance.
+
+    It repeats itself where the same numbers are used again, also reversed or moved: a product of
+    numbers at one distance then has a mean other than 0. The normal approximation needs at least
+    `LEAST_OVERLAP` products; Bonferroni's factor is for the distances.
+    """
+    distances = len(noise) - LEAST_OVERLAP
+    if distances < 1:
+        return 1.0
+    spectrum = np.fft.rfft(noise, 2 * len(noise))
+    sums = np.fft.irfft(np.abs(spectrum) ** 2)[1 : distances + 1]
+    overlaps = len(noise) - np.arange(1, distances + 1)
+    farthest = float(np.abs(sums / np.sqrt(overlaps)).max()) / float(np.mean(noise**2))
+    return float(min(1.0, 2 * norm.sf(farthest) * distances))
 
 
 def worst(noise: NoiseSums, tail: float) -> float:
@@ -310,15 +358,16 @@ class LoopRequest:
     """A request after the order was answered.
 
     Attributes:
-        kind: "observe" a run for each seed, "replay" one, learn from "pilots", or "measure" runs;
-            "share" what the pilots showed, or "take" it from another process.
+        kind: "observe" a run for each seed, "replay" one, "replace" single records in one, learn
+            from "pilots", or "measure" runs; "share" what the pilots showed, or "take" it from
+            another process.
         pair: index of the pair of worlds.
         world: world of observed runs.
         worlds: whether the target is in the data, for each measured run.
         direction: what another process shared.
     """
 
-    kind: Literal["observe", "replay", "pilots", "measure", "share", "take"]
+    kind: Literal["observe", "replay", "replace", "pilots", "measure", "share", "take"]
     pair: int
     seeds: tuple[int, ...]
     world: World = "present"
@@ -332,9 +381,12 @@ class LoopAnswer(ProcessReply):
     many: bool = False
     learnt: Learnt | None = None
     runs: tuple[ObservedRun, ...] = ()
+    echo: float = 1.0
     features: tuple[Features, ...] = ()
     noise: NoiseSums = NOTHING
     changed: tuple[str, ...] | None = ()
+    influence: Influence = NO_INFLUENCE
+    runs_made: int = 0
     direction: str = ""
 
 
@@ -350,17 +402,26 @@ class LoopProcess:
         answer = channel.ask(order, ANSWER)
         self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
 
-    def observed(self, pair: int, world: World, seeds: Sequence[int]) -> tuple[ObservedRun, ...]:
+    def observed(
+        self, pair: int, world: World, seeds: Sequence[int]
+    ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
         self.runs += len(seeds)
         request = LoopRequest("observe", pair, tuple(seeds), world)
-        runs = self._channel.ask(request, ANSWER).runs
-        if len(runs) != len(seeds):
+        answer = self._channel.ask(request, ANSWER)
+        if len(answer.runs) != len(seeds):
             raise self._channel.no_measurement()
-        return runs
+        return answer.runs, answer.echo
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
         self.runs += 4
         return self._channel.ask(LoopRequest("replay", pair, (seed,)), ANSWER).changed
+
+    def influence(self, seed: int) -> Influence:
+        """Return what a replaced record changes in the steps of a run with this seed."""
+        answer = self._channel.ask(LoopRequest("replace", 0, (seed,)), ANSWER)
+        self.runs += answer.runs_made
+        return answer.influence
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
         """Make the process learn a pair's direction from two runs a seed; return what it learnt."""

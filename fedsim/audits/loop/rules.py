@@ -4,8 +4,6 @@ A rule is a function of the observations of honest runs that returns a finding o
 is one function and one entry in `RULES`.
 """
 
-import math
-
 from fedsim.audits.judgement.claim import Finding, Rule, objections
 from fedsim.audits.loop.guarantee import LoopObservation
 
@@ -15,45 +13,11 @@ def _data_dependent(runs: LoopObservation) -> Finding | None:
         return None
     return Finding(
         f"{'; '.join(runs.unlike)}: the release reveals the number of records, and the scale of "
-        f"the noise changes with it{_where(runs)}",
+        f"the noise changes with it. Opacus takes the divisor int(n / m) and the rate 1 / m from "
+        f"the number of records n, with m = ceil(n / b) batches of b",
         "fix the batch size, the number of steps and optimizer.expected_batch_size beforehand, "
-        "or choose a number of records at which they do not change",
+        "or choose a number of records n with which the divisor and m are those of n - 1",
     )
-
-
-def _where(runs: LoopObservation) -> str:
-    """Return at which numbers of records Opacus's formulas do this; "" where they are not used.
-
-    The rate is 1/m with m = ceil(n/b) batches of b, and the divisor is int(n/m).
-    """
-    rates = [run.steps[0].rate for run in (*runs.present[:1], *runs.absent[:1]) if run.steps]
-    if len(rates) < 2 or min(rates) <= 0:
-        return ""
-    records = len(runs.present[0].counts)
-    batches = round(1 / rates[0])
-    if batches == 1:
-        return "; this happens at every number of records, since one batch holds all of them"
-    sizes = [
-        size
-        for size in range(1, records + 1)
-        if math.ceil(records / size) == batches
-        and math.ceil((records - 1) / size) == round(1 / rates[1])
-    ]
-    safe = (n for n in range(records, 2, -1) if sizes and all(_fixed(n, size) for size in sizes))
-    other = next(safe, None)
-    return (
-        "; with batches of b, this happens if the number of records n is a multiple of "
-        f"ceil(n/b), or one more than a multiple of b: {records} "
-        + ("is such a number" if sizes else "may be such a number")
-        + ("" if other is None else f", {other} is not")
-        + "; check the number of records of your training"
-    )
-
-
-def _fixed(records: int, size: int) -> bool:
-    batches = math.ceil(records / size)
-    fewer = math.ceil((records - 1) / size)
-    return batches == fewer and records // batches == (records - 1) // batches
 
 
 def _data_dependent_records(runs: LoopObservation) -> Finding | None:
@@ -61,8 +25,22 @@ def _data_dependent_records(runs: LoopObservation) -> Finding | None:
         return None
     return Finding(
         f"if one record of the data changes, {runs.displaced} of the loader's records change: the "
-        "loop reads the data before the first noisy step, to scale or to choose records",
-        "take means, scales and choices from public data, or account for them",
+        "data set holds a record several times, or the loop reads the data before the first noisy "
+        "step, to scale or to choose records",
+        "hold each record once, and take means, scales and choices from public data",
+    )
+
+
+def _one_record_moves(runs: LoopObservation) -> Finding | None:
+    if runs.moved == 1 and runs.entangled <= 1:
+        return None
+    found = runs.influence
+    return Finding(
+        f"with one record replaced and the noise subtracted, a step's sum moved by "
+        f"{found.moved:.3g} C and {found.gradients} of its gradients changed. If each record is in "
+        "one gradient, clipped to C, at most 2 C and one gradient change",
+        "compute each record's gradient from that record alone, and clip it once: average the "
+        "gradients of augmented copies before clipping",
     )
 
 
@@ -150,9 +128,18 @@ def _adaptive(runs: LoopObservation) -> Finding | None:
 
 
 def _no_noise(runs: LoopObservation) -> Finding | None:
-    if not runs.steps or all(step.noise_multiplier > 0 for step in runs.steps):
+    if not runs.steps:
         return None
-    return Finding("a step has a noise multiplier of 0", "set a noise multiplier above 0")
+    usual = min(step.noise_multiplier for step in runs.steps)
+    if usual <= 0:
+        return Finding("a step has a noise multiplier of 0", "set a noise multiplier above 0")
+    if runs.noise.least >= usual * (1 - 1e-6):
+        return None
+    return Finding(
+        f"in one of the trainings a step has a noise multiplier of {runs.noise.least:.3g}, and in "
+        f"others at least {usual:.3g}",
+        "use one noise multiplier, or one schedule, in every training",
+    )
 
 
 def _untold(runs: LoopObservation) -> Finding | None:
@@ -188,8 +175,9 @@ def _seeded(runs: LoopObservation) -> Finding | None:
     if not runs.seeded:
         return None
     return Finding(
-        "runs with different seeds, or two steps, have the same noise: the loop sets its own seed",
-        "draw noise from a generator without a constant seed",
+        "runs with different seeds, or two steps, have the same noise, or the same in other places "
+        "or with the other sign: the loop sets its own seed, or uses noise again",
+        "draw all noise from one generator without a constant seed, and never set it back",
     )
 
 
@@ -207,6 +195,7 @@ def _secure(runs: LoopObservation) -> Finding | None:
 RULES: dict[str, Rule[LoopObservation]] = {
     "data-dependent-divisor": _data_dependent,
     "data-dependent-records": _data_dependent_records,
+    "record-moves-step": _one_record_moves,
     "sampler": _sampler,
     "rebuilt-accountant": _rebuilt,
     "untold-steps": _untold,

@@ -30,20 +30,27 @@ from fedsim.audits.loop.contract import (
     pairs,
     tensors,
 )
+from fedsim.audits.loop.first_network import same_first_network
+from fedsim.audits.loop.influence import NO_STEPS, influence
+from fedsim.audits.loop.loader_records import source
 from fedsim.audits.loop.measurement import (
     FULL,
+    LONGEST_NOISE,
     ORDER,
     REQUEST,
     Features,
     Form,
+    Influence,
     Learnt,
     LoopAnswer,
     LoopRequest,
     NoiseSums,
     ObservedRun,
+    echo_p_value,
     summed,
     total,
 )
+from fedsim.audits.loop.step_sums import StepSum
 from fedsim.audits.loop.watching import LoopWatch, wrap
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
@@ -218,8 +225,11 @@ class Loop:
     def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, [seed])
         released = self._released(returned, 1)[0]
-        model = None if returned is None else contract.array(returned).ravel()
-        return self._watch.seen(model, released, carried(returned))
+        # Of a list of models the last is what the steps made; the replay compares all of them.
+        last = returned[-1] if contract.several(returned) else returned
+        model = None if last is None else contract.array(last).ravel()
+        given = data.features, data.labels
+        return self._watch.seen(model, released, carried(returned), given)
 
     def changed(self, present: Data, others: Sequence[Data], seed: int) -> tuple[str, ...] | None:
         """Return the tensors that depend on the data while every released step stays the same.
@@ -239,6 +249,26 @@ class Loop:
         names = [_unlike(first, self._ended(each, seed, steps)) for each in others]
         return tuple(dict.fromkeys(name for each in names for name in each))
 
+    def influence(self, data: Data, target: str, seed: int) -> tuple[Influence, int]:
+        """Return what one replaced record changes in the steps, and the number of runs."""
+        if self._function.many:
+            return Influence(unseen=NO_STEPS), 0
+        runs = 1
+        self._called(data, [seed])
+        first, released = tuple(self._watch.sums), tuple(self._watch.released)
+        dataset = self._watch.dataset
+
+        def run(other: Data) -> tuple[StepSum, ...]:
+            nonlocal runs
+            runs += 1
+            self._called(other, [seed], released)
+            return tuple(self._watch.sums)
+
+        def source_of(item: int) -> int:
+            return source(dataset, item, len(data))
+
+        return influence(first, run, data, source_of, target, seed), runs
+
     def _ended(self, data: Data, seed: int, replayed: tuple[Floats, ...] = ()) -> dict[str, Floats]:
         returned = self._called(data, [seed], replayed)
         if returned is not None:
@@ -247,9 +277,25 @@ class Loop:
         return {} if state is None else {"of the optimizer's parameters": state}
 
     def released(self, data: Data, seeds: Sequence[int]) -> list[Floats]:
+        """Return what attacked runs release; all of them begin with the same network."""
         if self._function.many:
             return self._released(self._called(data, seeds), len(seeds))
-        return [self._released(self._called(data, [seed]), 1)[0] for seed in seeds]
+        released = []
+        for seed in seeds:
+            with same_first_network():
+                released += self._released(self._called(data, [seed]), 1)
+        return released
+
+    def observed_runs(
+        self, data: Data, seeds: Sequence[int]
+    ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
+        runs, noises = list[ObservedRun](), list[Floats]()
+        for seed in seeds:
+            runs.append(self.observed(data, seed))
+            room = LONGEST_NOISE - sum(map(len, noises))
+            noises.append(np.concatenate([*self._watch.noises, np.empty(0)])[:room])
+        return tuple(runs), echo_p_value(np.concatenate(noises))
 
     @property
     def watched(self) -> bool:
@@ -306,8 +352,11 @@ def _unlike(first: dict[str, Floats], other: dict[str, Floats]) -> list[str]:
 
 
 class LoopTrials:
-    def __init__(self, loop: Loop, pairs: Sequence[Neighbours]) -> None:
+    def __init__(
+        self, loop: Loop, pairs: Sequence[Neighbours], data: Data | None = None, target: str = ""
+    ) -> None:
         self._loop, self._pairs = loop, pairs
+        self.data, self.target = data or pairs[0].present, target
         self.directions: dict[int, Direction] = {}
         self.learnt: dict[int, Learnt] = {}
         self.noise = NoiseSums()
@@ -352,7 +401,7 @@ def answers(first: bytes, later: Iterator[bytes]) -> Iterator[LoopAnswer]:
     data = drawn(order.data, order.records, order.seed)
     worlds = pairs(data, order.target, Neighbouring(order.neighbouring), order.seed)
     loop = Loop(function, LoopWatch())
-    trials = LoopTrials(loop, worlds)
+    trials = LoopTrials(loop, worlds, data, order.target)
     yield LoopAnswer(pairs=tuple(each.name for each in worlds), many=function.many)
     for each in later:
         yield _answer(REQUEST.validate_json(each, strict=True), loop, trials, worlds)
@@ -365,10 +414,19 @@ def _answer(
     if request.kind == "observe":
         made = {"twin": pair.twin, "stranger": pair.stranger}.get(request.world)
         data = getattr(pair, request.world) if made is None else made()
-        return LoopAnswer(runs=tuple(loop.observed(data, seed) for seed in request.seeds))
+        runs, echo = loop.observed_runs(data, request.seeds)
+        return LoopAnswer(runs=runs, echo=echo)
     if request.kind == "replay":
         (seed,) = request.seeds
         return LoopAnswer(changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], seed))
+    if request.kind == "replace":
+        (seed,) = request.seeds
+        influence, count = loop.influence(trials.data, trials.target, seed)
+        return LoopAnswer(influence=influence, runs_made=count)
+    return _of_pilots(request, trials)
+
+
+def _of_pilots(request: LoopRequest, trials: LoopTrials) -> LoopAnswer:
     if request.kind == "share":
         return LoopAnswer(direction=trials.directions[request.pair].packed())
     if request.kind == "take":

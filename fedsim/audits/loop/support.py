@@ -99,12 +99,9 @@ def _convicts(mu: float, trials: int, epsilon: float, delta: float) -> bool:
     return bool(above.any())
 
 
-HALVINGS = 16
-
-
 UNKNOWN = (
-    "theory does not know the loop, and the attack disproved nothing. Theory covers loops in "
-    "which Opacus's optimizer takes every step, and which return the model that these steps made"
+    "theory does not know the loop. Theory covers loops in which Opacus's optimizer takes every "
+    "step, and which return the model that these steps made"
 )
 
 BESIDE = (
@@ -117,20 +114,53 @@ UNEVEN = (
     "theory covers no other noise"
 )
 
-LEAST = (
+UNREPEATED = "two runs with one seed on the same records end with different models"
+
+STRICT = (
     "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
     "confidence, {0.runs} runs). At that noise, epsilon is {0.epsilon:.4g}, above the claimed "
-    "{1:.4g}. "
+    "{1:.4g}, and --strict asks for the claim at the measured noise. More --trials narrow this"
 )
 
-MORE = (
-    "About {} more runs would decide with 80 % probability, if the noise is as configured: give "
-    "--trials {}"
+SHORT = (
+    "only {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} confidence, "
+    "{0.runs} runs), below {1:.2g}; give more --trials"
 )
 
-NO_ROOM = (
-    "No number of runs would decide, because the claim leaves no room for a measurement error; "
-    "these runs support a claim of {:.4g}"
+COMPUTED = (
+    "the loader's data set, a {}, computes its records, so that one record may be in several of "
+    "them; use a TensorDataset of the records, or a data set that returns them unchanged"
+)
+
+MORE_RECORDS = "the loader has {} records and the data {}, so that a record may be there twice"
+
+OTHER_ROWS = (
+    "a step sums {} gradients, but the loader drew {} records for it; take one gradient of each"
+)
+
+SEVERAL_ITEMS = "one replaced record changed the gradients of {} of the loader's records"
+
+NOT_COMPARED = "the audit cannot tell how far one record moves a step: {}"
+
+OWN_NOISE = (
+    "the loop's own code adds the noise, and no measurement shows that it is fresh in every step "
+    "of every training; let Opacus's optimizer add it"
+)
+
+SUPPORTED = (
+    "noise at least {0.at_least:.1%} of the configured noise, at which epsilon is "
+    "{0.epsilon:.4g} ({0.confidence:.0%} confidence). A training without noise that happens less "
+    "often than once in {1:,} would have been missed"
+)
+
+ABOVE = (
+    "the attack measured epsilon of at least {:.3g}, above the claimed {:.3g}, with {:.0%} "
+    "confidence"
+)
+
+MOVED = (
+    "one record moved every step that it was in by at least {:.3g} C, with C the clipping norm; "
+    "at most 2 C are accounted for"
 )
 
 
@@ -143,8 +173,6 @@ class MeasuredNoise:
         epsilon: by theory at that share; None where theory does not know the loop.
         seen_below: share below which the rule `realised-noise` objects with probability 95 %.
         numbers: number of coordinates of noise that were measured.
-        runs_more: further runs that support the claim with probability 80 %, if the noise is as
-            configured. 0: none are needed, or the noise is less. inf: no number would do.
     """
 
     at_least: float
@@ -153,65 +181,72 @@ class MeasuredNoise:
     seen_below: float
     numbers: int
     runs: int
-    runs_more: float = 0
+
+    @property
+    def missed_below(self) -> float:
+        """Share of trainings with missing noise below which all `runs` had noise by chance."""
+        return float(1 - (1 - measurement.SEEN) ** (1 / max(1, self.runs)))
 
     def as_json(self) -> dict[str, Any]:
-        more = self.runs_more if math.isfinite(self.runs_more) else None
-        return asdict(self) | {"runs_more": more, "seen_with": measurement.SEEN}
+        seen = {"missed_below": self.missed_below, "seen_with": measurement.SEEN}
+        return asdict(self) | seen
 
 
-def measured(
-    observation: LoopObservation, delta: float, confidence: float, claim: float | None
-) -> MeasuredNoise | None:
+def measured(observation: LoopObservation, delta: float, confidence: float) -> MeasuredNoise | None:
     """Return the measured noise; None where no step with noise was observed."""
     sums = observation.noise
     if not sums.steps or not observation.steps:
         return None
-    tail = 1 - confidence
-    least = min(1.0, measurement.worst(sums, tail))
-    runs = sums.steps / len(observation.steps)
-    epsilon = guarantee.epsilon(observation, delta, least)
-    more = 0.0
-    short = claim is not None and epsilon is not None and epsilon > claim
-    if short and observation.noise_off is None:
-        assert claim is not None
-        low, high = least, 1.0  # bisection for the share at which epsilon is the claimed one
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            above = (guarantee.epsilon(observation, delta, middle) or math.inf) > claim
-            low, high = (middle, high) if above else (low, middle)
-        # Every tensor must have a high limit, so both errors are divided among them.
-        needed = measurement.freedom_for(
-            high, tail / len(sums.sizes), (1 - measurement.POWER) / len(sums.sizes)
-        )
-        smallest = min(size for size in sums.sizes if size)
-        more = max(1.0, needed / smallest / len(observation.steps) - runs)
+    least = min(1.0, measurement.worst(sums, 1 - confidence))
     return MeasuredNoise(
         at_least=least,
         confidence=confidence,
-        epsilon=epsilon,
+        epsilon=guarantee.epsilon(observation, delta, least),
         seen_below=measurement.least_seen(sums.freedom, NOISE_TAIL),
         numbers=sums.freedom,
-        runs=round(runs),
-        runs_more=math.ceil(more) if math.isfinite(more) else math.inf,
+        runs=round(sums.steps / len(observation.steps)),
     )
 
 
-def not_judged(
-    observation: LoopObservation,
-    epsilon: float | None,
-    noise: MeasuredNoise | None,
-    claim: float,
-    trials: int,
-) -> str:
-    """Return why a claim is not judged that nothing contradicts."""
+def unknown(observation: LoopObservation, epsilon: float | None) -> list[str]:
+    """Return why theory has no epsilon; empty where it has one."""
+    if epsilon is not None:
+        return []
     if beside := observation.beside:
-        return BESIDE.format("; ".join(beside))
+        return [BESIDE.format("; ".join(beside))]
     if observation.steps and not observation.one_scale:
-        return UNEVEN
-    if epsilon is None or noise is None or noise.epsilon is None:
-        return UNKNOWN
-    least = LEAST.format(noise, claim)
-    if math.isinf(noise.runs_more):
-        return least + NO_ROOM.format(noise.epsilon)
-    return least + MORE.format(int(noise.runs_more), int(trials + noise.runs_more))
+        return [UNEVEN]
+    if observation.changed is None:
+        return [UNREPEATED]
+    return [UNKNOWN]
+
+
+def doubts(observation: LoopObservation) -> list[str]:
+    """Return what theory takes for granted about records and noise, and the audit cannot check."""
+    run, found = observation.present[0], observation.influence
+    other = next((step for step in run.steps if -1 < step.rows != step.records > -1), None)
+    reasons = {
+        COMPUTED.format(run.computed): bool(run.computed),
+        MORE_RECORDS.format(len(run.counts), observation.records): (
+            len(run.counts) > observation.records
+        ),
+        OTHER_ROWS.format(other and other.rows, other and other.records): other is not None,
+        NOT_COMPARED.format(found.unseen): bool(found.unseen),
+        SEVERAL_ITEMS.format(found.items): found.items > 1,
+        OWN_NOISE: not observation.noise.own,
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def short(noise: MeasuredNoise | None, claim: Claim, strict: bool) -> list[str]:
+    """Return why the measured noise does not support a claim; empty where it does.
+
+    Args:
+        strict: whether the claim must hold at the measured noise, not at the configured one.
+    """
+    if noise is None or noise.epsilon is None:
+        return [UNKNOWN]
+    if strict:
+        return [] if claim.allows(noise.epsilon) else [STRICT.format(noise, claim.epsilon)]
+    least = measurement.LEAST_SHARE
+    return [] if noise.at_least >= least else [SHORT.format(noise, least)]

@@ -16,8 +16,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from adversaries.arrays import Floats
+from fedsim.audits.loop.loader_records import contents
 from fedsim.audits.loop.measurement import SHOWN, LoopStatement, ObservedRun, StepSeen
-from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
+from fedsim.audits.loop.step_sums import Part, StepSum, instead, part_of
+from fedsim.common.opacus_clipping import adds_opacus_noise, clipped_to, flat
 
 ORIGINAL = "_fedsim_original"
 """Attribute of a wrapper that holds the wrapped method."""
@@ -41,13 +43,17 @@ class LoopWatch:
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         drawn: batches since the last step, each with its pass over the data and its indices.
         loader: data set of these batches.
+        dataset: data set of the batches of the last step.
         kind: kind of their sampler, and its rate.
         counts: how often each index was drawn for a step.
         passes: number of indices that each pass over the data gave to steps.
         begun: number of passes over any data.
         passing: number of each iterator's pass.
         records: n, the size of the data set.
-        expected: sum of clipped gradients so far, for a batch in parts, by optimizer.
+        parts: gradients so far of a batch that comes in parts, by optimizer.
+        ghost: gradient [P] that ghost clipping made last, and its clipping norm, by optimizer.
+        sums: steps without their noise.
+        noises: noise of each step, in configured standard deviations.
         optimizer: Opacus's optimizer that added noise last.
         due: whether the step along its noised gradients is still to come.
         unnoised: steps of other optimizers on the same parameters, after the first.
@@ -65,13 +71,17 @@ class LoopWatch:
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
     drawn: list[Any] = field(default_factory=list)
     loader: Any = None
+    dataset: Any = None
     kind: tuple[str, float] = ("", 0.0)
     counts: Counter[int] = field(default_factory=Counter)
     passes: Counter[int] = field(default_factory=Counter)
     begun: int = 0
     passing: WeakKeyDictionary[Any, int] = field(default_factory=WeakKeyDictionary)
     records: int = 0
-    expected: dict[int, Any] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
+    ghost: dict[int, tuple[Floats, float]] = field(default_factory=dict)
+    sums: list[StepSum] = field(default_factory=list)
+    noises: list[Floats] = field(default_factory=list)
     optimizer: Any = None
     due: bool = False
     unnoised: int = 0
@@ -87,8 +97,21 @@ class LoopWatch:
         self.__dict__.update(LoopWatch(wrapped=self.wrapped, replayed=replayed).__dict__)
 
     def seen(
-        self, model: Floats | None, released: Floats, beside: tuple[tuple[str, str], ...]
+        self,
+        model: Floats | None,
+        released: Floats,
+        beside: tuple[tuple[str, str], ...],
+        given: tuple[Any, Any],
     ) -> ObservedRun:
+        """Return the observations of a run.
+
+        Args:
+            model: numbers of the returned model; None where the function returned nothing.
+            released: everything that the run released.
+            beside: what the model carries beside its numbers, as `contract.carried` returns it.
+            given: the records' features [n, ...] and labels [n].
+        """
+        records = [] if self.dataset is None else contents(self.dataset, given)
         made = np.empty(0) if self.state is None else self.state
         rest = _rest(made if model is None else model, made)
         start = made if self.start is None else self.start
@@ -96,7 +119,8 @@ class LoopWatch:
             steps=tuple(self.steps),
             statement=self.statement,
             counts=tuple(self.counts[place] for place in range(self.records)),
-            records=tuple(sorted(_checksums(self.loader))),
+            records=tuple(sorted(records or ())),
+            computed=type(self.dataset).__name__ if records is None else "",
             explained=bool(self.steps) and rest is not None and not self.moved,
             # A sampler with more indices than there are records makes several passes.
             epochs=sum(-(-places // max(1, self.records)) for places in self.passes.values()),
@@ -106,19 +130,6 @@ class LoopWatch:
             released=_checksum(released),
             values=len(np.unique(released)),
         )
-
-
-def _checksums(dataset: Any) -> list[str]:
-    """Return the checksum of each record's tensors; [] for a data set that makes its records."""
-    name = type(dataset).__name__
-    if name == "Subset":
-        whole = _checksums(dataset.dataset)
-        return [whole[place] for place in dataset.indices] if whole else []
-    if name != "TensorDataset":
-        return []
-    tensors = [each.detach().cpu().numpy() for each in dataset.tensors]
-    records = (b"".join(row.tobytes() for row in rows) for rows in zip(*tensors, strict=True))
-    return [hashlib.sha256(each).hexdigest()[:16] for each in records]
 
 
 def _checksum(values: Floats) -> str:
@@ -154,6 +165,7 @@ def wrap(watch: LoopWatch) -> bool:
     accountants = importlib.import_module("opacus.accountants")
     optimizers = importlib.import_module("opacus.optimizers")
     loaders = importlib.import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
+    ghosts = importlib.import_module("opacus.utils.fast_gradient_clipping_utils")
     for kind in [*vars(optimizers).values()]:
         if isinstance(kind, type) and hasattr(kind, "pre_step"):
             _replace(kind, watch, pre_step=_step)
@@ -161,6 +173,7 @@ def wrap(watch: LoopWatch) -> bool:
         if isinstance(kind, type) and hasattr(kind, "get_epsilon"):
             _replace(kind, watch, step=_accounted, get_epsilon=_answered)
     _replace(loaders, watch, _next_index=_drawn, __next__=_taken)
+    _replace(ghosts.DPTensorFastGradientClipping, watch, backward=_ghost_clipped)
     hooks = importlib.import_module("torch.optim.optimizer")
     while _HOOKS:  # the last watch replaces earlier ones
         _HOOKS.pop().remove()
@@ -189,38 +202,49 @@ def _step(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
         watch.start = model if watch.start is None else watch.start
         watch.moved |= watch.state is not None and not np.array_equal(model, watch.state)
         watch.state = model
-        expected, limits = clipped_sums(self), sensitivities(self)
-        before = watch.expected.pop(id(self), None)
-        if expected is not None and before is not None:
-            expected = expected + before
-        parts: dict[str, Any] = {
+        part = part_of(self, watch.ghost.pop(id(self), None))
+        part = part.after(watch.parts.pop(id(self), None))
+        seen: dict[str, Any] = {
             "recorded": len(watch.accounted),
             "norm": float(self.max_grad_norm),
+            "own": adds_opacus_noise(self),
         }
         add_noise, scale_grad = self.add_noise, self.scale_grad
 
         def noise() -> None:
-            parts["sum"] = flat([each.summed_grad for each in self.params])
+            seen["sum"] = flat([each.summed_grad for each in self.params])
             add_noise()
-            parts["noised"] = flat([each.grad for each in self.params])
+            seen["noised"] = flat([each.grad for each in self.params])
 
         def scale() -> None:
             scale_grad()
-            parts["released"] = flat([each.grad for each in self.params])
+            seen["released"] = flat([each.grad for each in self.params])
             _replay(watch, self.params)
 
-        self.add_noise, self.scale_grad, watch.within = noise, scale, True
+        watch.within = True
         try:
-            done = original(self, *args, **kwargs)
+            with instead(self, add_noise=noise, scale_grad=scale):
+                done = original(self, *args, **kwargs)
         finally:
-            del self.add_noise, self.scale_grad
             watch.within = False
-        if "released" in parts:
-            _record(watch, self, parts, expected, limits)
+        if "released" in seen:
+            _record(watch, self, seen, part)
             watch.optimizer, watch.due = self, True
         else:  # one of several parts of a batch
-            watch.expected[id(self)] = expected
+            watch.parts[id(self)] = part
         return done
+
+    return wrapped
+
+
+def _ghost_clipped(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the backward pass of ghost clipping, which leaves the clipped sum as the gradient."""
+
+    @functools.wraps(original)
+    def wrapped(self: Any) -> None:
+        original(self)
+        gradient = flat([each.grad for each in self.optimizer.params])
+        watch.ghost[id(self.optimizer)] = gradient, float(self.module.max_grad_norm)
 
     return wrapped
 
@@ -234,14 +258,14 @@ def _replay(watch: LoopWatch, params: list[Any]) -> None:
             each.grad = each.grad.new_tensor(part).reshape(each.grad.shape)
 
 
-def _record(
-    watch: LoopWatch, optimizer: Any, parts: dict[str, Any], expected: Any, limits: Floats
-) -> None:
-    drawn = Counter(place for _, batch in watch.drawn for place in batch)
+def _record(watch: LoopWatch, optimizer: Any, parts: dict[str, Any], part: Part) -> None:
+    members = tuple(place for _, batch in watch.drawn for place in batch)
+    drawn = Counter(members)
     watch.counts.update(drawn)
     for number, batch in watch.drawn:
         watch.passes[number] += len(batch)
     batches, watch.drawn = len(watch.drawn), []
+    watch.dataset = watch.loader if batches else watch.dataset
     sampler, rate = "", 0.0
     if batches and watch.records in (0, len(watch.loader)):
         watch.records, (sampler, rate) = len(watch.loader), watch.kind
@@ -249,14 +273,17 @@ def _record(
     # Opacus divides the whole noised sum by one number, which is the quotient of the lengths.
     lengths = np.linalg.norm(parts["released"]), np.linalg.norm(parts["noised"])
     # Without gradients of single records, nothing shows whether the sum was clipped.
-    clipped, limit = None, float(limits[0])
-    if expected is not None:
-        longest = clipped_to(expected, parts["sum"], limits)
+    clipped, limit = None, float(part.limits[0])
+    if part.expected is not None:
+        longest = clipped_to(part.expected, parts["sum"], part.limits)
         clipped, limit = longest is not None, limit if longest is None else longest
     noise = parts["noised"] - parts["sum"]
     sizes = tuple(each.numel() for each in optimizer.params)
     ends = np.cumsum(sizes)[:-1]
+    std = float(optimizer.noise_multiplier) * parts["norm"]
+    watch.noises.append(noise / std if std > 0 else noise[:0])
     watch.released.append(parts["released"])
+    watch.sums.append(StepSum(parts["sum"], limit, members, part.norms))
     watch.steps.append(
         StepSeen(
             optimizer=type(optimizer).__name__,
@@ -270,6 +297,8 @@ def _record(
             clipped=clipped,
             records=sum(drawn.values()) if batches else -1,
             repeated=max(drawn.values(), default=0),
+            rows=watch.sums[-1].rows,
+            own=parts["own"],
             sampler=sampler,
             rate=rate,
             told=bool(recorded),

@@ -191,7 +191,7 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
             # The configuration itself contradicts the claim.
             exceeded=not kept and release.noise == "as claimed",
             unsure=[unsure] if unsure else [],
-            assumed=[UNSEEN] if isinstance(release, StepRelease) else [],
+            in_favour=[UNSEEN] if isinstance(release, StepRelease) else [],
         )
     return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
 

@@ -12,12 +12,19 @@ import inspect
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
-from fedsim.common.opacus_clipping import clipped_sums, clipped_to, flat, sensitivities
+from fedsim.common.opacus_clipping import (
+    adds_opacus_noise,
+    clipped_sums,
+    clipped_to,
+    flat,
+    sensitivities,
+)
 from fedsim.federation.transcripts.records import Scalar
 
 Recorded = TypeVar("Recorded")
@@ -115,6 +122,9 @@ class _OpacusSteps:
         self._size: int | None = 0
         self._expected: Any = 0.0
         self._released: list[Any] = []
+        set_on_it = vars(optimizer).get("pre_step")  # by the loop's own code, or another recorder
+        recorded = isinstance(getattr(set_on_it, "__self__", None), _OpacusSteps)
+        self._own_step = None if recorded else set_on_it
         optimizer.pre_step = self._pre_step
         optimizer.original_optimizer.register_step_post_hook(self._stepped)
         if key:
@@ -130,7 +140,8 @@ class _OpacusSteps:
         before = safely(_noise, optimizer) or {}
         limits, part = sensitivities(optimizer), safely(clipped_sums, optimizer)
         self._expected = None if part is None or self._expected is None else self._expected + part
-        result = type(optimizer).pre_step(optimizer, closure)
+        step = self._own_step or partial(type(optimizer).pre_step, optimizer)
+        result = step(closure)
         if result and not optimizer._is_last_step_skipped and optimizer.params:
             if self._expected is not None:
                 summed = flat([each.summed_grad for each in optimizer.params])
@@ -158,7 +169,8 @@ class _OpacusSteps:
 
     def _record(self, optimizer: Any, accumulated: int, before: dict[str, Scalar]) -> None:
         names = [str(place) for place in range(len(optimizer.params))]
-        ordinary = "default" if optimizer.generator is None else "generator"
+        drawn = "default" if optimizer.generator is None else "generator"
+        drawn = "secure" if optimizer.secure_mode else drawn
         mean = optimizer.loss_reduction == "mean"
         batch: Any = self._size
         if self._batches is not None:
@@ -179,7 +191,7 @@ class _OpacusSteps:
             accounted=accounted,
             accumulated=accumulated,
             optimizer=type(optimizer).__name__,
-            randomness="secure" if optimizer.secure_mode else ordinary,
+            randomness=drawn if adds_opacus_noise(optimizer) else "own code",
             **before,  # type: ignore[arg-type]  # scalars by name
         )
 

@@ -187,51 +187,26 @@ def _line(message: object) -> bytes:
 def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
     """Show the code's output, once for each line that differs by more than its numbers.
 
-    An audit runs the code hundreds of times, and a progress bar overwrites its line. The last state
-    of a bar is shown once for each description.
+    An audit runs the code hundreds of times. Each state of a progress bar is a line.
     """
     printed, pending = set[str](), b""
 
     def show_once(line: bytes) -> None:
-        text, kind = _worded(line)
-        if kind not in printed and len(printed) < MOST_LINES:
+        text = CONTROL.sub(b"", line[:LONGEST_LINE]).decode(errors="replace").rstrip()
+        bar = BAR.search(text)
+        kind = re.sub(r"[\W\d_]+", "0", text[: bar.start()] + "|" if bar else text)
+        if text and kind not in printed and len(printed) < MOST_LINES:
             printed.add(kind)
             show(text)
 
     with output:
         while chunk := os.read(output.fileno(), 2**16):
-            *lines, pending = (pending + chunk).split(b"\n")
+            *lines, pending = re.split(rb"[\r\n]", pending + chunk)
+            if len(pending) > LONGEST_LINE:
+                lines, pending = [*lines, pending], b""
             for line in lines:
-                show_once(_last_state(line)[:LONGEST_LINE])
-            pending = _last_state(pending)
-            while len(pending) > LONGEST_LINE:
-                show_once(pending[:LONGEST_LINE])
-                pending = pending[LONGEST_LINE:]
-        if pending.strip():
-            show_once(pending)
-
-
-def _last_state(line: bytes) -> bytes:
-    """Return the visible part of an unfinished line that a progress bar has overwritten."""
-    *before, last = line.split(b"\r")
-    if not before:
-        return line
-    if last.strip():
-        return b"\r" + last
-    written = next((each for each in reversed(before) if each.strip()), b"")
-    return b"\r" + written + b"\r"
-
-
-def _worded(line: bytes) -> tuple[str, str]:
-    """Return a line as it is shown, and its part that similar lines share.
-
-    For a progress bar this is its description: its units and the text after it change.
-    """
-    states = CONTROL.sub(b"", line).rstrip(b"\r").split(b"\r")
-    last = next((each for each in reversed(states) if each.strip()), b"")
-    text = last.decode(errors="replace").rstrip()
-    bar = BAR.search(text)
-    return text, re.sub(r"[\W\d_]+", "0", text[: bar.start()] + "|" if bar else text)
+                show_once(line)
+        show_once(pending)
 
 
 def set_seeds(seed: int) -> None:

@@ -133,7 +133,8 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
 def _claims(outcome: "AppAudit | LoopAudit") -> Rows:
     claim = outcome.claim
     claimed = "nothing" if claim is None else f"epsilon {claim.epsilon:.4g} ({claim.source})"
-    return [("Claimed", claimed), *(("Not judged", reason) for reason in outcome.reasons)]
+    name = outcome.verdict.value.capitalize()
+    return [("Claimed", claimed), *((name, reason) for reason in outcome.reasons)]
 
 
 def _proven(outcome: "AppAudit | LoopAudit", observations: str) -> str:
@@ -198,7 +199,7 @@ def loop(
     function: options.LoopFunction,
     claimed_epsilon: options.ClaimedEpsilon = None,
     claimed_delta: options.ClaimedDelta = None,
-    strict: options.Strict = False,
+    strict: options.StrictOfLoop = False,
     fail_if: FailIf = None,
     trials: options.TrialsOfLoop = None,
     data: options.DataOfLoop = None,
@@ -240,7 +241,7 @@ def loop(
     code = statement.of_function(function)  # before the function runs
     taken = every.options.taken("a training loop")
     with _running("loop", taken.get("trials", TRIALS), "pilots") as shown:
-        outcome = audit_loop(function, **taken, **_of_both(every), **shown)
+        outcome = audit_loop(function, strict=strict, **taken, **_of_both(every), **shown)
     raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(code), every))
 
 
@@ -308,7 +309,8 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     )
     detects = (
         f"If the noise were below {noise.seen_below:.3g} of the configured noise, this audit would "
-        f"detect it in {SEEN:.0%} of cases."
+        f"detect it in {SEEN:.0%} of cases. So it would noise that is missing in "
+        f"{noise.missed_below:.2%} of all trainings."
     )
     return [("Noise", least), ("Detects", detects)]
 
@@ -349,4 +351,10 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
         f"of cases if {fault}. By measurement, they would convict this loop if it added less than "
         f"{power.share:.3g} of its present noise."
     )
+    if learnt.form != "steps":
+        more += (
+            " If the loop draws its first model otherwise than by torch.nn.init, draw it from a "
+            "constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
+            "after it."
+        )
     return [("Detects", detects), ("To detect more", more)]

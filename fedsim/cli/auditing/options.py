@@ -34,6 +34,14 @@ OutOfApp = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the report. Default: no report.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with status 3 if nothing is claimed.")]
+StrictOfLoop = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Support a claim only if it holds at the least noise that was measured, and exit "
+        "with status 3 if nothing is claimed.",
+    ),
+]
 ClaimedEpsilon = Annotated[float | None, typer.Option(help="Epsilon claimed for the whole run.")]
 ClaimedDelta = Annotated[float | None, typer.Option(help="Delta of --claimed-epsilon.")]
 

@@ -31,7 +31,7 @@ def _private(net, engine, loader, noise=NOISE, **options):
 
 
 def _all(features, labels, **options):
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     return net, engine, *_private(net, engine, _loader(features, labels), **options)
 
 
@@ -71,14 +71,14 @@ def _loader(features, labels, **options):
 
 def correct(features, labels, seed, noise=NOISE, epochs=EPOCHS):
     """Train as Opacus's own documentation says."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     _train(net, engine, _loader(features, labels), noise, epochs)
     return _counted(net, engine)
 
 
 def full_batch(features, labels, seed):
     """Take all records in every step."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     loader = _loader(features, labels, batch_size=len(labels))
     _train(net, engine, loader, noise=8.0, epochs=8)
     return _counted(net, engine)
@@ -86,14 +86,14 @@ def full_batch(features, labels, seed):
 
 def fixed_batches(features, labels, seed):
     """Keep PyTorch's batches of one size, with the accountant that counts on Poisson's."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     _train(net, engine, _loader(features, labels), poisson_sampling=False)
     return _counted(net, engine)
 
 
 def cut_short(features, labels, seed):
     """Take one batch of every pass over shuffled records, and begin the next."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     private, optimizer, loader = _private(
         net, engine, _loader(features, labels), poisson_sampling=False
     )
@@ -106,7 +106,7 @@ def weighted(features, labels, seed):
     """Draw rare classes more often."""
     counts = torch.bincount(labels, minlength=10).double()
     draws = WeightedRandomSampler(1 / counts[labels], len(labels))
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     loader = _loader(features, labels, shuffle=False, sampler=draws)
     _train(net, engine, loader, poisson_sampling=False)
     return _counted(net, engine)
@@ -132,7 +132,7 @@ def persistent(features, labels, seed):
 
 def per_layer(features, labels, seed):
     """Clip each layer's gradient by itself, as Opacus does, which scales the noise to all."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     norms = [0.8, 0.6]
     loader = _loader(features, labels)
     _train(net, engine, loader, clipping="per_layer", max_grad_norm=norms)
@@ -144,7 +144,7 @@ def per_layer(features, labels, seed):
 
 def no_noise(features, labels, seed):
     """Leave the noise multiplier at 0, as it was for debugging."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     _train(net, engine, _loader(features, labels), noise=0.0)
     return net
 
@@ -157,7 +157,7 @@ def constant_seed(features, labels, seed):
 
 def constant_noise_generator(features, labels, seed, noise_seed=0):
     """Draw the noise from a generator of its own, whose seed stands in the code."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     generator = torch.Generator().manual_seed(noise_seed)
     _train(net, engine, _loader(features, labels), noise_generator=generator)
     return _counted(net, engine)
@@ -328,7 +328,7 @@ def per_layer_noise_of_one(features, labels, seed):
 
 def adaptive(features, labels, seed):
     """Take Opacus's own adaptive clipping."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     options = {
         "target_unclipped_quantile": 0.5,
         "clipbound_learning_rate": 0.2,
@@ -367,7 +367,7 @@ def scheduled_norm(features, labels, seed):
 
 def ghost(features, labels, seed):
     """Clip by the norms alone, which no gradient of a single record is kept for."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     private, optimizer, criterion, loader = engine.make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
@@ -469,7 +469,7 @@ class _Scaled(nn.Module):
 
 def running_mean(features, labels, seed):
     """Keep the features' running mean in a buffer, as batch normalization does."""
-    net, engine = _Scaled(features), PrivacyEngine(accountant="rdp")
+    net, engine = _Scaled(features), PrivacyEngine()
     _train(net, engine, _loader(features, labels))
     return _counted(net, engine)
 
@@ -477,7 +477,7 @@ def running_mean(features, labels, seed):
 def layer_beside(features, labels, seed, also=True):
     """Train a layer below by an ordinary optimizer, on the gradients of the same batches."""
     below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 8), nn.Tanh())
-    net, engine = nn.Sequential(below, nn.Linear(8, 10)), PrivacyEngine(accountant="rdp")
+    net, engine = nn.Sequential(below, nn.Linear(8, 10)), PrivacyEngine()
     below.requires_grad_(False)
     private, optimizer, loader = _private(net, engine, _loader(features, labels))
     below.requires_grad_(also)
@@ -501,7 +501,7 @@ class _Unnoised(torch.optim.SGD):
 
 def unnoised_gradient(features, labels, seed, kind=_Unnoised, **options):
     """Take another gradient for the step than the one with noise."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     private, optimizer, loader = engine.make_private(
         module=net,
         optimizer=kind(net.parameters(), lr=0.1, **options),
@@ -564,7 +564,7 @@ def secure(features, labels, seed):
 def split(features, labels, seed):
     """Keep a few records for validation, and watch the loss on them."""
     train, validation = random_split(TensorDataset(features, labels), (len(labels) - 2, 2))
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     private, optimizer, loader = _private(
         net, engine, DataLoader(train, batch_size=BATCH, shuffle=True)
     )
@@ -578,7 +578,7 @@ def split(features, labels, seed):
 
 def frozen(features, labels, seed):
     """Train the last layer alone, on what a frozen one makes of the features."""
-    engine = PrivacyEngine(accountant="rdp")
+    engine = PrivacyEngine()
     below = nn.Sequential(nn.Flatten(), nn.Linear(features[0].numel(), 32), nn.Tanh())
     net = nn.Sequential(below, nn.Linear(32, 10))
     below.requires_grad_(False)
@@ -607,7 +607,7 @@ def rate_changes(features, labels, seed):
 
 def small_batches(features, labels, seed):
     """Draw batches so small that some are empty."""
-    net, engine = model(features), PrivacyEngine(accountant="rdp")
+    net, engine = model(features), PrivacyEngine()
     _train(net, engine, _loader(features, labels, batch_size=4), epochs=4)
     engine.get_epsilon(DELTA)
     return net

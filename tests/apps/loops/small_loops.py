@@ -45,7 +45,8 @@ def _train(features, labels, parameters, share):
     batches = DataLoader(TensorDataset(rows, labels), batch_size=BATCH, shuffle=True)
     loader = DPDataLoader.from_data_loader(batches)
     private = GradSampleModule(net)
-    optimizer = type("Less", (_Less,), {"share": share})(
+    kind = DPOptimizer if share == 1 else type("Less", (_Less,), {"share": share})
+    optimizer = kind(
         torch.optim.SGD(net.parameters(), lr=0.1),
         noise_multiplier=NOISE,
         max_grad_norm=1.0,

@@ -95,9 +95,9 @@ def test_bars_and_lines_that_differ_in_numbers_are_shown_once_and_an_end_is_an_e
     with failed, opened(write_app(tmp_path, *code), 2, {}, 60, printed.append) as app:
         app.execute(0)
     assert [line for line in printed if "Epoch" in line or "mode" in line] == printed[:1]
-    assert "Epoch 0: 100%" in printed[0]
+    assert "Epoch 0:   0%" in printed[0]
     assert [line for line in printed if "step" in line] == ["step 0: loss 1.0"]
-    assert [line for line in printed if "/300" in line] == ["299/300 [#"]
+    assert [line for line in printed if "/300" in line] == ["0/300 [#"]
     assert "done" in printed
 
 

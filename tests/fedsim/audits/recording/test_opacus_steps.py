@@ -165,6 +165,28 @@ def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
         np.testing.assert_array_equal(step.aggregate["0"], gradient)
 
 
+def test_what_the_code_set_on_an_optimizer_still_runs_and_its_noise_is_named() -> None:
+    calls: list[str] = []
+
+    def changed(optimizer: Any) -> Any:
+        for name in ("pre_step", "add_noise"):
+            vars(optimizer)[name] = _counting(getattr(optimizer, name), name, calls)
+        return opacus(optimizer, steps.append)
+
+    steps: list[ObservedRound] = []
+    Training().run(PrivacyEngine(), 1, changed)
+    assert (calls.count("pre_step"), calls.count("add_noise")) == (10, 10)
+    assert {step.mechanism["randomness"] for step in steps} == {"own code"}
+
+
+def _counting(method: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
+    def counted(*arguments: Any) -> Any:
+        calls.append(name)
+        return method(*arguments)
+
+    return counted
+
+
 @pytest.mark.slow
 def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_is_not(
     tmp_path: Path,

@@ -1,0 +1,230 @@
+"""Loops that hide how far a record moves a step, or that noise is missing; and unchanged loops."""
+
+import importlib.util
+import inspect
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+from typer.testing import CliRunner
+
+from adversaries.arrays import Floats
+from fedsim.audits.loop.contract import Data, Function, loaded, tensors
+from fedsim.audits.loop.first_network import same_first_network
+from fedsim.audits.loop.guarantee import LoopObservation, epsilon, refuted
+from fedsim.audits.loop.loader_records import contents, source
+from fedsim.audits.loop.rules import findings
+from fedsim.audits.loop.running import Loop
+from fedsim.audits.loop.support import doubts
+from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.sandbox.channel import set_seeds
+from fedsim.cli.main import app
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LOOPS = Path(__file__).parents[3] / "apps" / "loops"
+Observe = Callable[..., LoopObservation]
+
+
+def _names() -> Iterator[str]:
+    for path in sorted(LOOPS.glob("*.py")):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for name, value in vars(module).items():
+            names = list(inspect.signature(value).parameters) if inspect.isfunction(value) else []
+            if names[:2] == ["features", "labels"] and len(names) > 2:
+                yield f"{path.name}:{name}"
+    yield from (f"returned_loops.py:{form}_noise_400" for form in ("steps", "models", "last"))
+    yield "returned_loops.py:lists_noise_400"
+    yield "small_loops.py:parameters_62_noise_at_100"
+
+
+NAMES = [name for name in _names() if not name.partition(":")[2].startswith("_")]
+
+DATA = Data(
+    np.random.default_rng(0).random((59, 8, 8)).astype(np.float32),
+    (np.arange(59) % 2).astype(np.int64),
+)
+
+
+def _ended(function: Function) -> dict[str, Floats]:
+    set_seeds(7)
+    seed: Any = [7, 8] if function.many else 7
+    returned = function.call(torch.tensor(DATA.features), torch.tensor(DATA.labels), seed)
+    return tensors(returned)
+
+
+@pytest.fixture(scope="module")
+def unwatched() -> dict[str, dict[str, Floats]]:
+    """Return what each loop returns before anything watches it."""
+    return {name: _ended(loaded(f"{LOOPS}/{name}")) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_watch_changes_no_bit_of_a_loop(
+    name: str, unwatched: dict[str, dict[str, Floats]], watch: LoopWatch
+) -> None:
+    function = loaded(f"{LOOPS}/{name}")
+    seen: list[dict[str, Floats]] = []
+
+    def call(features: Any, labels: Any, seed: Any) -> Any:
+        returned = function.call(features, labels, seed)
+        seen.append(tensors(returned))
+        return returned
+
+    Loop(Function(call, function.many), watch)._called(DATA, [7, 8] if function.many else [7])
+    assert seen[-1].keys() == unwatched[name].keys()
+    for tensor, value in seen[-1].items():
+        np.testing.assert_array_equal(value, unwatched[name][tensor])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name.startswith("opacus_") else ())
+        for name in NAMES
+    ],
+)
+def test_every_loop_runs_from_the_command_line(name: str) -> None:
+    """With few trials, which convict only what needs no more."""
+    command = f"audit loop {LOOPS}/{name} --data breast-cancer --target real --trials 20 --json"
+    claim = " --claimed-epsilon 2.2 --claimed-delta 1e-5"
+    result = CliRunner().invoke(app, command + claim)
+    assert result.exit_code in (0, 3, 4), result.exception
+    report = json.loads(result.stdout)
+    if name.startswith("right_loops.py"):
+        assert report["verdict"] == "supported"
+    if name.startswith("hidden_loops.py"):
+        assert report["verdict"] != "supported"
+
+
+def _seen(name: str, watch: LoopWatch, observe: Observe) -> LoopObservation:
+    return observe(Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch))
+
+
+def _broken(seen: LoopObservation) -> set[str]:
+    return {each.rule for each in findings(seen) if each.breaks}
+
+
+MOVES = {"mixup": 2.5, "multiplicity": 3.8, "blended": 2.5, "neighbours": 2.2}
+"""Change of a step's sum, in clipping norms, that one replaced record causes at least."""
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_record_that_moves_a_step_by_more_than_its_gradient_is_found_by_a_number(
+    name: str, watch: LoopWatch, observe: Observe
+) -> None:
+    seen = _seen(name, watch, observe)
+    assert _broken(seen) == {"record-moves-step"}
+    assert MOVES[name] < seen.influence.moved <= 2 * seen.influence.gradients
+    (found,) = [each for each in findings(seen) if each.breaks]
+    assert f"moved by {seen.influence.moved:.3g} C" in found.why
+    # Every step with the record must show it, and few runs leave the size of the noise open.
+    assert refuted(seen, 1e-5, 1.839) == (name in ("mixup", "multiplicity"))
+    assert any("_Neighbours" in each for each in doubts(seen)) == (name == "neighbours")
+
+
+@pytest.mark.parametrize("name", ["concatenated", "twice"])
+def test_a_data_set_that_holds_each_record_twice_is_found(
+    name: str, watch: LoopWatch, observe: Observe
+) -> None:
+    seen = _seen(name, watch, observe)
+    assert _broken(seen) == {"data-dependent-records"}
+    assert seen.displaced == 2
+    assert any("126 records and the data 63" in each for each in doubts(seen))
+
+
+OWN = ("table_in_slices", "rarely_none", "reversed_noise", "one_step_of_eight", "four_fifths")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_noise_of_the_loop_s_own_code_is_never_taken_for_fresh(
+    name: str, watch: LoopWatch, observe: Observe
+) -> None:
+    seen = _seen(name, watch, observe)
+    assert [each for each in doubts(seen) if "own code adds the noise" in each]
+    if name in ("one_step_of_eight", "four_fifths"):
+        assert "realised-noise" in _broken(seen)
+
+
+def test_noise_of_opacus_that_is_used_again_is_found(watch: LoopWatch, observe: Observe) -> None:
+    for name in ("generator_set_back", "reversed_noise"):
+        seen = _seen(name, watch, observe)
+        assert "seeded-noise" in _broken(seen)
+        assert epsilon(seen, 1e-5) is None
+
+
+def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_ones(
+    watch: LoopWatch, observe: Observe
+) -> None:
+    loop, noises = Loop(loaded(f"{LOOPS}/hidden_loops.py:rare_multiplier"), watch), []
+    for seed in range(200):
+        random.seed(seed)
+        if random.random() < 1 / 50:
+            loop.released(DATA, [seed])
+            noises.append(loop.noise)
+    seen = observe(loop)
+    assert _broken(seen) == set()
+    assert len(noises) > 1
+    assert _broken(replace(seen, more=noises[0])) == {"no-noise"}
+
+
+class Rows(Dataset[Any]):
+    """Returns each record, made by a function."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self.make = make
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.make(place)
+
+
+def test_a_data_set_is_known_by_its_records_or_not_at_all() -> None:
+    features, labels = torch.tensor(DATA.features), torch.tensor(DATA.labels)
+    given, whole = (DATA.features, DATA.labels), TensorDataset(features, labels)
+    plain = contents(whole, given)
+    assert plain is not None
+    assert len(set(plain)) == 59
+    same = Rows(lambda place: (features[place], int(labels[place])))
+    assert contents(same, given) == plain
+    changed = Rows(lambda place: (features[place] / 2, labels[place]))
+    assert contents(changed, given) is None
+    assert contents(ConcatDataset([whole, changed]), given) is None
+    part = ConcatDataset([Subset(whole, [5, 3]), same])
+    assert contents(part, given) == [plain[5], plain[3], *plain]
+    assert [source(part, place, 59) for place in (0, 1, 2, 60)] == [5, 3, 0, 58]
+    # The scale of a TensorDataset may come from public data; a replay compares its records.
+    assert contents(TensorDataset(features / 2, labels), given) != plain
+
+
+def test_the_first_network_is_the_same_and_other_numbers_stay_random() -> None:
+    def drawn(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(seed)
+        with same_first_network():
+            net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+            noise = nn.init.normal_(torch.empty(4))
+        assert not torch.equal(net[0].weight, net[1].weight)
+        return torch.cat([each.detach().ravel() for each in net.parameters()]), noise
+
+    one, other = drawn(1), drawn(2)
+    assert torch.equal(one[0], other[0])
+    assert not torch.equal(one[1], other[1])
+    torch.manual_seed(1)
+    assert torch.equal(one[1], torch.randn(4))
+    assert nn.init.normal_.__name__ == "normal_"
+    assert not torch.equal(nn.Linear(3, 3).weight, nn.Linear(3, 3).weight)
