@@ -38,7 +38,7 @@ ELSEWHERE = {
     "only the server computes with them": (
         *("training.momentum", "training.beta1", "training.beta2", "training.adam-epsilon"),
         *("federation.timeout", "run.client-cpus", "run.client-gpus"),
-        *("report.limit-advantage", "report.limit-belief", "audit.prior", "audit.confidence"),
+        *("report.limit-advantage", "report.limit-belief", "audit.confidence"),
     ),
     "they can only make a rate smaller": (
         *("training.warmup-rounds", "training.decay-every", "training.decay-factor"),

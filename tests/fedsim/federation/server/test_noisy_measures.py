@@ -27,6 +27,7 @@ ASKED: dict[str, Scalar] = {
     "federation.measures-epsilon": 2.0,
     "federation.measures-share": 0.5,
     "data.records": 300,
+    "privacy.delta": 0.003,
 }
 
 
