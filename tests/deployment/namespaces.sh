@@ -177,7 +177,7 @@ on server sh start.sh
 on client-2 sh start.sh
 connected
 echo "server\$ $train"
-quietly server "$train --accept-epsilon 8" >"$T/train.log" 2>&1 &
+quietly server "$train" >"$T/train.log" 2>&1 &
 training=$!
 until_there_is '[ "$(grep -c '"'"'"phase": "training"'"'"' "$events")" = 2 ]'
 killed client-2 supernode

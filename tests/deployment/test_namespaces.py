@@ -52,8 +52,8 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     assert "Alarm" not in honest
     assert "Alarm: The messages of client-1 have less than 0." in faulty
     assert not re.search(r"Alarm: The messages of client-[02]", faulty)
-    # The server was killed in one attempt, the third client in both.
-    assert "in 2 attempts." in faulty
+    # The server was killed once, the third client twice: the interrupted round is no new attempt.
+    assert " attempts." not in faulty
     assert faulty.count("kill -9 on client-2") == 2
     assert "torch.Size([1, 10])" in faulty
 

@@ -89,13 +89,20 @@ def test_the_watch_changes_no_bit_of_a_loop(
         np.testing.assert_array_equal(value, unwatched[name][tensor])
 
 
+RARE = ("rare_multiplier",)
+"""Loops whose fault is in one training of fifty, which 20 trials need not see."""
+
+OFTEN = (
+    *("returned_loops.py:lists_noise_400", "hidden_loops.py:mixup", "hidden_loops.py:twice"),
+    *("right_loops.py:own_data_set", "own_networks.py:batch_clipping"),
+)
+"""Loops that run from the command line in every check; the others before a release."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name.startswith("opacus_") else ())
-        for name in NAMES
-    ],
+    [pytest.param(name, marks=pytest.mark.long if name not in OFTEN else ()) for name in NAMES],
 )
 def test_every_loop_runs_from_the_command_line(name: str) -> None:
     """With few trials, which convict only what needs no more."""
@@ -106,7 +113,7 @@ def test_every_loop_runs_from_the_command_line(name: str) -> None:
     report = json.loads(result.stdout)
     if name.startswith("right_loops.py"):
         assert report["verdict"] == "supported"
-    if name.startswith("hidden_loops.py"):
+    if name.startswith("hidden_loops.py") and name.split(":")[1] not in RARE:
         assert report["verdict"] != "supported"
 
 
