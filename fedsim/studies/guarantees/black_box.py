@@ -32,15 +32,18 @@ def mean(features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Gener
 
 
 def class_means(
-    features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator
+    features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator, classes: int
 ) -> Floats:
-    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class."""
-    chosen = np.eye(int(labels.max()) + 1)[labels]
+    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class.
+
+    classes: number of classes of the whole data set, since a subset may lack some.
+    """
+    chosen = np.eye(classes)[labels]
     counts = np.maximum(chosen.sum(0), 1)
     return np.asarray(np.tensordot(chosen / counts, features.astype(np.float64), axes=(0, 0)))
 
 
-FUNCTIONS: Mapping[str, Function] = {"mean": mean, "class-means": class_means}
+FUNCTIONS: Mapping[str, Callable[..., npt.ArrayLike]] = {"mean": mean, "class-means": class_means}
 """Built-in functions by name; a user's function is package.module:name."""
 
 
@@ -161,6 +164,8 @@ def privatised(
         )
     name = own if isinstance(own, str) else getattr(own, "__name__", type(own).__name__)
     own = function(own) if isinstance(own, str) else own
+    if own is class_means:
+        own = partial(class_means, classes=data.classes)
     pool = everything(data)
     mechanism = partial(_applied, own, pool)
     draw = partial(drawn, len(pool), rate)
