@@ -120,7 +120,7 @@ class PrivateResult:
         }
 
 
-def function(name: str) -> Function:
+def function(name: str) -> Callable[..., npt.ArrayLike]:
     """Return the function of this name: a key of `FUNCTIONS`, or package.module:name.
 
     Raises InputError if the function does not exist, or may not be imported.
@@ -163,11 +163,11 @@ def privatised(
             f"{simulations} simulations are too few; give {2 * black_box.LEAST} or more"
         )
     name = own if isinstance(own, str) else getattr(own, "__name__", type(own).__name__)
-    own = function(own) if isinstance(own, str) else own
-    if own is class_means:
-        own = partial(class_means, classes=data.classes)
+    applied: Callable[..., npt.ArrayLike] = function(own) if isinstance(own, str) else own
+    if name == "class-means":
+        applied = partial(applied, classes=data.classes)
     pool = everything(data)
-    mechanism = partial(_applied, own, pool)
+    mechanism = partial(_applied, applied, pool)
     draw = partial(drawn, len(pool), rate)
     seeds: Iterator[np.random.Generator] = iter(
         followed(list(black_box.generators(seed, simulations)))
@@ -210,7 +210,10 @@ def drawn(count: int, rate: float, coins: np.random.Generator) -> npt.NDArray[np
 
 
 def _applied(
-    own: Function, pool: Records, inside: npt.NDArray[np.intp], coins: np.random.Generator
+    own: Callable[..., npt.ArrayLike],
+    pool: Records,
+    inside: npt.NDArray[np.intp],
+    coins: np.random.Generator,
 ) -> npt.ArrayLike:
     if not len(inside):
         raise InputError("a simulation drew no record; give a higher rate")
