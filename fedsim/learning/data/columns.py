@@ -220,7 +220,7 @@ class Dates(_Column):
         within = [min(max(day or first, first), last) for day in days]
         absent = scaled[:, 1:]
         years = max(1, last.year - first.year)
-        blocks_by_part = {
+        blocks_by_part: dict[str, npt.NDArray[Any]] = {
             "days": scaled[:, :1],
             "year": np.array([day.year - first.year for day in within])[:, None] / years,
             "month": np.eye(12)[np.array([day.month - 1 for day in within], dtype=np.intp)],
