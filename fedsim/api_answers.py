@@ -302,7 +302,8 @@ def reconstruct(
     loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:
-        these = candidate_game.of_records(loaded, record, candidates or RECORDS, chosen.run.seed)
+        count = RECORDS if candidates is None else candidates
+        these = candidate_game.of_records(loaded, record, count, chosen.run.seed)
     else:
         these = candidate_game.of_column(loaded, record, column, prior)
     nominal = privacy.noise_multiplier(chosen.scheme)
@@ -342,7 +343,7 @@ def one_run(
         confidence: confidence of each bound, in (0, 1).
         guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
         orthogonal: the canaries have orthogonal directions, which allows a third bound.
-        trial: number of the trial to audit; None for the first.
+        trial: number of the trial of a file to audit; None for the first.
 
     Raises:
         InputError: the scores or coins allow no bound.
@@ -350,18 +351,23 @@ def one_run(
     from fedsim.audits import one_run as audit  # noqa: PLC0415
 
     if isinstance(scores, tuple):
+        if trial is not None:
+            raise InputError(f"trial is {trial}, but arrays are of one trial; leave trial out")
         coins, values = (np.asarray(each) for each in scores)
         if not np.isin(coins, (0, 1)).all():
             raise InputError(
                 "The first array holds other values than true and false; give the arrays as "
                 "(included, scores)."
             )
-        observed = (trial or 0, coins.astype(np.bool_), values.astype(np.float64))
+        observed = (0, coins.astype(np.bool_), values.astype(np.float64))
     elif Path(scores).suffix == ".csv":
         observed = audit.read_scores(Path(scores), trial)
     else:
         every = audit.scored(Path(scores))
-        place = 0 if trial is None else every.trials.tolist().index(trial)
+        trials = every.trials.tolist()
+        if trial not in (None, *trials):
+            raise InputError(f"'{scores}' has no trial {trial}; it has {trials[0]} to {trials[-1]}")
+        place = 0 if trial is None else trials.index(trial)
         observed = (int(every.trials[place]), every.included[place], every.scores[place])
     return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
 

@@ -3,11 +3,12 @@
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module, util
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import click
 import nbformat
@@ -68,17 +69,31 @@ def test_no_snippet_is_overlooked() -> None:
     assert begun == len(SNIPPETS) > 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_imports_exists(page: Path) -> None:
-    for line in re.findall(
-        r"^ *(from (?:fedsim|adversaries)\b.* import .*)$", page.read_text(), re.M
-    ):
+def _on_pages(find: Callable[[str], Iterable[Any]], pages: Sequence[Path] = PAGES) -> Any:
+    """Return a mark with every page that has something to check, and what that is."""
+    found = [
+        pytest.param(page, every, id=str(page.relative_to(ROOT)))
+        for page in pages
+        if (every := list(find(page.read_text())))
+    ]
+    assert found
+    return pytest.mark.parametrize(("page", "found"), found)
+
+
+IMPORT = re.compile(r"^ *(from (?:fedsim|adversaries)\b.* import .*)$", re.M)
+LINK = re.compile(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)")
+PICTURE = re.compile(r"!\[([^]]*)\]\(")
+
+
+@_on_pages(IMPORT.findall)
+def test_what_a_page_imports_exists(page: Path, found: list[str]) -> None:
+    for line in found:
         exec(line, {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_what_a_page_links_to_exists(page: Path) -> None:
-    for path, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+@_on_pages(LINK.findall)
+def test_what_a_page_links_to_exists(page: Path, found: list[tuple[str, str]]) -> None:
+    for path, heading in found:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not heading or heading in _anchors(target), (path, heading)
@@ -96,9 +111,9 @@ def test_a_drawing_is_what_the_script_draws(path: str) -> None:
     assert (ROOT / path).read_text() == DRAWINGS[path]().svg()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_picture_says_in_words_what_it_shows(page: Path) -> None:
-    for words in re.findall(r"!\[([^]]*)\]\(", page.read_text()):
+@_on_pages(PICTURE.findall)
+def test_a_picture_says_in_words_what_it_shows(page: Path, found: list[str]) -> None:
+    for words in found:
         assert len(words.split()) >= 5, words
 
 
@@ -175,9 +190,9 @@ def _parse(words: list[str]) -> None:
         command = found
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
-def test_the_commands_of_a_page_exist_with_their_options(page: Path) -> None:
-    for line in _commands(page.read_text()):
+@_on_pages(_commands, CURRENT)
+def test_the_commands_of_a_page_exist_with_their_options(page: Path, found: list[str]) -> None:
+    for line in found:
         try:
             _parse(shlex.split(line)[1:])
         except click.BadOptionUsage:

@@ -5,6 +5,7 @@ import hashlib
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,14 @@ from fedsim.privacy.mechanism import Neighbouring
 
 if TYPE_CHECKING:
     from fedsim.game.crafting import Crafted
+
+MOST_BYTES = 2**30
+"""Bytes of the federations that `load` keeps; the two most recent stay whatever their size."""
+
+recent: dict[tuple[Experiment, int | None], "Federation"] = {}
+"""Federations that `load` keeps, by experiment and client; the last is the most recent."""
+
+_lock = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +69,17 @@ class Federation:
         """Return the federation on the CPU, where server and clients compute the same."""
         cpu = torch.device("cpu")
         return replace(self, model=copy.deepcopy(self.model).to(cpu), device=cpu)
+
+    def sizes(self) -> dict[int, int]:
+        """Return the bytes of each array and tensor held now, by identity: some are shared."""
+        parts = [self.split.dataset.train, self.split.dataset.test, *vars(self.split).values()]
+        records = [each for each in parts if isinstance(each, data.Records)]
+        tensors = [
+            *self.model.parameters(),
+            *(each for pair in self._kept.values() for each in pair),
+        ]
+        arrays = [array for each in records for array in (each.features, each.labels)]
+        return {id(each): each.nbytes for each in (*arrays, *tensors)}
 
     def owned_by(self, client: int) -> npt.NDArray[np.intp]:
         return self._owned.get(client, np.empty(0, dtype=np.intp))
@@ -218,12 +238,31 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
     )
 
 
-@lru_cache(maxsize=64)
 def load(experiment: Experiment, client: int | None = None) -> Federation:
-    """Return an experiment's federation, cached, with a client's own records.
+    """Return an experiment's federation, cached up to `MOST_BYTES`, with a client's own records.
 
     Raises InputError if its data cannot be loaded.
     """
+    key = experiment, client
+    with _lock:
+        found = recent.pop(key, None)
+    loaded = found or _load(experiment, client)
+    with _lock:
+        recent[key] = loaded
+        while len(recent) > 2 and _size() > MOST_BYTES:
+            del recent[next(iter(recent))]
+    return loaded
+
+
+def _size() -> int:
+    """Return the bytes of all kept federations, each array once."""
+    sizes: dict[int, int] = {}
+    for each in recent.values():
+        sizes |= each.sizes()
+    return sum(sizes.values())
+
+
+def _load(experiment: Experiment, client: int | None) -> Federation:
     rules, run = experiment.game, experiment.run
     scheme = rules.scheme
     split, client_of = distribution.held(

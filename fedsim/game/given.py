@@ -1,14 +1,17 @@
 """Classes, functions and arrays of this Python process, under names that a configuration can hold.
 
-A name has a digest, such as "given:Net_1f3a…": the same call continues its run, and another call is
-refused. Other processes refuse it, since they lack the object.
+A name has a digest, such as "given:Net_1f3a…", of the source and of the constants, functions and
+classes that it refers to: the same call continues its run, and another call is refused. Other
+processes refuse it, since they lack the object.
 """
 
 import hashlib
 import inspect
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -116,13 +119,65 @@ def _title(function: Any) -> str:
 
 
 def _of_source(code: Any) -> str:
-    """Return a digest of code's source; a random one without source, or for closures."""
-    functions = [code, *vars(code).values()] if isinstance(code, type) else [code]
-    codes = [each.__code__ for each in functions if inspect.isfunction(each)]
-    enclosed = {name for each in codes for name in each.co_freevars} - {"__class__"}
+    """Return a digest of code's source and of all that it uses; a random one if that is unknown."""
     try:
-        if enclosed:
-            raise OSError("it encloses values")
-        return hashlib.sha256(inspect.getsource(code).encode()).hexdigest()
-    except (OSError, TypeError):
+        used = "\n".join(_described(code, set()))
+        return hashlib.sha256(used.encode()).hexdigest()
+    except (OSError, TypeError, ValueError):  # also an empty cell
         return _tokens.setdefault(id(code), (code, secrets.token_hex(32)))[1]
+
+
+def _described(value: Any, seen: set[int]) -> Iterator[str]:
+    """Yield what decides a value: names in libraries, source of own code, and what that refers to.
+
+    Raises TypeError for values of other kinds, and OSError for code without source.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        yield repr(value)
+    elif isinstance(value, tuple | list | dict):
+        yield f"{type(value).__name__} {len(value)}"
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _described(each, seen)
+    elif id(value) not in seen:
+        seen.add(id(value))
+        if _in_library(value):
+            yield f"{value.__name__} {getattr(value, '__module__', '')}"
+            return
+        if not (isinstance(value, type) or inspect.isfunction(value)):
+            raise TypeError(f"a {type(value).__name__} has unknown content")
+        yield inspect.getsource(value)
+        for each in _of_class(value) if isinstance(value, type) else _of_function(value):
+            yield from _described(each, seen)
+
+
+def _of_class(code: type) -> Iterator[Any]:
+    yield from code.__bases__
+    for name, each in vars(code).items():
+        member = getattr(each, "__func__", getattr(each, "fget", each))
+        if inspect.isfunction(member):
+            yield from _of_function(member)
+        elif not name.startswith("__"):
+            yield member
+
+
+def _of_function(function: FunctionType) -> Iterator[Any]:
+    yield from (function.__defaults__, function.__kwdefaults__)
+    yield from (cell.cell_contents for cell in function.__closure__ or ())
+    codes = [function.__code__]
+    for code in codes:
+        codes += [each for each in code.co_consts if isinstance(each, CodeType)]
+        used = [name for name in code.co_names if name in function.__globals__]
+        yield from (function.__globals__[name] for name in used)
+
+
+def _in_library(value: Any) -> bool:
+    """Return whether a module, class or function comes with Python, a package or fedsim."""
+    if not (inspect.ismodule(value) or isinstance(value, type) or inspect.isroutine(value)):
+        return False
+    name = value.__name__ if inspect.ismodule(value) else value.__module__
+    top = str(name).partition(".")[0]
+    place = Path(getattr(sys.modules.get(top), "__file__", None) or "")
+    return (
+        top in (*sys.stdlib_module_names, "fedsim", "adversaries")
+        or not {"site-packages", "dist-packages"}.isdisjoint(place.parts)
+    ) and top != "__main__"

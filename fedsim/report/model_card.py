@@ -210,9 +210,18 @@ def write_card(
 
 
 def read_card(directory: RunDirectory) -> ModelCard:
+    """Return the card of a training. Raises InputError if it is damaged or does not add up."""
     values = directory.read_json(CARD)
     with directory.reading(CARD):
-        return TypeAdapter(ModelCard).validate_python(values)
+        card = TypeAdapter(ModelCard).validate_python(values)
+        Neighbouring(card.privacy.neighbouring)
+        for row in card.privacy.towards:
+            if not row.epsilon or row.vantage not in list(Vantage):
+                raise ValueError(f"'{row.vantage}' is no vantage point with an epsilon")
+        # Every number is shown once, so that none is impossible on a page.
+        summary(card)
+        as_markdown(card)
+    return card
 
 
 def summary(card: ModelCard) -> RenderableType:

@@ -45,7 +45,8 @@ def _opened(chromium: Any, page: Path, size: dict[str, int], scheme: str) -> Any
 
 def _violations(chromium: Any) -> list[str]:
     """Return what axe-core finds, each with the elements."""
-    axe = pytest.importorskip("axe_playwright_python", reason='pip install -e ".[browser]"')
+    import axe_playwright_python as axe  # noqa: PLC0415  (the extra "browser")
+
     chromium.evaluate((files(axe) / "axe.min.js").read_text(encoding="utf-8"))
     found = chromium.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
@@ -95,7 +96,8 @@ MOST_PAGES = 10
 def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
     kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
-    pypdf = pytest.importorskip("pypdf", reason='pip install -e ".[browser]"')
+    import pypdf  # noqa: PLC0415  (the extra "browser")
+
     _opened(chromium, pages[kind], DESK, "dark").emulate_media(media="print")
 
     def printed() -> tuple[int, str]:

@@ -179,6 +179,9 @@ def test_canaries_prove_what_the_command_says(
     path.write_text("\n".join(["included,score", *lines]))
     with pytest.raises(InputError, match="give the arrays as"):
         fedsim.one_run((scores, coins), delta=1e-5)
+    for source in ((coins, scores), path):
+        with pytest.raises(InputError, match="trial"):
+            fedsim.one_run(source, trial=999)
     found = fedsim.one_run((coins, scores), delta=1e-5)
     assert found.bounds == fedsim.one_run(path, delta=1e-5).bounds
     said = printed("one-run", "estimate", path, "--delta", "1e-5", "--json")
@@ -421,5 +424,9 @@ def test_the_best_target_and_the_sources_items_are_values(tmp_path: Path) -> Non
     assert [each.name for each in made.made] == ["composition"] and made.page.is_file()
     assert json.loads((made.page.parent / "reproduction.json").read_text("utf-8"))
     assert made.made[0].title in made._repr_html_() and "<table" in made._repr_html_()
+    with pytest.raises(InputError, match="items are named, but no source"):
+        fedsim.reproduce(items=["none"])
+    with pytest.raises(InputError, match="--candidates is 0"):
+        fedsim.reconstruct("configs/digits.toml", candidates=0, trials=2)
     with pytest.raises(InputError, match="has no item 'none'"):
         fedsim.reproduce("abadi", ["none"], out=tmp_path / "made")

@@ -171,30 +171,32 @@ def report(
     if len(runs) > 1:
         if fail_if:
             raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
-        if restated != Restated():
+        if restated != Restated() or reader is not None or verbose:
             raise InputError(
-                "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
-                "give one RUN_DIR, then compare the runs"
+                "--confidence, --delta, --limit-advantage, --limit-belief, --for and --verbose "
+                "apply to one report; give one RUN_DIR, then compare the runs"
             )
         compare(directories, None, json_)
         return
     (run,) = runs
     if reader is not None:
-        _report_to_officer(run, restated, bool(fail_if))
+        _report_to_officer(run, restated, bool(fail_if) or verbose or json_)
         return
     training = run.config.run.job == "training"
     checked = gate.parsed(fail_if, "training" if training else "run")
+    if training and verbose:
+        raise InputError("--verbose needs a run of fedsim run; leave it out for a training")
     if training:
         checked.exit_by(_report_training(run, restated, json_))
     else:
         checked.exit_by(_report_run(run, restated, verbose, json_))
 
 
-def _report_to_officer(run: RunDirectory, restated: Restated, gated: bool) -> None:
+def _report_to_officer(run: RunDirectory, restated: Restated, further: bool) -> None:
     from fedsim.report import page  # noqa: PLC0415  (torch)
 
     limits = restated.limits
-    others = restated.confidence is not None or restated.delta is not None or gated
+    others = restated.confidence is not None or restated.delta is not None or further
     if others or (limits and run.config.run.job == "training"):
         raise InputError(
             "--for officer takes no other option than --limit-advantage and --limit-belief, and "

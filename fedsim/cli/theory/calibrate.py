@@ -148,6 +148,8 @@ def calibrate(
             },
             accountant,
         )
+        if baseline_risk is not None:
+            raise InputError("--baseline-risk needs --max-risk; give both, or leave it out")
         refuse_accountant(accountant, "several targets always compare rdp-classic with pld")
         _compare(Sought.of(**vars(mechanism)), beliefs, deltas or [ASSUMED], as_json=json_)
         return

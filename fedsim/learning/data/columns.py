@@ -220,14 +220,14 @@ class Dates(_Column):
         within = [min(max(day or first, first), last) for day in days]
         absent = scaled[:, 1:]
         years = max(1, last.year - first.year)
-        blocks_by_part = {
+        blocks_by_part: dict[str, npt.NDArray[Any]] = {
             "days": scaled[:, :1],
-            "year": np.array([[(day.year - first.year) / years] for day in within]),
-            "month": np.eye(12)[[day.month - 1 for day in within]],
+            "year": np.array([day.year - first.year for day in within])[:, None] / years,
+            "month": np.eye(12)[np.array([day.month - 1 for day in within], dtype=np.intp)],
         }
         # A missing date has 0 in all parts; only its additional feature is 1.
         present = 1 - absent if absent.size else np.ones((len(values), 1))
-        blocks = [blocks_by_part[part].reshape(len(values), -1) * present for part in self.parts]
+        blocks = [blocks_by_part[part] * present for part in self.parts]
         return np.concatenate([*blocks, absent], axis=1).astype(np.float32), problems
 
 

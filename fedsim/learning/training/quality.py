@@ -3,6 +3,7 @@
 A single logit (c = 1) is the log-odds of class 1.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -140,29 +141,34 @@ def errors(predicted: Tensor, target: Tensor) -> dict[str, tuple[float, float, f
 
     predicted, target: shares of the target's range, float64 [n].
     Returns: value, low and high end of the mean absolute error, the root mean squared error, and R²
-    (left out if the target is constant), by 2,000 bootstrap samples of the records.
+    by 2,000 bootstrap samples of the records. A single record has no interval, so it gives none of
+    them; R² is left out if the target is constant, in one sample too.
     Source:
         Efron and Tibshirani, "An introduction to the bootstrap" (1993), section 13.3.
     """
-    from scipy.stats import bootstrap  # noqa: PLC0415  (slow to import)
+    from scipy.stats import DegenerateDataWarning, bootstrap  # noqa: PLC0415  (slow to import)
 
     pairs = (predicted.cpu().numpy(), target.cpu().numpy())
-    measures = {}
+    measures: dict[str, tuple[float, float, float]] = {}
+    if len(target) < 2:
+        return measures
     for name, statistic in ERRORS.items():
-        if name == "r_squared" and np.ptp(pairs[1]) == 0:
-            continue
-        interval = bootstrap(
-            pairs,
-            statistic,
-            paired=True,
-            vectorized=True,
-            n_resamples=BOOTSTRAPS,
-            batch=max(1, 2**22 // len(target)),
-            method="percentile",
-            random_state=np.random.default_rng(0),
-        ).confidence_interval
-        ends = float(interval.low), float(interval.high)
-        measures[name] = (float(statistic(*pairs, axis=-1)), *ends)
+        with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateDataWarning)
+            interval = bootstrap(
+                pairs,
+                statistic,
+                paired=True,
+                vectorized=True,
+                n_resamples=BOOTSTRAPS,
+                batch=max(1, 2**22 // len(target)),
+                method="percentile",
+                random_state=np.random.default_rng(0),
+            ).confidence_interval
+            value = float(statistic(*pairs, axis=-1))
+        found = value, float(interval.low), float(interval.high)
+        if np.isfinite(found).all():
+            measures[name] = found
     return measures
 
 

@@ -19,6 +19,7 @@ from adversaries.errors import InputError
 from fedsim.common.html_table import html_table
 from fedsim.common.randomness import StreamRole, key
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.config.needs import require
 from fedsim.config.training import TrainingConfig, refuse_unless_classified
 from fedsim.federation.server import plan
 from fedsim.game import federation
@@ -116,13 +117,16 @@ def tune(
 
     Raises:
         InputError: the public records are too few, a client is protected as a whole, or clients
-            take several steps a round.
+            take several steps a round, or the training may stop earlier.
     """
-    if config.privacy.unit == "client" or config.training.local_steps > 1:
-        raise InputError(
-            "fedsim tune needs protection of single records and one step a round; set "
-            'privacy.unit = "record" and training.local-steps = 1'
-        )
+    require(
+        (
+            ("privacy.unit", config.privacy.unit, "record"),
+            ("privacy.stop-at", config.privacy.stop_at, 0.0),
+            ("training.local-steps", config.training.local_steps, 1),
+        ),
+        "fedsim tune trains in all rounds, with one step a round, on protected single records",
+    )
     refuse_unless_classified(config.model.task, "fedsim tune")
     loaded = federation.load(config.experiment)
     features, labels = loaded.held_out()

@@ -32,15 +32,18 @@ def mean(features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Gener
 
 
 def class_means(
-    features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator
+    features: npt.NDArray[np.float32], labels: Ints, coins: np.random.Generator, classes: int
 ) -> Floats:
-    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class."""
-    chosen = np.eye(int(labels.max()) + 1)[labels]
+    """Return the mean of the features of each class, [classes, *shape]; 0 for an empty class.
+
+    classes: number of classes of the whole data set, since a subset may lack some.
+    """
+    chosen = np.eye(classes)[labels]
     counts = np.maximum(chosen.sum(0), 1)
     return np.asarray(np.tensordot(chosen / counts, features.astype(np.float64), axes=(0, 0)))
 
 
-FUNCTIONS: Mapping[str, Function] = {"mean": mean, "class-means": class_means}
+FUNCTIONS: Mapping[str, Callable[..., npt.ArrayLike]] = {"mean": mean, "class-means": class_means}
 """Built-in functions by name; a user's function is package.module:name."""
 
 
@@ -117,7 +120,7 @@ class PrivateResult:
         }
 
 
-def function(name: str) -> Function:
+def function(name: str) -> Callable[..., npt.ArrayLike]:
     """Return the function of this name: a key of `FUNCTIONS`, or package.module:name.
 
     Raises InputError if the function does not exist, or may not be imported.
@@ -160,9 +163,11 @@ def privatised(
             f"{simulations} simulations are too few; give {2 * black_box.LEAST} or more"
         )
     name = own if isinstance(own, str) else getattr(own, "__name__", type(own).__name__)
-    own = function(own) if isinstance(own, str) else own
+    applied: Callable[..., npt.ArrayLike] = function(own) if isinstance(own, str) else own
+    if name == "class-means":
+        applied = partial(applied, classes=data.classes)
     pool = everything(data)
-    mechanism = partial(_applied, own, pool)
+    mechanism = partial(_applied, applied, pool)
     draw = partial(drawn, len(pool), rate)
     seeds: Iterator[np.random.Generator] = iter(
         followed(list(black_box.generators(seed, simulations)))
@@ -205,7 +210,10 @@ def drawn(count: int, rate: float, coins: np.random.Generator) -> npt.NDArray[np
 
 
 def _applied(
-    own: Function, pool: Records, inside: npt.NDArray[np.intp], coins: np.random.Generator
+    own: Callable[..., npt.ArrayLike],
+    pool: Records,
+    inside: npt.NDArray[np.intp],
+    coins: np.random.Generator,
 ) -> npt.ArrayLike:
     if not len(inside):
         raise InputError("a simulation drew no record; give a higher rate")

@@ -288,6 +288,7 @@ def check_attacked_training(rules: GameRules) -> None:
             ("privacy.unit", rules.scheme.privacy.unit, "record"),
             ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
             ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
+            ("privacy.stop-at", rules.scheme.privacy.stop_at, 0.0),
             ("training.local-steps", rules.scheme.training.local_steps, 1),
             ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
             ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
@@ -296,8 +297,8 @@ def check_attacked_training(rules: GameRules) -> None:
             ("canaries.count", rules.canaries.count, 0),
             ("trials.pairing", rules.trials.pairing, "independent"),
         ),
-        "fedsim membership treats all records alike. It needs independent models, and DP-SGD "
-        "with one step in a round",
+        "fedsim membership treats all records alike. It needs independent models of all rounds, "
+        "and DP-SGD with one step in a round",
     )
     if rules.model.initialisation == "worst-case":
         raise InputError(

@@ -87,6 +87,10 @@ def _place(item: Item, means: Means) -> Path:
 
 def chosen(source: str | None, names: Sequence[str]) -> list[Item]:
     """Return the named items of a source, or all. Raises InputError for an unknown name."""
+    if source is None and names:
+        raise InputError(
+            f"items are named, but no source; give the source, one of {', '.join(SOURCES)}"
+        )
     if source is None:
         return list(ITEMS)
     if source not in SOURCES:

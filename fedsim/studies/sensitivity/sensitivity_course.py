@@ -127,6 +127,7 @@ def check_steps(rules: GameRules) -> None:
         (
             ("privacy.unit", rules.scheme.privacy.unit, "record"),
             ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
+            ("privacy.stop-at", rules.scheme.privacy.stop_at, 0.0),
             ("training.clipping", rules.scheme.training.clipping, True),
             ("training.local-steps", rules.scheme.training.local_steps, 1),
             ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
@@ -135,5 +136,6 @@ def check_steps(rules: GameRules) -> None:
             ("challenge.kind", rules.challenge.kind, "record"),
             ("challenge.copies", rules.scheme.copies, 1),
         ),
-        "fedsim sensitivity measures full batches of all clients' records with clipped gradients",
+        "fedsim sensitivity measures full batches of all clients' records with clipped gradients, "
+        "in all rounds",
     )

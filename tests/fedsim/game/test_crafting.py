@@ -129,7 +129,7 @@ def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -
 
 def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
     config, known = _known(small, "clipbkd")
-    federation.load.cache_clear()
+    federation.recent.clear()
     again = federation.load(config.with_batch(3).experiment)
     assert again is not known
     for mine, theirs in zip(

@@ -54,10 +54,10 @@ def test_records_come_as_tensors_of_the_dataset(small: Make) -> None:
 
 def test_frozen_values_are_the_seeds_and_not_the_processs(small: Make) -> None:
     config = small({"model.name": "mlp", "model.frozen": "1"})
-    federation.load.cache_clear()
+    federation.recent.clear()
     one = federation.load(config.experiment).model.get_parameter("1.weight")
     torch.rand(1)
-    federation.load.cache_clear()
+    federation.recent.clear()
     assert torch.equal(one, federation.load(config.experiment).model.get_parameter("1.weight"))
     assert federation.load(config.experiment).clipper.model.get_parameter("3.weight").requires_grad
 
@@ -93,3 +93,22 @@ def test_blocks_of_sampled_records_are_known_before_a_run(small: Make) -> None:
     whole, sampled = known.cut(4, sampled=False), known.cut(4, sampled=True)
     # A trial's own records are copies of its own.
     assert sampled.bytes > whole.bytes
+
+
+def test_kept_federations_are_bounded_by_their_bytes(
+    small: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiments = [small({"data.seed": seed}).experiment for seed in range(5)]
+    federation.recent.clear()
+    for experiment in experiments:  # each makes a copy of its pool, all share one dataset
+        federation.load(experiment).pool([0])
+    first, second, *_ = (each.sizes() for each in federation.recent.values())
+    shared = sum(first[each] for each in first.keys() & second.keys())
+    own = sum(first.values()) - shared
+    assert len(federation.recent) == 5
+    monkeypatch.setattr(federation, "MOST_BYTES", shared + 7 * own // 2)
+    federation.load(experiments[1])
+    assert [each for each, _ in federation.recent] == [experiments[i] for i in (3, 4, 1)]
+    monkeypatch.setattr(federation, "MOST_BYTES", 0)
+    federation.load(experiments[2])
+    assert [each for each, _ in federation.recent] == [experiments[i] for i in (1, 2)]

@@ -1,10 +1,16 @@
 """A card shows the names that others gave; they are no headings, and no HTML, of its own."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
+from adversaries.errors import InputError
 from fedsim.audits.results.model_card import ModelCard, ModelUtility, Privacy, ReleasedTowards
+from fedsim.federation.runs.run_directory import CARD as CARD_FILE
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card, model_quality
 
 PRIVACY = Privacy(
@@ -89,3 +95,26 @@ def _headings(page: str) -> list[str]:
 
 def _rows(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.startswith("|")]
+
+
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        {"task": "none"},
+        {"privacy": replace(PRIVACY, towards=[])},
+        {"privacy": replace(PRIVACY, neighbouring="none")},
+        {"privacy": replace(PRIVACY, towards=[ReleasedTowards("none", "", {"pld": 1.0})])},
+        {"privacy": replace(PRIVACY, towards=[ReleasedTowards("server", "", {})])},
+        {"utility": MEASURED},  # errors without the range of the target
+        {"utility": replace(MEASURED, errors={}, classes=["a", "b"], confusion=[[1, 2], [3]])},
+    ],
+)
+def test_a_card_that_does_not_add_up_is_refused(
+    tampered: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "public").mkdir()
+    directory = RunDirectory(tmp_path)
+    for card, refused in ((CARD, False), (replace(CARD, **tampered), True)):
+        directory.write_json(CARD_FILE, TypeAdapter(ModelCard).dump_python(card, mode="json"))
+        with pytest.raises(InputError, match="damaged") if refused else nullcontext():
+            assert model_card.read_card(directory) == card

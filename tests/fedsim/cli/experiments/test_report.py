@@ -25,5 +25,7 @@ def test_an_officers_pages_have_the_first_screen_and_no_conditions_of_a_gate(
     assert [
         name for name in re.findall('href="#([^"]+)"', page) if f'id="{name}"' not in page
     ] == []
-    status, _, err = fedsim("report", tmp_path / "run", "--for", "officer", "--delta", 1e-5)
-    assert (status, err.count("\n")) == (2, 1)
+    officer = ("report", tmp_path / "run", "--for", "officer")
+    for further in (("--delta", 1e-5), ("--json",), ("--verbose",), (tmp_path / "run",)):
+        status, out, err = fedsim(*officer, *further)
+        assert (status, out, err.count("\n")) == (2, "", 1), further

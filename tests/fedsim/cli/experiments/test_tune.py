@@ -69,6 +69,7 @@ def test_the_configuration_is_kept_where_nothing_is_surely_better(
     [
         ("data.held-out=30", "has 30 public records, but fedsim tune needs 40"),
         ("privacy.unit=client", "one step a round"),
+        ("privacy.stop-at=1", "set privacy.stop-at = 0.0"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_in_one_line(

@@ -426,6 +426,7 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
         (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
         ("calibrate --rho-beta 0.6,0.9 --delta 0.01 --noise-multiplier 3", "several targets"),
         ("calibrate --epsilon 1 --delta 0.01,0.1 --rounds 30", "several targets"),
+        ("calibrate --rho-beta 0.6,0.9 --rounds 30 --baseline-risk 0.1", "needs --max-risk"),
         ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
     ],
 )

@@ -321,3 +321,14 @@ def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path: Path) -> None
     path = _hospital(tmp_path, {"admitted": "02.01.2021"})
     (problem,) = own_records.inspect(path, HOSPITAL).refused
     assert problem.message == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"
+
+
+def test_a_table_with_a_header_alone_is_a_client_without_records(tmp_path: Path) -> None:
+    path = _hospital(tmp_path, {})
+    header = Path(path).read_text().splitlines(keepends=True)[0]
+    Path(path).write_text(header)
+    inspection = own_records.inspect(path, HOSPITAL)
+    assert (inspection.total, inspection.problems) == (0, ())
+    assert inspection.records.features.shape == (0, *HOSPITAL.shape)
+    with pytest.raises(InputError, match="has no records; give some"):
+        own_records.records(path, HOSPITAL)

@@ -89,6 +89,25 @@ def test_errors_of_a_regression_are_those_of_the_records() -> None:
     assert "r_squared" not in quality.errors(predicted, torch.full((400,), 0.5).double())
 
 
+@pytest.mark.parametrize(
+    ("records", "measured"),
+    [(1, set()), (2, {"mean_absolute", "root_mean_squared"}), (30, set(quality.ERRORS))],
+)
+def test_errors_of_few_records_are_those_with_an_interval(records: int, measured: set[str]) -> None:
+    target = torch.linspace(0.1, 0.9, records).double()
+    for off in (0, 0.01):
+        assert set(quality.errors(target + off, target)) == measured
+
+
+@pytest.mark.parametrize("name", ["classification", "regression", "huber"])
+def test_every_task_measures_a_model_on_one_record(name: str) -> None:
+    task, model = tasks.TASKS[name], torch.nn.Linear(2, 1)
+    outputs, features, label = torch.ones(1, 1), torch.ones(1, 2), torch.ones(1).long()
+    task.baseline(model, features, label)
+    task.of_trials(lambda: outputs[None], label)
+    json.dumps(task.of_model(model, outputs, features, label), default=str, allow_nan=False)
+
+
 SCHEMA = """
 label = "days"
 target = [0, 30]

@@ -98,3 +98,12 @@ def test_what_cannot_be_released_is_refused_with_its_reason(
     result = CliRunner().invoke(app, ["pac", *arguments])
     assert isinstance(result.exception, InputError), result.output
     assert said in str(result.exception)
+
+
+def test_class_means_have_one_shape_where_a_subset_lacks_a_class() -> None:
+    features = np.ones((60, 1), np.float32)
+    records = Records(features, np.arange(60) // 59 * 9)  # one record alone has the last class
+    found = black_box.privatised(
+        "class-means", Dataset("made", records, None, 10, "tabular"), 0.5, 0.05, 40, 0.9
+    )
+    assert found.released.shape == (10,)

@@ -125,6 +125,7 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
     [
         ({"privacy.sensitivity": "local"}, 'set privacy.sensitivity = "global"'),
         ({"privacy.unit": "client"}, 'set privacy.unit = "record"'),
+        ({"privacy.noise-source": "system", "privacy.stop-at": 1.0}, "set privacy.stop-at = 0.0"),
         (
             {"training.local-steps": 2, "federation.trust": "local"},
             "set training.local-steps = 1",

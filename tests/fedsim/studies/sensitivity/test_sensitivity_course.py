@@ -137,6 +137,10 @@ def test_a_checkpoint_compares_everything_at_the_model_that_its_round_starts_fro
     [
         ({"privacy.unit": "client"}, r'set privacy\.unit = "record"'),
         ({"training.sampling-rate": 0.5}, r"set training\.sampling-rate = 1\.0"),
+        (
+            {"privacy.noise-source": "system", "privacy.stop-at": 1.0},
+            r"set privacy\.stop-at = 0\.0",
+        ),
         ({"federation.sampling-rate": 0.5}, r"set federation\.sampling-rate = 1\.0"),
         (
             {
