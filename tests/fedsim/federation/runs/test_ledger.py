@@ -819,3 +819,15 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     assert rows == {"server": Z, "participant": None, "released-model": None}
     both = 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2)
     assert report.bounds.epsilon == pytest.approx(closed_form(1, both))
+
+
+def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_it(
+    make: Make, opened: Callable[[Config], RunDirectory]
+) -> None:
+    config = make({"training.rounds": 4})
+    directory = opened(config)
+    before = charged(config, directory, 4)
+    again = Ledger(config.scheme, directory, done=2).begin(range(1), 4, Z, first=3)
+    again.charge(3, range(config.federation.clients))
+    rows = ledger.read(directory)
+    assert [row.epsilon for row in rows] == [row.epsilon for row in before]
