@@ -1,5 +1,6 @@
 """The memory that a computation needs, and the memory that is free."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,18 @@ def spare(device: torch.device) -> int:
     except (OSError, ValueError):  # no limit
         pass
     return max(0, left) * 3 // 4
+
+
+def installed(device: torch.device) -> int:
+    """Return three quarters of the bytes of a device, or of this process's container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1] * 3 // 4
+    import psutil  # noqa: PLC0415  (the numerical core needs only torch, numpy and scipy)
+
+    whole = psutil.virtual_memory().total
+    with contextlib.suppress(OSError, ValueError):  # no limit
+        whole = min(whole, int((CGROUP / "memory.max").read_text()))
+    return whole * 3 // 4
 
 
 _GRANTED: list[int | None] = []

@@ -71,6 +71,7 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
                 os.fsync(descriptor)
             _check_regular(path, place)
             os.rename(partial, path.name, src_dir_fd=place, dst_dir_fd=place)
+            os.fsync(place)  # else a power cut may bring the old file back
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(partial, dir_fd=place)

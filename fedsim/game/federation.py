@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.common.memory import granted, spare
+from fedsim.common.memory import granted, installed, spare
 from fedsim.config.federation import OWN
 from fedsim.config.objects import Experiment, GameRules
 from fedsim.config.training import ModelConfig
@@ -284,6 +284,7 @@ def _load(experiment: Experiment, client: int | None) -> Federation:
     models.check_input(model, rules.model.name, shape, dataset.classes)
     model = model.to(where)
     device.check_precision(run.precision, where)
+    exact = scheme.privacy.noise_source == "system"
     clipper = Clipper(
         model,
         # A client's update is clipped as a whole, not its gradients.
@@ -291,9 +292,9 @@ def _load(experiment: Experiment, client: int | None) -> Federation:
         if scheme.training.clipping and scheme.privacy.unit == "record"
         else math.inf,
         device.threads(run.threads) if where.type == "cpu" else 1,
-        memory_limit(run.memory_limit, where) // 2,
+        memory_limit(run.memory_limit, where, exact) // 2,
         run.precision,
-        exact=scheme.privacy.noise_source == "system",
+        exact=exact,
         expected=scheme.participation.divisor / scheme.federation.clients,
     )
     loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)
@@ -352,9 +353,15 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
     return replace(loaded, split=split, crafted=crafted)
 
 
-def memory_limit(limit: int | None, where: torch.device) -> int:
-    """Return the bytes that may be used: a granted share, the configured limit, or what is free."""
+def memory_limit(limit: int | None, where: torch.device, exact: bool = False) -> int:
+    """Return the bytes that may be used: a granted share, the configured limit, or what is free.
+
+    exact: for sums that real noise protects. The memory of the machine then stands for what is
+    free, which depends on the records, and would decide how they are cut into blocks.
+    """
     share = granted()
     if share is not None:
         return share
-    return spare(where) if limit is None else limit
+    if limit is not None:
+        return limit
+    return installed(where) if exact else spare(where)

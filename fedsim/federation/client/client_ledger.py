@@ -60,6 +60,11 @@ class AnsweredMessage:
     measured: float = 0.0
 
     @property
+    def costs(self) -> bool:
+        """Whether it was charged for a release."""
+        return self.charged is not None or self.measured > 0
+
+    @property
     def trial_numbers(self) -> range:
         return range(self.first_trial, self.first_trial + self.trials)
 

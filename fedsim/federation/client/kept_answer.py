@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from fedsim.common import private_files, reading
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.client.admission import ReceivedMessage
+from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent
 
 LONGEST = 2**33
@@ -36,14 +37,14 @@ class Answering:
     Attributes:
         path: file of the answer.
         request: digest of all that the answer depends on.
-        before: number of entries of the client's ledger before it.
-        entered: whether it has an entry in the ledger.
+        mark: what its entry in the client's ledger has.
+        entered: whether it has that entry.
         total: the array that may have left, if there is one.
     """
 
     path: Path
     request: str
-    before: int
+    mark: str
     entered: bool = False
     total: npt.NDArray[Any] | None = None
 
@@ -84,37 +85,45 @@ def answering(received: ReceivedMessage, model: Tensor) -> Iterator[Answering | 
 
 def _begun(path: Path, received: ReceivedMessage, model: Tensor) -> Answering:
     """Return the request as the file knows it; a new one is written to the file first."""
-    answers = client_ledger.read_answers(path.parent)
     entry = admission.answer_to(received, received.request.noise_multiplier)
-    content = model.cpu().numpy().tobytes()
-    kind = received.message.metadata.message_type
+    kind, content = received.message.metadata.message_type, model.cpu().numpy().tobytes()
     parts = (kind, entry.experiment, entry.records, entry.noise_multiplier, received.request.role)
     numbers = (entry.first_trial, entry.trials, entry.round)
     request = hashlib.sha256(f"{parts} {numbers} ".encode() + content).hexdigest()
+    answers = client_ledger.read_answers(path.parent)
     kept = _read(path)
-    if kept is None or kept[0] != request:
-        begun = Answering(path, request, len(answers))
-        _write(begun, {})
-        return begun
-    _, before, total = kept
-    # No other request of this node was entered since, or the file would have that one.
-    entered = any(each.experiment == entry.experiment for each in answers[before:])
-    return Answering(path, request, before, entered, total if entered else None)
+    if kept is not None and kept[0] == request:
+        _, entered_as, total = kept
+        # Other nodes may enter answers in the same ledger, so only this request's own counts.
+        if any(_mark(each) == entered_as and each.costs for each in answers):
+            return Answering(path, request, entered_as, entered=True, total=total)
+    last = received.config.training.rounds + 1
+    begun = Answering(
+        path, request, _mark(entry if kind == "train" else replace(entry, round=last))
+    )
+    _write(begun, {})
+    return begun
+
+
+def _mark(answer: AnsweredMessage) -> str:
+    """Return what identifies an entry of the ledger: a node answers a round of a run once."""
+    numbers = (answer.first_trial, answer.trials, answer.round)
+    return f"{(answer.run, answer.node, answer.experiment, answer.records)} {numbers}"
 
 
 def _write(answer: Answering, arrays: dict[str, npt.NDArray[Any]]) -> None:
     content = io.BytesIO()
-    head = {"request": np.asarray(answer.request), "before": np.asarray(answer.before)}
+    head = {"request": np.asarray(answer.request), "mark": np.asarray(answer.mark)}
     np.savez(content, allow_pickle=False, **head, **arrays)
     private_files.write_private(answer.path, content.getvalue())
 
 
-def _read(path: Path) -> tuple[str, int, npt.NDArray[Any] | None] | None:
-    """Return the request, the entries before it and its sum; None without a whole file."""
+def _read(path: Path) -> tuple[str, str, npt.NDArray[Any] | None] | None:
+    """Return the request, the mark of its entry and its array; None without a whole file."""
     try:
         with np.load(io.BytesIO(reading.content(path, LONGEST)), allow_pickle=False) as file:
             arrays = dict(file)
         total = arrays.get("total")
-        return str(arrays["request"]), int(arrays["before"]), total
+        return str(arrays["request"]), str(arrays["mark"]), total
     except (*reading.DAMAGE, OSError):
         return None

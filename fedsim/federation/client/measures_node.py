@@ -38,6 +38,8 @@ def measures(message: Message, context: Context) -> Message:
             f"the server asks for a confusion matrix of {classes} classes, but at most "
             f"{quality.MOST_CLASSES} are allowed"
         )
+    why = "the server asks for a confusion matrix of records held back"
+    consent.require(context.node_config, {consent.MEASURES: why})
     with kept_answer.answering(received, received.model) as known:
         if known is not None and known.total is not None:
             confusion = known.total
@@ -67,8 +69,6 @@ def _enter(received: ReceivedMessage) -> None:
     terms = consent.terms(node)
     if terms is None:
         return
-    why = "the server asks for a confusion matrix of records held back"
-    consent.require(node, {consent.MEASURES: why})
     # A round number after the last one: the ledger then refuses every further request of this run.
     last = received.config.training.rounds + 1
     answer = replace(

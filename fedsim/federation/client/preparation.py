@@ -39,6 +39,8 @@ def prepared(message: Message, context: Context) -> ReceivedMessage:
         loaded = holding_back.trained_on(whole, partition, node, share, config.run.seed)
     received = ReceivedMessage(message, context, config, loaded, whole, request)
     admission.check_request(received)
+    # Before the answer is charged: memory that is needed behind that would depend on the records.
+    loaded.contents(loaded.owned_by(partition))
     if received.loaded.device.type == "cpu":
         device.single_threaded_kernels()
     return received

@@ -6,6 +6,7 @@ content gives each record one of `SLOTS` slots. Records with equal slots go to d
 every group is computed alike (docs/explanation/training.md has the proof).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,9 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedsim.common.blocks import slices
+
 SLOTS = 16
 """Records in a group. A group of any array of 4-byte numbers, whatever its width, has a multiple of
 64 bytes, so that all groups are aligned alike."""
+
+
+WORDS = 2**20
+"""Numbers that are hashed at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +44,18 @@ class Contents:
         The hash is multilinear modulo 2^64 (Lemire and Kaser, arXiv:1202.4961). Its multipliers
         spread records and hide nothing. They are fixed: a round that is repeated has the same sum.
         """
-        words = torch.cat([_words(each) for each in (features, labels)], dim=1)
-        generator = np.random.Generator(np.random.Philox(key=0))
-        multipliers = torch.from_numpy(generator.integers(-(2**63), 2**63, words.shape[1]))
-        hashes = (words * multipliers.to(words.device)).sum(1)
+        hashes = torch.cat([_hashes(*part) for part in _parts(features, labels)])
         order = hashes.argsort(stable=True)
         alike = hashes[order][1:] == hashes[order][:-1]
         first, second = order[:-1][alike], order[1:][alike]
-        if not torch.equal(words[first], words[second]):  # different records with one hash
-            return cls(hashes, torch.unique(words, dim=0, return_inverse=True)[1])
-        return cls(hashes, torch.unique(hashes, return_inverse=True)[1])
+        kinds = torch.unique(hashes, return_inverse=True)[1]
+        pairs = _parts(features, labels, first), _parts(features, labels, second)
+        if any(not torch.equal(_words(*a), _words(*b)) for a, b in zip(*pairs, strict=True)):
+            # Different records with one hash: compare all that share one.
+            shared = torch.unique(torch.cat([first, second]))
+            words = _words(features[shared], labels[shared])
+            kinds[shared] = len(kinds) + torch.unique(words, dim=0, return_inverse=True)[1]
+        return cls(hashes, kinds)
 
     def at(self, positions: Tensor) -> Self:
         """Return the contents of the records at some positions, of any shape."""
@@ -56,7 +65,7 @@ class Contents:
         """Return the slot of each record; for contents [T, n].
 
         The k-th of k equal records has the slot of its content and k, so that copies spread over
-        the slots. Without one of them, the slot of k is empty.
+        the slots, which saves groups. Without one of them, the slot of k is empty.
         """
         kinds, order = self.kinds.sort(dim=1, stable=True)
         places = torch.arange(kinds.shape[1], device=kinds.device)
@@ -67,11 +76,32 @@ class Contents:
         return (((mixed ^ (mixed >> 32)) * 0x9E3779B97F4A7C1) >> 40) % SLOTS
 
 
-def _words(values: Tensor) -> Tensor:
-    """Return the bits of numbers [n, *shape] as integers, int64 [n, w]."""
-    flat = values[..., None].flatten(1)
+Part = tuple[Tensor, Tensor]
+
+
+def _parts(features: Tensor, labels: Tensor, at: Tensor | None = None) -> Iterator[Part]:
+    """Yield some records in parts that take little memory beside them; at: None for all."""
+    step = max(1, WORDS // max(1, features[:1].numel()))
+    whole = slice(None) if at is None else at
+    for part in slices(len(labels[whole]), step) or [slice(0, 0)]:
+        some = part if at is None else at[part]
+        yield features[some], labels[some]
+
+
+def _hashes(features: Tensor, labels: Tensor) -> Tensor:
+    words = _words(features, labels)
+    generator = np.random.Generator(np.random.Philox(key=0))
+    multipliers = torch.from_numpy(generator.integers(-(2**63), 2**63, words.shape[1]))
+    return (words * multipliers.to(words.device)).sum(1)
+
+
+def _words(*values: Tensor) -> Tensor:
+    """Return the bits of numbers [n, *shape] beside each other as integers, int64 [n, w]."""
+    flat = [each[..., None].flatten(1) for each in values]
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return (flat.view(kinds[flat.element_size()]) if flat.element_size() in kinds else flat).long()
+    return torch.cat(
+        [each.view(kinds.get(each.element_size(), each.dtype)).long() for each in flat], 1
+    )
 
 
 def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from fedsim.common.tables import Scalar
 from fedsim.federation.client import admission, client_ledger, training_node
 from fedsim.federation.client.kept_answer import Answering
 from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.consent import RefusedError
 
 ROWS = FILES["ward-7/patients.csv"]
 NODE: dict[str, Scalar] = {"epsilon-limit": 50.0, "consent": "central"}
@@ -33,6 +34,46 @@ def _asked(machine: Path, rows: tuple[str, ...] = ROWS, **case: Any) -> np.ndarr
         client_app.app(message, context).content.array_records[messages.REPLY]
     )
     return sent
+
+
+def _asked_of(node: int, machine: Path, limit: float, **case: Any) -> np.ndarray:
+    """Return what one of several nodes sends that share a folder for their ledger."""
+    own: dict[str, Scalar] = {**NODE, "partition-id": node, "epsilon-limit": limit}
+    name = f"{len(ROWS)}/patients.csv"
+    context, message = contexts(Case("", node=own, **case), name, machine, ROWS)
+    context.node_id = 100 + node
+    sent: np.ndarray = messages.only(
+        client_app.app(message, context).content.array_records[messages.REPLY]
+    )
+    return sent
+
+
+def test_the_entry_of_another_node_is_not_its_own(tmp_path: Path) -> None:
+    """Nodes of one machine may share a folder: what one refused, no entry of another allows."""
+    with pytest.raises(RefusedError, match="above its epsilon-limit"):
+        _asked_of(1, tmp_path, 0.1)
+    _asked_of(2, tmp_path, 50.0)
+    for id in (1, 2):
+        with pytest.raises(RefusedError, match="above its epsilon-limit"):
+            _asked_of(1, tmp_path, 0.1, id=id)
+    assert _entries(tmp_path) == 1
+    # Out of order for the first node, and answered by the second.
+    _asked_of(1, tmp_path, 50.0, id=3, lie={"round": 2})
+    with pytest.raises(RefusedError, match="answered in this run already"):
+        _asked_of(1, tmp_path, 50.0, id=3)
+    _asked_of(2, tmp_path, 50.0, id=3, lie={"round": 3})
+    with pytest.raises(RefusedError, match="answered in this run already"):
+        _asked_of(1, tmp_path, 50.0, id=3)
+    assert _entries(tmp_path) == 3
+
+
+def test_consent_to_measures_is_asked_for_whenever_they_are(tmp_path: Path) -> None:
+    run: dict[str, Scalar] = {"federation.measures-epsilon": 1.0}
+    for id in (1, 2):
+        with pytest.raises(RefusedError, match="did not consent to 'measures'"):
+            _asked(tmp_path, run=run, kind="query.measures", id=id)
+        _asked(tmp_path, run=run, id=id)
+    assert _entries(tmp_path) == 1
 
 
 def _entries(machine: Path) -> int:
