@@ -117,7 +117,9 @@ def _gaussian(folder: Path, noise: float, seed: int, kind: str = "WEIGHT_DIFF") 
 
     path = _filtered(Gaussian(), folder, kind, clipping_norm=0.005, noise_std=0.01)
     # z = 2, five rounds: mu = 1.118, epsilon 4.96 at 1e-5.
-    return audit(read_transcript(path), AuditOptions(claim=Claim(5.0, DELTA))).as_json()
+    return audit(
+        read_transcript(path), AuditOptions(claim=Claim(5.0, DELTA), rounds=ROUNDS)
+    ).as_json()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,9 @@ def test_a_declared_filter_that_does_not_clip_is_not_supported(
             return dxo
 
     path = _filtered(Noisy(), tmp_path, clipping_norm=NORM, noise_std=2 * NORM)
-    report = audit(read_transcript(path), AuditOptions(claim=Claim(6, DELTA))).as_json()
+    report = audit(
+        read_transcript(path), AuditOptions(claim=Claim(6, DELTA), rounds=ROUNDS)
+    ).as_json()
     assert report["claim"]["verdict"] == verdict
     assert any("moves with the updates" in one["why"] for one in report["findings"]) == (
         factor == 0

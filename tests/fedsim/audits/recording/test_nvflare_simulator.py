@@ -40,7 +40,7 @@ def test_every_filter_of_a_simulated_job_is_judged_by_what_it_did(tmp_path: Path
         assert (transcript.facts.node, transcript.facts.run) == (site, "simulate_job")
         assert [observed.round for observed in transcript.rounds] == [*range(ROUNDS)]
         reports[site] = report = audit(
-            transcript, AuditOptions(claim=Claim(claimed, DELTA))
+            transcript, AuditOptions(claim=Claim(claimed, DELTA), rounds=ROUNDS)
         ).as_json()
         assert report["claim"]["verdict"] == verdict, report["findings"]
     svt, share = reports[1]["filtered"], reports[3]["filtered"]
