@@ -106,7 +106,8 @@ class LoopAudit(Judged):
             refuting = [support.MOVED.format(seen.influence.always)]
         in_favour = []
         if not unsure and self.noise is not None:
-            in_favour = [support.SUPPORTED.format(self.noise, int(1 / self.noise.missed_below))]
+            rare = int(1 / self.noise.missed_below)
+            in_favour = [support.SUPPORTED.format(self.noise, rare, seen.influence)]
         evidence = Evidence(
             refuted=self.proven.epsilon > claim.epsilon or bool(refuting),
             refuting=refuting,

@@ -274,7 +274,8 @@ class Data:
     def without(self, place: int) -> "Data":
         return Data(np.delete(self.features, place, 0), np.delete(self.labels, place, 0))
 
-    def with_record(self, place: int, feature: npt.ArrayLike, label: Any) -> "Data":
+    def with_record(self, place: Any, feature: npt.ArrayLike, label: Any) -> "Data":
+        """Return the data with another record at a place, or others at several [k] places."""
         features, labels = self.features.copy(), self.labels.copy()
         features[place], labels[place] = feature, label
         return Data(features, labels)

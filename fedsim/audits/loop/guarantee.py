@@ -20,15 +20,14 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.loop import measurement
 from fedsim.audits.loop.measurement import (
-    NO_INFLUENCE,
     NOTHING,
     SHOWN,
     UNREAD,
-    Influence,
     NoiseSums,
     ObservedRun,
     StepSeen,
 )
+from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 
@@ -274,6 +273,11 @@ class LoopObservation:
         """Number of gradients that one replaced record changes in a step; it should be 1."""
         return self.influence.gradients if self._comparable else min(1, self.influence.gradients)
 
+    @property
+    def strays(self) -> int:
+        """Number of gradients of a step that changed, less that of the replaced records in it."""
+        return self.influence.strays if self._comparable else 0
+
     @cached_property
     def _comparable(self) -> bool:
         """Whether nothing that has its own finding changes the steps of all records."""
@@ -288,14 +292,12 @@ class LoopObservation:
 
         It should be 1. It is 0 where the data set makes its records, so that they are unknown.
         """
-        return max(
-            (
-                (Counter(with_it.records) - Counter(without.records)).total()
-                for with_it, without in zip(self.present, self.twin, strict=False)
-                if with_it.records and without.records
-            ),
-            default=0,
+        counts = (
+            (Counter(with_it.records) - Counter(without.records)).total()
+            for with_it, without in zip(self.present, self.twin, strict=False)
+            if with_it.records and without.records
         )
+        return max(self.influence.copies, *counts, 0)
 
 
 def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
@@ -359,6 +361,7 @@ def _multipliers(observation: LoopObservation, scale: float) -> list[float] | No
     )
     wrong |= bool(observation.unlike or observation.varied or observation.seeded)
     wrong |= observation.kept_by_chance or observation.displaced > 1
+    wrong |= observation.strays > 0 and observation.moved == 1  # by how much, is not known
     if wrong or not observation.explained:
         return None
     return [scale * multiplier(step, observation) for step in observation.steps]

@@ -1,12 +1,16 @@
-"""How far one record moves the steps of a loop: equal runs with one record replaced.
+"""How far one record moves the steps of a loop: equal runs with one record or half replaced.
 
 All runs have one seed, and each step receives the gradient that the first run released. Models and
 batches are therefore the same, and a step's clipped sum changes by that record alone. If every
 record enters the sum in one clipped term, it changes by at most twice the clipping norm.
+
+Runs with half of all records replaced test every record: no more of a step's gradients may change
+than items of its batch, and no more of the loader's items than records.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,14 +23,18 @@ from fedsim.audits.loop.contract import (
     crafted_features,
     rare_and_common,
 )
-from fedsim.audits.loop.measurement import Influence
-from fedsim.audits.loop.step_sums import StepSum
+from fedsim.audits.loop.loader_records import checksums
+from fedsim.audits.loop.step_sums import Influence, StepSum
+from fedsim.common.randomness import StreamRole, generator
 
 REAL = 8
 """Number of the data's own records that take one record's place."""
 
 PLACES = 3
 """Number of records that are replaced, one at a time: those that the loader drew most."""
+
+HALVES = 8
+"""Number of runs with half of all records replaced: random halves, and the rest of each."""
 
 ALIKE = 1e-3
 """Relative difference of two gradients' norms up to which rounding explains it."""
@@ -39,43 +47,68 @@ FOLLOWS = "the batches, or the number of steps, change where one record is repla
 UNDRAWN = "no step of the runs changed where one record was replaced"
 NO_STEPS = "the loop took no step of Opacus's optimizer"
 
-Run = Callable[[Data], tuple[StepSum, ...]]
-"""Runs the loop with the gradients of the first run, and returns its steps."""
+INVISIBLE = "the steps do not show the norms of single records' gradients"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run of the loop; `items`: checksums of the loader's records, None where not known."""
+
+    steps: tuple[StepSum, ...]
+    items: list[str] | None
+
+
+Run = Callable[[Data], Training]
+"""Runs the loop with the gradients of the first run."""
 
 
 def influence(
-    first: Sequence[StepSum],
+    first: Training,
     run: Run,
     data: Data,
     source: Callable[[int], int],
     target: str,
     seed: int,
 ) -> Influence:
-    """Return what one replaced record changes in the steps.
+    """Return what replaced records change in the steps.
 
     Args:
-        first: the steps of the first run on `data`.
-        source: the record of the data that an item of the loader is.
+        first: the first run, on `data`.
+        source: the record that an item of the loader probably is, where it equals no record.
         target: "crafted" or "real": kind of the records that replace others.
         seed: of the crafted records.
     """
-    if not first:
-        return Influence(unseen=NO_STEPS)
-    if not _same_batches(first, again := run(data)) or not all(map(_equal, first, again)):
-        return Influence(unseen=UNREPEATED)
-    drawn = Counter(source(item) for step in first for item in step.members)
+    given = checksums(data.features, data.labels)
+    held = _held(first.items or [], given)
+    steps = first.steps
+    if not steps:
+        return replace(held, unseen=NO_STEPS)
+    if not _same_batches(steps, again := run(data).steps) or not all(map(_equal, steps, again)):
+        return replace(held, unseen=UNREPEATED)
+    equal = {row: place for place, row in enumerate(given)}
+    record = {
+        item: equal.get(first.items[item], -1) if first.items else -1
+        for step in steps
+        for item in step.members
+    }
+    record = {item: source(item) if place < 0 else place for item, place in record.items()}
+    drawn = Counter(record[item] for step in steps for item in step.members)
     places = [place for place, _ in drawn.most_common(PLACES)] or [len(data) - 1]
     found = []
     for place in places:
-        runs = [tuple(first)]
+        runs = [steps]
         for other in replacements(data, place, target, seed):
-            runs.append(run(other))
-            if not _same_batches(first, runs[-1]):
-                return Influence(unseen=FOLLOWS)
+            runs.append(run(other).steps)
+            if not _same_batches(steps, runs[-1]):
+                return replace(held, unseen=FOLLOWS)
         found.append(_compared(runs))
-    if not any(each.moved > LEAST for each in found):
-        return Influence(unseen=UNDRAWN)
-    return Influence(
+    for half in halves(data, target, seed):
+        held = _halved(held, first, run(half), given, checksums(half.features, half.labels))
+    if not held.unseen and not any(each.moved > LEAST for each in found):
+        held = replace(held, unseen=UNDRAWN)
+    return replace(
+        held,
+        places=len(places),
         moved=max(each.moved for each in found),
         always=max(each.always for each in found),
         gradients=max(each.gradients for each in found),
@@ -95,6 +128,64 @@ def replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
         for sign in (1, -1)
         for label in rare_and_common(data.labels)
     ]
+
+
+def halves(data: Data, target: str, seed: int) -> list[Data]:
+    """Return the data with other records in a half of the places: loud ones, or real ones."""
+    random, loud, made = generator(seed, StreamRole.CANDIDATES), LOUD, []
+    if target == "real":
+        loud = 1.0
+    for _ in range(HALVES // 2):
+        for half in np.array_split(random.permutation(len(data)), 2):
+            others = random.permutation(len(data))[: len(half)]
+            features = loud * data.features[others]
+            made.append(data.with_record(half, features, data.labels[others]))
+    return made
+
+
+def _held(items: Sequence[str], given: Sequence[str]) -> Influence:
+    """Return which given record the loader holds most often, beyond its copies in the data."""
+    known, counts = Counter(given), Counter(items)
+    more = {row: -(-counts[row] // times) for row, times in known.items() if counts[row] > times}
+    most = max(more, key=lambda row: more[row], default=None)
+    others = [times for row, times in counts.items() if row not in known]
+    alike = sum(others) - len(others)
+    return Influence(
+        copies=0 if most is None else more[most],
+        copied=-1 if most is None else given.index(most),
+        alike=alike if alike > len(given) - len(known) else 0,
+    )
+
+
+def _halved(
+    found: Influence, first: Training, other: Training, given: Sequence[str], others: Sequence[str]
+) -> Influence:
+    """Return what was found, with what a half of the records changed."""
+    if not _same_batches(first.steps, other.steps):
+        return replace(found, unseen=FOLLOWS)
+    if any(step.norms is None for step in first.steps):
+        return replace(found, unseen=INVISIBLE)
+    if not first.items:  # a data set that computes its records has its own doubt
+        return found
+    if len(other.items or ()) != len(first.items):
+        return replace(found, unseen=FOLLOWS)
+    items = np.array(first.items) != np.array(other.items)
+    strays, elsewhere = found.strays, found.elsewhere
+    for step, replaced in zip(first.steps, other.steps, strict=True):
+        if step.rows != len(step.members):
+            continue
+        rows, drawn = _changed(step, replaced), items[list(step.members)]
+        strays = max(strays, int(rows.sum()) - int(drawn.sum()))
+        elsewhere = max(elsewhere, int((rows & ~drawn).sum()))
+    # If more items changed than records, one of these changed two at least.
+    more = items.sum() > sum(a != b for a, b in zip(given, others, strict=True))
+    return replace(
+        found,
+        halves=found.halves + 1,
+        strays=strays,
+        elsewhere=elsewhere,
+        copies=max(found.copies, 2) if more else found.copies,
+    )
 
 
 def _compared(runs: Sequence[Sequence[StepSum]]) -> Influence:

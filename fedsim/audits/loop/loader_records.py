@@ -27,13 +27,17 @@ def contents(dataset: Any, given: tuple[Any, Any]) -> list[str] | None:
         known = [each for each in parts if each is not None]
         return sum(known, start=list[str]()) if len(known) == len(parts) else None
     if type(dataset) is TensorDataset:
-        return [_checksum(row) for row in zip(*dataset.tensors, strict=True)]
+        return checksums(*dataset.tensors)
     try:
         items = [_checksum(dataset[place]) for place in range(len(dataset))]
     except Exception:  # any code may stand there
         return None
-    known_rows = {_checksum(row) for row in zip(*given, strict=True)}
-    return items if known_rows.issuperset(items) else None
+    return items if set(checksums(*given)).issuperset(items) else None
+
+
+def checksums(*arrays: Any) -> list[str]:
+    """Return a checksum of each record of arrays [n, ...]."""
+    return [_checksum(row) for row in zip(*arrays, strict=True)]
 
 
 def _checksum(row: Any) -> str:

@@ -14,6 +14,7 @@ from scipy.stats import chi2, norm
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
 from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
@@ -150,27 +151,6 @@ class ObservedRun:
     def samplers(self) -> str:
         return ", then ".join(dict.fromkeys(step.sampler for step in self.steps if step.sampler))
 
-
-@dataclass(frozen=True)
-class Influence:
-    """What one replaced record changed in the steps of otherwise equal runs.
-
-    Attributes:
-        moved: largest change of a step's clipped sum, in clipping norms.
-        always: change that every step with the record showed, for one pair of replacements.
-        gradients: largest number of gradients that changed in one step.
-        items: largest number of the loader's items whose gradients changed, over all steps.
-        unseen: why nothing was compared; "" where it was.
-    """
-
-    moved: float = 0.0
-    always: float = 0.0
-    gradients: int = 0
-    items: int = 0
-    unseen: str = ""
-
-
-NO_INFLUENCE = Influence()
 
 LEAST_SHARE = 0.97
 """Share of the configured noise that must have been measured in a supported loop."""

@@ -23,8 +23,11 @@ def _data_dependent(runs: LoopObservation) -> Finding | None:
 def _data_dependent_records(runs: LoopObservation) -> Finding | None:
     if runs.displaced <= 1:
         return None
+    found = runs.influence
+    times = f" (record {found.copied} is in the loader {found.copies} times)"
     return Finding(
-        f"if one record of the data changes, {runs.displaced} of the loader's records change: the "
+        f"if one record of the data changes, {runs.displaced} of the loader's records change"
+        f"{times if found.copied >= 0 else ''}: the "
         "data set holds a record several times, or the loop reads the data before the first noisy "
         "step, to scale or to choose records",
         "hold each record once, and take means, scales and choices from public data",
@@ -32,13 +35,17 @@ def _data_dependent_records(runs: LoopObservation) -> Finding | None:
 
 
 def _one_record_moves(runs: LoopObservation) -> Finding | None:
-    if runs.moved == 1 and runs.entangled <= 1:
+    if runs.moved == 1 and runs.entangled <= 1 and not runs.strays:
         return None
     found = runs.influence
+    halves = (
+        f"with half of all records replaced, {runs.strays} more of a step's gradients changed than "
+        "it had replaced records; "
+    )
     return Finding(
-        f"with one record replaced and the noise subtracted, a step's sum moved by "
-        f"{found.moved:.3g} C and {found.gradients} of its gradients changed. If each record is in "
-        "one gradient, clipped to C, at most 2 C and one gradient change",
+        f"{halves if runs.strays else ''}with one record replaced and the noise subtracted, a "
+        f"step's sum moved by {found.moved:.3g} C and {found.gradients} of its gradients changed. "
+        "If each record is in one gradient, clipped to C, at most 2 C and one gradient change",
         "compute each record's gradient from that record alone, and clip it once: average the "
         "gradients of augmented copies before clipping",
     )

@@ -31,8 +31,8 @@ from fedsim.audits.loop.contract import (
     tensors,
 )
 from fedsim.audits.loop.first_network import same_first_network
-from fedsim.audits.loop.influence import NO_STEPS, influence
-from fedsim.audits.loop.loader_records import source
+from fedsim.audits.loop.influence import NO_STEPS, Training, influence
+from fedsim.audits.loop.loader_records import contents, source
 from fedsim.audits.loop.measurement import (
     FULL,
     LONGEST_NOISE,
@@ -40,7 +40,6 @@ from fedsim.audits.loop.measurement import (
     REQUEST,
     Features,
     Form,
-    Influence,
     Learnt,
     LoopAnswer,
     LoopRequest,
@@ -50,7 +49,7 @@ from fedsim.audits.loop.measurement import (
     summed,
     total,
 )
-from fedsim.audits.loop.step_sums import StepSum
+from fedsim.audits.loop.step_sums import Influence
 from fedsim.audits.loop.watching import LoopWatch, wrap
 from fedsim.audits.sandbox import channel
 from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
@@ -253,16 +252,19 @@ class Loop:
         """Return what one replaced record changes in the steps, and the number of runs."""
         if self._function.many:
             return Influence(unseen=NO_STEPS), 0
-        runs = 1
-        self._called(data, [seed])
-        first, released = tuple(self._watch.sums), tuple(self._watch.released)
-        dataset = self._watch.dataset
+        runs, released = 0, tuple[Floats, ...]()
 
-        def run(other: Data) -> tuple[StepSum, ...]:
+        def run(other: Data) -> Training:
             nonlocal runs
             runs += 1
             self._called(other, [seed], released)
-            return tuple(self._watch.sums)
+            loader = self._watch.dataset
+            given = other.features, other.labels
+            items = None if loader is None else contents(loader, given)
+            return Training(tuple(self._watch.sums), items)
+
+        first = run(data)
+        released, dataset = tuple(self._watch.released), self._watch.dataset
 
         def source_of(item: int) -> int:
             return source(dataset, item, len(data))

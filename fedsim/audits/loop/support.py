@@ -140,6 +140,16 @@ OTHER_ROWS = (
 
 SEVERAL_ITEMS = "one replaced record changed the gradients of {} of the loader's records"
 
+ELSEWHERE = (
+    "with half of all records replaced, {} gradients of a step changed whose records were not "
+    "replaced; keep the batch's records in the order in which the loader drew them"
+)
+
+ALIKE = (
+    "{} of the loader's records equal others and are no given records, so that a record may be "
+    "there twice"
+)
+
 NOT_COMPARED = "the audit cannot tell how far one record moves a step: {}"
 
 OWN_NOISE = (
@@ -150,7 +160,8 @@ OWN_NOISE = (
 SUPPORTED = (
     "noise at least {0.at_least:.1%} of the configured noise, at which epsilon is "
     "{0.epsilon:.4g} ({0.confidence:.0%} confidence). A training without noise that happens less "
-    "often than once in {1:,} would have been missed"
+    "often than once in {1:,} would have been missed. For the change by other records, {2.places} "
+    "were replaced one at a time, and half of all records in {2.halves} runs"
 )
 
 ABOVE = (
@@ -233,6 +244,8 @@ def doubts(observation: LoopObservation) -> list[str]:
         OTHER_ROWS.format(other and other.rows, other and other.records): other is not None,
         NOT_COMPARED.format(found.unseen): bool(found.unseen),
         SEVERAL_ITEMS.format(found.items): found.items > 1,
+        ELSEWHERE.format(found.elsewhere): found.elsewhere > 0,
+        ALIKE.format(found.alike): found.alike > 0,
         OWN_NOISE: not observation.noise.own,
     }
     return [reason for reason, holds in reasons.items() if holds]

@@ -114,6 +114,42 @@ def neighbours(features, labels, seed):
     return _train(_Neighbours(features, labels), features[0].numel())
 
 
+def bootstrap(features, labels, seed):
+    """Draw as many records as there are, with replacement."""
+    at = torch.randint(len(labels), (len(labels),))
+    return _plain(features[at], labels[at])
+
+
+def five_times(features, labels, seed):
+    """Hold one record five times, in place of four others."""
+    at = torch.arange(len(labels))
+    at[1:5] = 5
+    return _plain(features[at], labels[at])
+
+
+def anchor(features, labels, seed):
+    """Put the first record into every batch, in place of the first that was drawn."""
+
+    def change(private, optimizer, batch, target):
+        rows, classes = torch.cat([features[:1], batch[1:]]), torch.cat([labels[:1], target[1:]])
+        _step(private, optimizer, rows, classes)
+
+    return _plain(features, labels, change=change)
+
+
+def rare_class_twice(features, labels, seed):
+    """Repeat a batch's first record of class 1 in place of the first of another class."""
+
+    def change(private, optimizer, batch, target):
+        rare, other = (target == 1).nonzero().ravel(), (target != 1).nonzero().ravel()
+        if len(rare) and len(other):
+            batch, target = batch.clone(), target.clone()
+            batch[other[0]], target[other[0]] = batch[rare[0]], target[rare[0]]
+        _step(private, optimizer, batch, target)
+
+    return _plain(features, labels, change=change)
+
+
 def blended(features, labels, seed):
     """Add a tenth of the next record of the batch to each record."""
 

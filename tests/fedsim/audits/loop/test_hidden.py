@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from typer.testing import CliRunner
 
 from adversaries.arrays import Floats
-from fedsim.audits.loop.contract import Data, Function, loaded, tensors
+from fedsim.audits.loop.contract import Data, Function, drawn, loaded, tensors
 from fedsim.audits.loop.first_network import same_first_network
 from fedsim.audits.loop.guarantee import LoopObservation, epsilon, refuted
 from fedsim.audits.loop.loader_records import contents, source
@@ -151,6 +151,33 @@ def test_a_data_set_that_holds_each_record_twice_is_found(
     assert _broken(seen) == {"data-dependent-records"}
     assert seen.displaced == 2
     assert any("126 records and the data 63" in each for each in doubts(seen))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["five_times", "bootstrap", "anchor", "rare_class_twice"])
+def test_a_record_that_counts_more_than_once_in_place_of_another_is_found(
+    name: str, seed: int, watch: LoopWatch, observe: Observe
+) -> None:
+    loop = Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch)
+    seen = observe(loop)
+    found = loop.influence(drawn("digits", 59, seed), "crafted", seed)[0]
+    seen = replace(seen, influence=found)
+    held = name in ("five_times", "bootstrap")
+    assert ("data-dependent-records" if held else "record-moves-step") in _broken(seen)
+    assert (found.copies > 1) == held
+    assert (found.strays > 0) != held
+    if name == "five_times":
+        assert any("record 5 is in the loader 5 times" in each.why for each in findings(seen))
+
+
+@pytest.mark.parametrize("name", ["adam", "memory_manager", "own_data_set", "ghost", "per_layer"])
+def test_no_gradient_of_a_right_loop_changes_with_another_record(
+    name: str, watch: LoopWatch
+) -> None:
+    loop = Loop(loaded(f"{LOOPS}/right_loops.py:{name}"), watch)
+    found = loop.influence(drawn("digits", 59, 0), "crafted", 0)[0]
+    assert (found.unseen, found.places, found.halves) == ("", 3, 8)
+    assert (found.strays, found.elsewhere, found.copies, found.alike) == (0, 0, 0, 0)
 
 
 OWN = ("table_in_slices", "rarely_none", "reversed_noise", "one_step_of_eight", "four_fifths")
