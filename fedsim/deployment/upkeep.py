@@ -83,6 +83,9 @@ def take_up(place: Path, superlink: str) -> bool:
         if (public := place / f"{NEXT}.pub").exists():  # else an interrupted call moved it
             public.replace(place / "node.key.pub")
         (place / NEXT).replace(place / "node.key")
+        own = place / "peers" / f"{kit.read_kit(place).machine}.pub"
+        if own.exists():  # at a client, which signs its exchange keys with it
+            kit.write_file(own, (place / "node.key.pub").read_bytes())
     except (OSError, ValueError, httpx.HTTPError, InputError):
         return False  # no next key, or no answer of the server: use the old key
     return True

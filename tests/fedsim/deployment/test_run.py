@@ -285,7 +285,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
     )
     assert (started.returncode, "has ended" in started.stderr) == (1, True)
     wrong = _wrong(place)
-    assert set(wrong) == {"registered", "supernode"}
+    assert set(wrong) == {"registered", "peers", "supernode"}
     assert "does not know the key SHA256:" in wrong["registered"]
     assert "[code: 2004] Failed to activate SuperNode." in wrong["supernode"]
 
@@ -326,6 +326,10 @@ def test_a_node_takes_its_next_key_up_once_the_server_has_it(server_up: Path) ->
     assert not (place / "next.key").exists()
     found = json.loads(_deploy("status", server, "--json").stdout)["nodes"]
     assert [node["machine"] for node in found if node["state"] == "connected"] == ["client-1"]
+    public = (place / "node.key.pub").read_bytes()
+    assert (place / "peers" / "client-1.pub").read_bytes() == public
+    # The other client needs it too.
+    (kit.folder(server_up, "client-0") / "peers" / "client-1.pub").write_bytes(public)
     _script(place, "stop.sh")
 
 
