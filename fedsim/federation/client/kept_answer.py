@@ -37,13 +37,15 @@ class Answering:
     Attributes:
         path: file of the answer.
         request: digest of all that the answer depends on.
-        mark: what its entry in the client's ledger has.
+        before: number of entries of the client's ledger before it.
+        mark: what its own entry has.
         entered: whether it has that entry.
         total: the array that may have left, if there is one.
     """
 
     path: Path
     request: str
+    before: int
     mark: str
     entered: bool = False
     total: npt.NDArray[Any] | None = None
@@ -92,15 +94,14 @@ def _begun(path: Path, received: ReceivedMessage, model: Tensor) -> Answering:
     request = hashlib.sha256(f"{parts} {numbers} ".encode() + content).hexdigest()
     answers = client_ledger.read_answers(path.parent)
     kept = _read(path)
-    if kept is not None and kept[0] == request:
-        _, entered_as, total = kept
-        # Other nodes may enter answers in the same ledger, so only this request's own counts.
-        if any(_mark(each) == entered_as and each.costs for each in answers):
-            return Answering(path, request, entered_as, entered=True, total=total)
+    if kept is not None and kept.request == request:
+        # Neither an earlier answer of this round nor an entry of another node was for this request.
+        later = answers[kept.before :]
+        if any(_mark(each) == kept.mark and each.costs for each in later):
+            return replace(kept, entered=True)
     last = received.config.training.rounds + 1
-    begun = Answering(
-        path, request, _mark(entry if kind == "train" else replace(entry, round=last))
-    )
+    own = entry if kind == "train" else replace(entry, round=last)
+    begun = Answering(path, request, len(answers), _mark(own))
     _write(begun, {})
     return begun
 
@@ -113,17 +114,17 @@ def _mark(answer: AnsweredMessage) -> str:
 
 def _write(answer: Answering, arrays: dict[str, npt.NDArray[Any]]) -> None:
     content = io.BytesIO()
-    head = {"request": np.asarray(answer.request), "mark": np.asarray(answer.mark)}
+    head = {name: np.asarray(getattr(answer, name)) for name in ("request", "before", "mark")}
     np.savez(content, allow_pickle=False, **head, **arrays)
     private_files.write_private(answer.path, content.getvalue())
 
 
-def _read(path: Path) -> tuple[str, str, npt.NDArray[Any] | None] | None:
-    """Return the request, the mark of its entry and its array; None without a whole file."""
+def _read(path: Path) -> Answering | None:
+    """Return the request that a file has, as not entered; None without a whole file."""
     try:
         with np.load(io.BytesIO(reading.content(path, LONGEST)), allow_pickle=False) as file:
             arrays = dict(file)
-        total = arrays.get("total")
-        return str(arrays["request"]), str(arrays["mark"]), total
+        head = str(arrays["request"]), int(arrays["before"]), str(arrays["mark"])
+        return Answering(path, *head, total=arrays.get("total"))
     except (*reading.DAMAGE, OSError):
         return None

@@ -112,6 +112,20 @@ def test_another_request_is_another_release(other: dict[str, Any], tmp_path: Pat
     assert _entries(tmp_path) == 3
 
 
+def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path: Path) -> None:
+    """Its refusal leaves no trace by which the round's charge would pay for it too."""
+    first = _asked(tmp_path)
+    for _ in range(3):
+        with pytest.raises(RefusedError, match="answered in this run already"):
+            _asked(tmp_path, model=lambda model: model + np.float32(1e-3))
+    assert _entries(tmp_path) == 1
+    # The first answer is no longer kept, and this run has no second one.
+    with pytest.raises(RefusedError, match="answered in this run already"):
+        _asked(tmp_path)
+    assert not np.array_equal(_asked(tmp_path, id=2), first)
+    assert _entries(tmp_path) == 2
+
+
 def test_a_lost_or_damaged_answer_is_charged_again(tmp_path: Path) -> None:
     first = _asked(tmp_path)
     (kept,) = (tmp_path / "state").glob("answer-*.npz")
