@@ -10,21 +10,26 @@ import fcntl
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from flwr.app import ArrayRecord
 
 from fedsim.common import private_files, reading
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent
+from fedsim.federation.protocol import consent, messages
+
+Arrays = dict[str, ArrayRecord]
+
+HEAD = ("request", "before", "mark")
+"""Names in the file that are not of the answer."""
 
 LONGEST = 2**33
 """Largest file of an answer, in bytes."""
@@ -40,7 +45,7 @@ class Answering:
         before: number of entries of the client's ledger before it.
         mark: what its own entry has.
         entered: whether it has that entry.
-        total: the array that may have left, if there is one.
+        arrays: what may have left, by name; empty for nothing.
     """
 
     path: Path
@@ -48,21 +53,38 @@ class Answering:
     before: int
     mark: str
     entered: bool = False
-    total: npt.NDArray[Any] | None = None
+    arrays: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
-    def keep(self, total: npt.NDArray[Any]) -> None:
-        """Write the array, before it leaves. Raises InputError if it cannot be written."""
-        with client_ledger.writing(self.path.parent):
-            _write(self, {"total": total})
+
+def answered(
+    received: ReceivedMessage, record: str, enter: Callable[[], None], answer: Callable[[], Arrays]
+) -> Arrays:
+    """Return the records of an answer: those that left before, or new ones behind their charge.
+
+    record: name of the record that is kept; a kept answer has no other.
+    enter: charges the answer.
+    answer: computes it.
+    Raises InputError if the folder of the client's ledger cannot be written.
+    """
+    with _answering(received) as known:
+        if known is not None and known.arrays:
+            return {record: messages.array_record(**known.arrays)}
+        if known is None or not known.entered:
+            enter()
+        content = answer()
+        if known is not None:
+            assert {*content} == {record}
+            with client_ledger.writing(known.path.parent):
+                _write(replace(known, arrays=messages.arrays_of(content[record])))
+    return content
 
 
 @contextmanager
-def answering(received: ReceivedMessage, model: Tensor) -> Iterator[Answering | None]:
+def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
     """Yield what is known of a request, and let no other process answer it within the block.
 
     Yields None unless the answer is a sum with noise, of a deployed client in a training that may
     be repeated.
-    Raises InputError if the folder of the client's ledger cannot be written.
     """
     terms, config = consent.terms(received.context.node_config), received.config
     if (
@@ -81,14 +103,14 @@ def answering(received: ReceivedMessage, model: Tensor) -> Iterator[Answering | 
     with os.fdopen(lock, "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with client_ledger.writing(folder):
-            begun = _begun(path, received, model)
+            begun = _begun(path, received)
         yield begun
 
 
-def _begun(path: Path, received: ReceivedMessage, model: Tensor) -> Answering:
+def _begun(path: Path, received: ReceivedMessage) -> Answering:
     """Return the request as the file knows it; a new one is written to the file first."""
     entry = admission.answer_to(received, received.request.noise_multiplier)
-    kind, content = received.message.metadata.message_type, model.cpu().numpy().tobytes()
+    kind, content = received.message.metadata.message_type, received.model.cpu().numpy().tobytes()
     parts = (kind, entry.experiment, entry.records, entry.noise_multiplier, received.request.role)
     numbers = (entry.first_trial, entry.trials, entry.round)
     request = hashlib.sha256(f"{parts} {numbers} ".encode() + content).hexdigest()
@@ -102,7 +124,7 @@ def _begun(path: Path, received: ReceivedMessage, model: Tensor) -> Answering:
     last = received.config.training.rounds + 1
     own = entry if kind == "train" else replace(entry, round=last)
     begun = Answering(path, request, len(answers), _mark(own))
-    _write(begun, {})
+    _write(begun)
     return begun
 
 
@@ -112,10 +134,10 @@ def _mark(answer: AnsweredMessage) -> str:
     return f"{(answer.run, answer.node, answer.experiment, answer.records)} {numbers}"
 
 
-def _write(answer: Answering, arrays: dict[str, npt.NDArray[Any]]) -> None:
+def _write(answer: Answering) -> None:
     content = io.BytesIO()
-    head = {name: np.asarray(getattr(answer, name)) for name in ("request", "before", "mark")}
-    np.savez(content, allow_pickle=False, **head, **arrays)
+    head = {name: np.asarray(getattr(answer, name)) for name in HEAD}
+    np.savez(content, allow_pickle=False, **head, **answer.arrays)
     private_files.write_private(answer.path, content.getvalue())
 
 
@@ -124,7 +146,7 @@ def _read(path: Path) -> Answering | None:
     try:
         with np.load(io.BytesIO(reading.content(path, LONGEST)), allow_pickle=False) as file:
             arrays = dict(file)
-        head = str(arrays["request"]), int(arrays["before"]), str(arrays["mark"])
-        return Answering(path, *head, total=arrays.get("total"))
+        request, before, mark = (arrays.pop(name) for name in HEAD)
+        return Answering(path, str(request), int(before), str(mark), arrays=arrays)
     except (*reading.DAMAGE, OSError):
         return None

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from flwr.app import Context, Message
+from flwr.app import ArrayRecord, Context, Message
 
 from fedsim.federation.client import admission, client_ledger, holding_back, kept_answer
 from fedsim.federation.client.admission import ReceivedMessage
@@ -40,27 +40,18 @@ def measures(message: Message, context: Context) -> Message:
         )
     why = "the server asks for a confusion matrix of records held back"
     consent.require(context.node_config, {consent.MEASURES: why})
-    with kept_answer.answering(received, received.model) as known:
-        if known is not None and known.total is not None:
-            confusion = known.total
-        else:
-            if known is None or not known.entered:
-                _enter(received)
-            confusion = _noisy(received, classes, Fraction(epsilon))
-            if known is not None:
-                known.keep(confusion)
-    answer = {messages.MEASURES: messages.array_record(confusion=confusion)}
+    scale = Fraction(discrete_laplace.SENSITIVITY[config.privacy.neighbouring]) / Fraction(epsilon)
+
+    def noisy() -> dict[str, ArrayRecord]:
+        counts = [
+            [count + discrete_laplace.draw(scale) for count in row]
+            for row in _confusion(received, classes)
+        ]
+        confusion = np.array(counts, dtype=np.int64)
+        return {messages.MEASURES: messages.array_record(confusion=confusion)}
+
+    answer = kept_answer.answered(received, messages.MEASURES, partial(_enter, received), noisy)
     return messages.reply(message, received.partition, answer)
-
-
-def _noisy(received: ReceivedMessage, classes: int, epsilon: Fraction) -> npt.NDArray[np.int64]:
-    """Return the confusion matrix with discrete Laplace noise, int64 [c, c]."""
-    scale = Fraction(discrete_laplace.SENSITIVITY[received.config.privacy.neighbouring]) / epsilon
-    noisy = [
-        [count + discrete_laplace.draw(scale) for count in row]
-        for row in _confusion(received, classes)
-    ]
-    return np.array(noisy, dtype=np.int64)
 
 
 def _enter(received: ReceivedMessage) -> None:

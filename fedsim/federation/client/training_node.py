@@ -18,7 +18,6 @@ from fedsim.config import from_run_config
 from fedsim.config.federation import OWN
 from fedsim.federation.client import admission, kept_answer
 from fedsim.federation.client.admission import ReceivedMessage
-from fedsim.federation.client.kept_answer import Answering
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Role
@@ -85,19 +84,23 @@ def train(message: Message, context: Context) -> Message:
     parameters = received.model
     if partition not in config.participation.participants(request.round):
         return _without_joining(received, parameters, start)
-    with kept_answer.answering(received, parameters) as known:
-        content = _answer(received, parameters, known)
+
+    def enter() -> None:
+        # From here on the request counts as answered, even if the answer fails.
+        admission.enter(received)
+        admission.keep_model(received, parameters)
+
+    answer = _computing(received, parameters)
+    content = kept_answer.answered(received, messages.REPLY, enter, answer)
     seconds = _seconds(context, start)
     return messages.reply(message, partition, content, seconds=seconds, round=request.round)
 
 
-def _answer(
-    received: ReceivedMessage, parameters: torch.Tensor, known: Answering | None
-) -> dict[str, ArrayRecord]:
-    """Return the records of an answer, which is charged before anything is computed."""
+def _computing(
+    received: ReceivedMessage, parameters: torch.Tensor
+) -> Callable[[], dict[str, ArrayRecord]]:
+    """Return the function that computes an answer. Whatever can be refused is refused here."""
     config, request = received.config, received.request
-    if known is not None and known.total is not None:
-        return {messages.REPLY: messages.array_record(sum=known.total)}
     coins = coins_of(config.game, received.loaded, request.game)
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
@@ -111,27 +114,23 @@ def _answer(
         return drawn
 
     contributed = _contribution(received, coins, masks, grid)
-    # From here on the request counts as answered, even if the answer fails.
-    if known is None or not known.entered:
-        admission.enter(received)
-        admission.keep_model(received, parameters)
     # One step without noise under central trust; else one or more noisy steps.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
-    total = local_steps(contributed, parameters, steps, size, drawing)
     bounded = received.loaded.clipper.exact and config.training.clipping
-    reply, sent = _encoded(total, grid, bounded)
-    content = {messages.REPLY: messages.array_record(sum=reply)}
-    content |= disclosed(received, parameters, coins, noises, masks)
-    if request.role == Role.ADVERSARY:
-        from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
-        adversary_node.follow(received, parameters, sent, coins)
-    content |= distances(received, parameters)
-    if known is not None:
-        assert {*content} == {messages.REPLY}
-        known.keep(reply)
-    return content
+    def answer() -> dict[str, ArrayRecord]:
+        total = local_steps(contributed, parameters, steps, size, drawing)
+        reply, sent = _encoded(total, grid, bounded)
+        content = {messages.REPLY: messages.array_record(sum=reply)}
+        content |= disclosed(received, parameters, coins, noises, masks)
+        if request.role == Role.ADVERSARY:
+            from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
+
+            adversary_node.follow(received, parameters, sent, coins)
+        return content | distances(received, parameters)
+
+    return answer
 
 
 def _without_joining(received: ReceivedMessage, parameters: torch.Tensor, start: float) -> Message:
