@@ -148,8 +148,9 @@ def test_a_request_that_the_run_does_not_plan_is_refused(
 def test_a_run_beyond_what_was_agreed_to_is_refused_with_what_would_allow_it(
     client: Client, run: dict[str, Scalar], refusal: str
 ) -> None:
+    context = client({}, run)  # before a message, which needs its task
     with pytest.raises(RefusedError, match=refusal) as refused:
-        client_app.app(_message(), client({}, run))
+        client_app.app(_message(), context)
     assert "in the node's config" in str(refused.value)
 
 
