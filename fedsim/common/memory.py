@@ -19,29 +19,26 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def spare(device: torch.device) -> int:
     """Return three quarters of the free bytes of a device, or of this process's container."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] * 3 // 4
-    import psutil  # noqa: PLC0415  (the numerical core needs only torch, numpy and scipy)
-
-    left = psutil.virtual_memory().available
-    try:
-        limit, used = ((CGROUP / name).read_text() for name in ("memory.max", "memory.current"))
-        left = min(left, int(limit) - int(used))
-    except (OSError, ValueError):  # no limit
-        pass
-    return max(0, left) * 3 // 4
+    return _three_quarters(device, free=True)
 
 
 def installed(device: torch.device) -> int:
-    """Return three quarters of the bytes of a device, or of this process's container."""
+    """Return three quarters of all bytes of a device, or of this process's container."""
+    return _three_quarters(device, free=False)
+
+
+def _three_quarters(device: torch.device, free: bool) -> int:
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[1] * 3 // 4
+        left, whole = torch.cuda.mem_get_info(device)
+        return (left if free else whole) * 3 // 4
     import psutil  # noqa: PLC0415  (the numerical core needs only torch, numpy and scipy)
 
-    whole = psutil.virtual_memory().total
+    memory = psutil.virtual_memory()
+    size = memory.available if free else memory.total
     with contextlib.suppress(OSError, ValueError):  # no limit
-        whole = min(whole, int((CGROUP / "memory.max").read_text()))
-    return whole * 3 // 4
+        used = int((CGROUP / "memory.current").read_text()) if free else 0
+        size = min(size, int((CGROUP / "memory.max").read_text()) - used)
+    return max(0, size) * 3 // 4
 
 
 _GRANTED: list[int | None] = []

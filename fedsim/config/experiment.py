@@ -264,25 +264,18 @@ class Config(TomlTable):
             raise ValueError(
                 f"data.records is {records}, but {clients} clients need a record each; give more"
             )
-        unit, units = self._protected
+        units = self.participation.setting.units
         if self.run.job == "training" and self.privacy.delta > 1 / units:
             raise ValueError(
-                f"privacy.delta is {self.privacy.delta:g}, above one over the {units} {unit}: a "
-                f"training that publishes one of them at random would keep such a guarantee; give "
-                f"at most {1 / units:.3g}, or leave it out"
+                f"privacy.delta is {self.privacy.delta:g}, above one over the {units} "
+                f"{self.privacy.unit}s: a training that publishes one of them at random would keep "
+                f"such a guarantee; give at most {1 / units:.3g}, or leave it out"
             )
         if self.challenge.record >= records:
             raise ValueError(
                 f"challenge.record is {self.challenge.record}, but the records of D are numbered 0 "
                 f"to {records - 1}; give one of them, or -1 to let fedsim choose"
             )
-
-    @property
-    def _protected(self) -> tuple[str, int]:
-        """The unit that is protected, and the number of its kind."""
-        if self.privacy.unit == "client":
-            return "clients", self.federation.clients
-        return "records", self.data.records
 
     def _enough_canaries(self) -> None:
         """Raise ValueError for more canaries than records, or more guesses than canaries."""

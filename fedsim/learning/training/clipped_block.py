@@ -73,12 +73,11 @@ class Method:
             some = parameters.expand(trials, -1)
             return clipped_sum(gradients, clipping_norm, some, features, labels, exact=exact)
 
-        with _WholeProducts() as products, torch.device(record.device):
-            groups = torch.zeros(1, 2 * SLOTS, *record.shape, dtype=record.dtype)
-            several = torch.zeros(1, 2 * SLOTS, *label.shape, dtype=label.dtype)
-            if exact and own:
-                with gradients.lend() as gradients_of:
-                    by_groups(gradients_of, parameters[None], groups, several)
+        products = _WholeProducts()
+        if exact and own:
+            groups = (x.new_zeros(1, 2 * SLOTS, *x.shape) for x in (record, label))
+            with products, gradients.lend() as gradients_of:
+                by_groups(gradients_of, parameters[None], *groups)
         return cls(reasons, gradients, footprint(block, record.device), not products.seen)
 
 

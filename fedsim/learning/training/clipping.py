@@ -21,7 +21,7 @@ from fedsim.learning.training import clipped_block, cutting
 from fedsim.learning.training.clipped_block import Method
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import size
-from fedsim.learning.training.slots import SLOTS, Contents, arranged
+from fedsim.learning.training.slots import SLOTS, Contents, arranged, in_front
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: about the size of CPU caches, or enough to fill a GPU."""
@@ -361,4 +361,4 @@ def _chosen(weights: Tensor) -> Tensor | None:
     # If most records take part anyway, weighting a shared batch costs less than gathering.
     if most >= SAMPLED * weights.shape[1]:
         return None
-    return present.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
+    return in_front(present)

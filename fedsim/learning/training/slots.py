@@ -14,8 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.common.blocks import slices
-
 SLOTS = 16
 """Records in a group. A group of any array of 4-byte numbers, whatever its width, has a multiple of
 64 bytes, so that all groups are aligned alike."""
@@ -44,7 +42,8 @@ class Contents:
         The hash is multilinear modulo 2^64 (Lemire and Kaser, arXiv:1202.4961). Its multipliers
         spread records and hide nothing. They are fixed: a round that is repeated has the same sum.
         """
-        hashes = torch.cat([_hashes(*part) for part in _parts(features, labels)])
+        everyone = torch.arange(len(labels), device=labels.device)
+        hashes = torch.cat([_hashes(*part) for part in _parts(features, labels, everyone)])
         order = hashes.argsort(stable=True)
         alike = hashes[order][1:] == hashes[order][:-1]
         first, second = order[:-1][alike], order[1:][alike]
@@ -79,13 +78,11 @@ class Contents:
 Part = tuple[Tensor, Tensor]
 
 
-def _parts(features: Tensor, labels: Tensor, at: Tensor | None = None) -> Iterator[Part]:
-    """Yield some records in parts that take little memory beside them; at: None for all."""
+def _parts(features: Tensor, labels: Tensor, at: Tensor) -> Iterator[Part]:
+    """Yield the records at some positions in parts, which take little memory beside them."""
     step = max(1, WORDS // max(1, features[:1].numel()))
-    whole = slice(None) if at is None else at
-    for part in slices(len(labels[whole]), step) or [slice(0, 0)]:
-        some = part if at is None else at[part]
-        yield features[some], labels[some]
+    for part in at.split(step):
+        yield features[part], labels[part]
 
 
 def _hashes(features: Tensor, labels: Tensor) -> Tensor:
@@ -104,6 +101,16 @@ def _words(*values: Tensor) -> Tensor:
     )
 
 
+def in_front(present: Tensor) -> Tensor:
+    """Return each trial's records that take part, [T, most], in order; others fill up a row.
+
+    present: bool [T, n].
+    """
+    # A stable sort moves them to the front and keeps their order.
+    order = present.byte().sort(dim=1, descending=True, stable=True).indices
+    return order[:, : int(present.sum(1).max())]
+
+
 def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, Tensor]:
     """Return the record at each place, int64 [T, m], and whether one is there, bool [T, m].
 
@@ -113,10 +120,8 @@ def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, 
     present: bool [T, n], the records that take part in each trial.
     groups: the number of groups is a multiple of it.
     """
-    most = int(present.sum(1).max())
-    # A stable sort moves the records that take part to the front and keeps their order.
-    taking_part, records = present.byte().sort(dim=1, descending=True, stable=True)
-    records, absent = records[:, :most], taking_part[:, :most] == 0
+    records = in_front(present)
+    most, absent = records.shape[1], ~present.gather(1, records)
     chosen = contents.at(records)
     # Absent records are no copies of present ones.
     kinds = chosen.kinds.masked_fill(absent, -1)
