@@ -132,9 +132,8 @@ def replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
 
 def halves(data: Data, target: str, seed: int) -> list[Data]:
     """Return the data with other records in a half of the places: loud ones, or real ones."""
-    random, loud, made = generator(seed, StreamRole.CANDIDATES), LOUD, []
-    if target == "real":
-        loud = 1.0
+    random, made = generator(seed, StreamRole.CANDIDATES), []
+    loud = 1.0 if target == "real" else LOUD
     for _ in range(HALVES // 2):
         for half in np.array_split(random.permutation(len(data)), 2):
             others = random.permutation(len(data))[: len(half)]

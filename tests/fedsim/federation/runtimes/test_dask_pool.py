@@ -70,15 +70,20 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Any, Address]]:
         yield local, Address.of(local.scheduler_address, folder, insecure=False)
 
 
-def _kill_when(cluster: Any, pattern: str, folder: Path) -> Thread:
-    """Return a thread that kills a worker once a file is there."""
+def _when(folder: Path, pattern: str, act: Callable[[], None]) -> Thread:
+    """Return a thread that acts once a file is there."""
 
-    def kill() -> None:
+    def wait() -> None:
         while not any(folder.glob(pattern)):
             time.sleep(0.01)
-        os.kill(cluster.workers[0].process.pid, signal.SIGKILL)
+        act()
 
-    return Thread(target=kill)
+    return Thread(target=wait)
+
+
+def _kill_when(cluster: Any, pattern: str, folder: Path) -> Thread:
+    """Return a thread that kills a worker once a file is there."""
+    return _when(folder, pattern, lambda: os.kill(cluster.workers[0].process.pid, signal.SIGKILL))
 
 
 QUIET = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -117,12 +122,7 @@ def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
     directory = RunDirectory.create(tmp_path / "run", config)
     pool = DaskPool(cluster[1])
 
-    def close() -> None:
-        while not any(directory.path.glob("batches/*.npz")):
-            time.sleep(0.01)
-        cluster[0].close()
-
-    closing = Thread(target=close)
+    closing = _when(directory.path, "batches/*.npz", cluster[0].close)
     closing.start()
     with pytest.raises(RuntimeError, match=r"was lost.*fedsim run --resume") as ended:
         run_in_process(preflight(config), directory, Dispatcher(pool, worker.train_batch, print))
