@@ -309,7 +309,7 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     )
     detects = (
         f"If the noise were below {noise.seen_below:.3g} of the configured noise, this audit would "
-        f"detect it in {SEEN:.0%} of cases. So it would noise that is missing in "
+        f"detect it in {SEEN:.0%} of cases, as it would detect noise that is missing in "
         f"{noise.missed_below:.2%} of all trainings."
     )
     return [("Noise", least), ("Detects", detects)]
