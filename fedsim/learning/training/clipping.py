@@ -361,4 +361,4 @@ def _chosen(weights: Tensor) -> Tensor | None:
     # If most records take part anyway, weighting a shared batch costs less than gathering.
     if most >= SAMPLED * weights.shape[1]:
         return None
-    return in_front(present)
+    return in_front(present, most)

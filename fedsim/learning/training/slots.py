@@ -101,14 +101,15 @@ def _words(*values: Tensor) -> Tensor:
     )
 
 
-def in_front(present: Tensor) -> Tensor:
+def in_front(present: Tensor, most: int) -> Tensor:
     """Return each trial's records that take part, [T, most], in order; others fill up a row.
 
     present: bool [T, n].
+    most: the largest number of them in a trial.
     """
     # A stable sort moves them to the front and keeps their order.
     order = present.byte().sort(dim=1, descending=True, stable=True).indices
-    return order[:, : int(present.sum(1).max())]
+    return order[:, :most]
 
 
 def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, Tensor]:
@@ -120,8 +121,9 @@ def arranged(contents: Contents, present: Tensor, groups: int) -> tuple[Tensor, 
     present: bool [T, n], the records that take part in each trial.
     groups: the number of groups is a multiple of it.
     """
-    records = in_front(present)
-    most, absent = records.shape[1], ~present.gather(1, records)
+    most = int(present.sum(1).max())
+    records = in_front(present, most)
+    absent = ~present.gather(1, records)
     chosen = contents.at(records)
     # Absent records are no copies of present ones.
     kinds = chosen.kinds.masked_fill(absent, -1)

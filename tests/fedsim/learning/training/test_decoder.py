@@ -1,7 +1,9 @@
 """A decoder of texts from a local Hugging Face directory is trained to tell the next token."""
 
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -260,10 +262,9 @@ def test_the_game_is_played_on_texts(game: Config) -> None:
     run = fedsim.run(config)
     report = run.report
     assert report.utility.task == "next-token"
-    targets = own_targets(config)
-    shares = torch.bincount(targets).double() / len(targets)
-    shares = shares[shares > 0]
-    assert report.utility.baseline_loss == pytest.approx(float(-(shares * shares.log()).sum()))
+    texts = own_targets(config)
+    losses = [loss for at in range(len(texts)) for loss in unigram_losses(texts, at)]
+    assert report.utility.baseline_loss == pytest.approx(np.mean(losses))
     assert report.empirical.advantage is not None
     assert report.one_run is not None
     assert report.one_run.score == "loss"
@@ -282,8 +283,8 @@ def game(training: Config, tmp_path: Path) -> Config:
         "data.length": LENGTH,
         "data.public-schema": "",
         "data.public-root": "",
-        "trials.count": 4,
-        "trials.batch": 4,
+        "trials.count": 8,
+        "trials.batch": 8,
         "canaries.count": 40,
         "canaries.kind": "text",
         "canaries.score": "loss",
@@ -315,10 +316,18 @@ def test_a_text_canary_adds_its_clipped_gradient_and_is_scored_by_its_loss(game:
     assert scores[coins].mean() > scores[~coins].mean()
 
 
-def own_targets(config: Config) -> Tensor:
-    """Return the tokens that are predicted of the texts held out."""
+def own_targets(config: Config) -> list[list[int]]:
+    """Return the tokens that are predicted of each text held out."""
     features = federation.load(config.experiment).held_out()[0][:, 1:].long()
-    return features[features != PAD]
+    return [text[text != PAD].tolist() for text in features]
+
+
+def unigram_losses(texts: list[list[int]], at: int) -> list[float]:
+    """Return the losses of a text's tokens under the others' counts (method C of Witten, Bell)."""
+    others = Counter(token for text in [*texts[:at], *texts[at + 1 :]] for token in text)
+    assert others, "a single text has no others"
+    new, total = len(others), sum(others.values())
+    return [-math.log((others[token] + new / SIZE) / (total + new)) for token in texts[at]]
 
 
 @pytest.mark.parametrize(
