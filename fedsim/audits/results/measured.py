@@ -8,6 +8,7 @@ from adversaries.bounds import agreement
 from adversaries.statistics import intervals
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.audits.results.theory import Predicted
+from fedsim.learning.training.criterion import Measured
 
 
 @dataclass(frozen=True)
@@ -349,6 +350,23 @@ class Utility:
     quality: Quality | None = None
     """Quality of the final models by class, with intervals over trainings like these; None where
     it was not measured."""
+
+    @property
+    def measured(self) -> Measured:
+        """The measures of the final models, for `judge`."""
+        classes = self.quality.classes if self.quality else []
+        return Measured(
+            task=self.task,
+            records=self.records,
+            accuracy=self.accuracy.mean[-1] if self.accuracy.mean else None,
+            majority=self.majority,
+            loss=self.loss.mean[-1] if self.loss.mean else None,
+            of_class=tuple(each.records for each in classes),
+            recalls=tuple(each.recall.value if each.recall else None for each in classes),
+            balanced_accuracy=self.balanced_accuracy,
+            area_under_curve=self.area_under_curve,
+            baseline_loss=self.baseline_loss,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fedsim.audits.results.numbers import Ends, OfClass, Real
+from fedsim.learning.training.criterion import Measured
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,30 @@ class ModelUtility:
     """Mean loss of a model that has learnt nothing; None where only accuracies are compared."""
     loss_interval: tuple[Real, Real] | None = None
     """95 % interval of the loss; None where it was not measured."""
+
+    def measured(self, task: str) -> Measured:
+        """Return the measures of the model, for `judge`; `task` is model.task."""
+        counts = tuple(map(sum, self.confusion))
+        interval = self.loss_interval
+        if "mean_absolute" in self.errors:
+            _, low, high = self.errors["mean_absolute"]
+            interval = (1 - high, 1 - low)
+        return Measured(
+            task=task,
+            records=self.records,
+            accuracy=self.accuracy,
+            majority=self.majority,
+            loss=self.loss,
+            of_class=counts,
+            recalls=tuple(
+                self.confusion[label][label] / count if count else None
+                for label, count in enumerate(counts)
+            ),
+            balanced_accuracy=self.balanced_accuracy,
+            area_under_curve=self.area_under_curve,
+            baseline_loss=self.baseline_loss,
+            interval=interval,
+        )
 
 
 @dataclass(frozen=True)
