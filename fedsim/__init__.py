@@ -40,7 +40,6 @@ API = {
             "rehearse",
             "compare",
             "sweep",
-            "tune",
             "membership",
             "predict",
             "sign",

@@ -23,7 +23,6 @@ from fedsim.api_studies import rehearse as rehearse
 from fedsim.api_studies import sign as sign
 from fedsim.api_studies import sweep as sweep
 from fedsim.api_studies import train as train
-from fedsim.api_studies import tune as tune
 from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config
 from fedsim.studies.auditors.auditor_check import check_auditor as check_auditor

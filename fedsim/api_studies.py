@@ -32,7 +32,6 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.learning.training.predictions import Likelihoods, PredictedNumbers, Predictions
     from fedsim.report.evidence.verification import Verification
     from fedsim.studies.choose.grid import RunOutcome
-    from fedsim.studies.choose.tune import TuningResult
     from fedsim.studies.membership.membership_report import MembershipReport
 
 Given = Path | str | Config | Mapping[str, Any]
@@ -300,28 +299,6 @@ def swept(
     with report_directory.refusing(out):
         sweeps.write_sweep(name, outcomes, out)
     return Sweep(out, tuple(outcomes))
-
-
-def tune(config: Given, *, models: int = 8, overrides: Overrides = None) -> "TuningResult":
-    """Choose rounds, clipping norm and learning rate on public records, as `fedsim tune` does.
-
-    Args:
-        config: path of a training's file, a configuration, or dotted keys over the defaults.
-        models: number of models to train with each setting, at least 3.
-        overrides: other dotted keys.
-
-    Returns:
-        The settings that were tried; `best.changes` has the dotted keys to train with.
-
-    Raises:
-        InputError: there are too few public records or models, a client is protected as a whole,
-            or clients take several steps a round.
-    """
-    from fedsim.studies.choose import tune as study  # noqa: PLC0415
-
-    if models < 3:
-        raise InputError(f"models is {models}; give at least 3, which the intervals need")
-    return study.tune(configured(config, overrides or {}, "training"), models)
 
 
 def membership(

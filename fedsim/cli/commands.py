@@ -135,7 +135,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
         Command("run", "experiments.run:run"),
         Command("sweep", "experiments.settings:sweep"),
         Command("choose", "experiments.settings:choose"),
-        Command("tune", "experiments.settings:tune"),
         Command("train", "experiments.train:train"),
         Command("rehearse", "experiments.train:rehearse"),
         Command("predict", "experiments.train:predict"),

@@ -35,6 +35,11 @@ HOW_SURE = (
     "(certain)"
 )
 
+HOW_MANY_STEPS = (
+    "How many local steps does a client take in a round? Noise covers each: a step costs as much "
+    "privacy as a round, and saves the messages of one"
+)
+
 File = Annotated[Path, typer.Argument(metavar="[FILE]", help="Path of the new file.")]
 Data = Annotated[
     str | None,
@@ -58,12 +63,21 @@ MaxBelief = Annotated[
     float | None,
     typer.Option(metavar="BELIEF", help="Largest belief of the adversary, 0.5 to 1."),
 ]
+LocalSteps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="STEPS",
+        help="Noisy local steps of a client in each round, with local trust.",
+    ),
+]
 Rehearse = Annotated[
     int | None,
     typer.Option(
         min=2,
         metavar="RECORDS",
-        help="Number of records to use in trials. Epsilon and delta stay those of all records.",
+        help="Number of records to use, to learn about epsilon alone. Epsilon and delta stay those "
+        "of all records.",
     ),
 ]
 
@@ -76,6 +90,7 @@ def init(
     trust: WhoAddsNoise = None,
     max_belief: MaxBelief = None,
     rounds: Annotated[int | None, typer.Option(min=1, help=f"{ROUNDS}.")] = None,
+    local_steps: LocalSteps = None,
     rehearse: Rehearse = None,
     set_: SetOption = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing and use the defaults.")] = False,
@@ -103,9 +118,12 @@ def init(
         "trust": trust,
         "max_belief": max_belief,
         "rounds": rounds,
+        "local_steps": local_steps,
     }
     answered: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     missing = [name for name, value in options.items() if value is None]
+    if missing == ["local_steps"]:  # a question beside others, with a usual answer
+        missing = []
     overrides = configuration.parse_overrides(set_)
     if label is not None:
         overrides["data.label"] = label
@@ -184,6 +202,7 @@ def _prompt(
         "trust": (WHO_ADDS_NOISE, click.Choice(["central", "local", "distributed"])),
         "max_belief": (HOW_SURE, click.FloatRange(0.5, 1, min_open=True, max_open=True)),
         "rounds": ("How many rounds of training?", click.IntRange(min=1)),
+        "local_steps": (HOW_MANY_STEPS, click.IntRange(min=1)),
     }
     replies: dict[str, Any] = {}
     if "data" in missing:
@@ -195,7 +214,8 @@ def _prompt(
         choice = click.Choice(columns)
         label_key["data.label"] = typer.prompt(words, type=choice, show_choices=False, err=True)
     for name, (words, kind) in questions.items():
-        if name in missing:
+        local = replies.get("trust", answers.trust) == "local"
+        if name in missing and (local or name != "local_steps"):
             default = getattr(answers, name)
             replies[name] = typer.prompt(words, default, type=kind, show_choices=False, err=True)
     return replace(answers, **replies), label_key

@@ -13,8 +13,9 @@ from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
+from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.schedules import factor
-from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.mechanism import Neighbouring, aggregate_noise_multiplier
 from fedsim.privacy.participation.sampling import groups
 
 
@@ -240,6 +241,21 @@ def noise(
     """
     standard = torch.from_numpy(gaussian_noise(seed, trials, round, partition, size))
     return standard.to(std.device) * std[:, None]
+
+
+def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
+    """Return sigma of a round's noise [T]; difference: of the worlds' sums [T, P]."""
+    trust, present = scheme.federation.trust, scheme.participation.participants(round)
+    sources = 1 if trust.model.server_draws else len(present)
+    multiplier = aggregate_noise_multiplier(
+        nominal, trust, scheme.participation.expected_clients, sources
+    )
+    if not sources:  # without clients there is no noise
+        multiplier = 0.0
+    if scheme.privacy.sensitivity == "local":
+        return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
+    bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
+    return torch.full_like(difference[:, 0], multiplier * bound)
 
 
 def noise_sources(federation: FederationConfig) -> Sequence[int]:

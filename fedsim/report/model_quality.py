@@ -115,18 +115,18 @@ def learning(utility: ModelUtility, task: str = "classification") -> str:
         f"({words.beside(measured)})."
     )
     fault = fault_of(utility.confusion, utility.loss, utility.loss_before)
-    sentences = [worth, words.unless_learnt(measured, fault), _clipping(utility.clipped, task)]
+    sentences = [worth, words.unless_learnt(measured, fault), _clipping(utility.clipped)]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def _clipping(share: float | None, task: str) -> str:
+def _clipping(share: float | None) -> str:
     if share is None or SELDOM < share < NEARLY_ALWAYS:
         return ""
     longer = f"{percent(share)} of these records have gradients longer than training.clipping-norm"
     if share <= SELDOM:
         return (
             f"Only {longer}. The noise is proportional to this norm, so a smaller one may learn "
-            "more." + " fedsim tune tries some on public records." * (task == "classification")
+            "more; fedsim choose tries some."
         )
     return (
         f"{longer}: the model is far from fitting them. Try more training.rounds, or a "

@@ -74,7 +74,7 @@ def write_all(directory: Path) -> dict[str, Path]:
     commands |= {
         "training": ["train", training],
         "sweep": ["sweep", one_round, "--over", "privacy.rho-beta=0.6,0.9"],
-        "choice": ["choose", one_round, "--max-belief", 0.8, "--trials", 8],
+        "choice": ["choose", one_round, "--max-belief", 0.8],
         "comparison": ["compare", *(directory / kind for kind in RUNS)],
         "membership": ["membership", small, "--models", 48],
         "reconstruction": ["reconstruct", small, "--candidates", 8, "--trials", 20],

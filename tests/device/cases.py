@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "pins"))
 
-from kinds import SMALL, TINY, Kind, kinds  # noqa: E402
+from kinds import TINY, Kind, kinds  # noqa: E402
 
 ELSEWHERE = ("app-audit", "loop-audit", "transcript-audit", "theory", "data", "gate", "one-run-")
 """Pinned kinds that compute nothing on a device, or nothing that another kind does not."""
@@ -62,7 +62,7 @@ def cases() -> dict[str, Kind]:
     pinned = [each for each in kinds(ROOT) if not each.name.startswith(ELSEWHERE)]
     games = [_game(name, changes) for name, changes in CHANGES.items()]
     sources = [_source(name, items.split()) for name, items in SOURCES.items()]
-    every = (*pinned, *games, _tuning(), *sources)
+    every = (*pinned, *games, *sources)
     return {each.name: each for each in every if not each.skipped}
 
 
@@ -75,11 +75,6 @@ def _game(name: str, changes: dict[str, object]) -> Kind:
     run = ("run", "{tree}/configs/digits.toml", "--quiet", *_options(given), "--out", "run")
     files = (("{tree}/tests/device/files.py",),) if "data.root" in changes else ()
     return Kind(name, (*files, run))
-
-
-def _tuning() -> Kind:
-    command = ("tune", "{tree}/configs/train-digits.toml", "--models", "3", "--json")
-    return Kind("tune", ((*command, *_options(SMALL | {"data.records": 100})),))
 
 
 def _source(name: str, items: list[str]) -> Kind:

@@ -126,9 +126,7 @@ def _others() -> list[Kind]:
             ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
             ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--out", "compared"),
         ),
-        "choose": (
-            ("choose", digits, *tiny, "--max-belief", "0.8", "--trials", "8", "--out", "chosen"),
-        ),
+        "choose": (("choose", digits, *tiny, "--max-belief", "0.8", "--out", "chosen"),),
         "sensitivity": (
             ("sensitivity", digits, *tiny, "--trials", "4", "--top", "2", "--out", "pairs"),
         ),

@@ -1,4 +1,4 @@
-"""`fedsim choose`, `sweep` and `tune`: several settings of an experiment or a training."""
+"""`fedsim choose` and `sweep`: several settings of an experiment or a training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,6 @@ from fedsim.studies.choose import choosing
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.studies.choose.choose_search import Result
-    from fedsim.studies.choose.tune import Tried
 
 
 NOT_CHOSEN = 1
@@ -40,6 +39,14 @@ def choose(
     min_accuracy: Annotated[
         float | None, typer.Option(help="Lowest acceptable accuracy of the model, 0 to 1.")
     ] = None,
+    min_balanced_accuracy: Annotated[
+        float | None,
+        typer.Option(help="Lowest acceptable mean recall of the classes, 0 to 1."),
+    ] = None,
+    min_auc: Annotated[
+        float | None,
+        typer.Option("--min-auc", help="Lowest acceptable area under the ROC curve, 0 to 1."),
+    ] = None,
     against: Annotated[
         Vantage | None,
         typer.Option(help="Vantage point of the adversary. Default: federation.vantage."),
@@ -51,11 +58,7 @@ def choose(
             help="Values to try of a key, separated by commas. Repeat it to try all combinations.",
         ),
     ] = None,
-    trials: Annotated[
-        int | None, typer.Option(help="Number of trials of each setting. Default: 40.")
-    ] = None,
     set_: SetOption = None,
-    elsewhere: SettingsElsewhere,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -65,16 +68,16 @@ def choose(
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
-    """Find the least noise that meets a limit on the adversary, and the model's accuracy with it.
+    """Find the least noise that meets a limit on the adversary, and the best model with it.
 
-    Tries noise around the limit with every value of --over. With --over privacy.epsilon=1,2,4 it
-    tries these values of epsilon instead. With --min-accuracy it chooses the strictest setting that
-    certainly reaches this accuracy. Theory decides what meets the limit. The trials measure
-    accuracy and the adversary.
+    Searches model, rounds, learning rate and clipping norm at several levels of noise around the
+    limit; --set fixes a key, and --over KEY=V1,V2 gives its values. Models are compared by what
+    fits the task: AUC or balanced accuracy where classes are uneven, accuracy where they are even,
+    the error of a number. With --min-auc, for example, it chooses the strictest setting that
+    certainly reaches it. Theory decides what meets the limit.
 
-    DIR gets report.html with the frontier, report.json, summary.csv, every run, and config.toml of
-    the chosen setting. Give the same command again to continue, or with more --trials to add
-    trials. Exit status 1: no setting meets the limits, or more trials are needed to decide.
+    DIR gets report.html, report.json, summary.csv, and config.toml of the chosen setting. Give the
+    same command again to continue. Exit status 1: no setting can be chosen, or it cannot be told.
 
     Examples:
 
@@ -86,25 +89,22 @@ def choose(
     from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
     console = Terminal(stderr=True, quiet=quiet)
-    placed = elsewhere.named()
     request = ChoiceRequest(
         limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
-        min_accuracy=min_accuracy,
+        least=choosing.least(min_accuracy, min_balanced_accuracy, min_auc),
         against=against,
         over=grid.axes(over or ()),
-        trials=trials,
         common=configuration.parse_overrides(set_),
     )
 
     def load(values: Mapping[str, Scalar]) -> Config:
-        return configuration.load(config_file, values, "experiment")
+        return configuration.load(config_file, values)
 
-    result, directory = choosing.carry_out(request, out, load, console, placed)
+    result, directory = choosing.carry_out(request, out, load, console)
     if json_:
         print_json(choose_report.document(result))
     else:
         _print(result, directory, console)
-    grid.complain(result.outcomes)
     if result.choice.chosen is None:
         raise typer.Exit(NOT_CHOSEN)
 
@@ -113,12 +113,15 @@ def _print(result: "Result", directory: Path, console: Terminal) -> None:
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(result))
-    for sentence in (*choose_words.sentences(result), choose_words.cost_in_short(result)):
-        console.print(sentence, highlight=False)
-    if result.choice.chosen:
-        for what, command in choose_report.commands(result, directory):
-            console.print(f"{what}: {command}", soft_wrap=True, highlight=False)
+    last = list(choose_words.for_a_manager(result))
+    for sentence in choose_words.sentences(result):
+        if sentence not in last:
+            console.print(sentence, highlight=False)
+    for what, command in choose_report.commands(result, directory):
+        console.print(f"{what}: {command}", soft_wrap=True, highlight=False)
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
+    for sentence in last:
+        console.print(sentence, highlight=False)
 
 
 def sweep(
@@ -181,69 +184,3 @@ def sweep(
     if json_:
         print_json(reading.json_object(out / "report.json"))
     grids.complain(outcomes)
-
-
-RESULT = (
-    "Tuned on {trained_on:,} public records and judged on {judged_on:,} others. No private record "
-    "was read, so tuning costs no privacy. The result suits the clients' records as far as they "
-    "resemble these. fedsim choose tries settings on private records and counts the cost."
-)
-
-
-def tune(
-    config_file: ConfigFile,
-    models: Annotated[
-        int,
-        typer.Option(min=3, help="Number of models to train with each setting.", show_default=True),
-    ] = 8,
-    set_: SetOption = None,
-    quiet: Quiet = False,
-    json_: AsJson = False,
-) -> None:
-    """Choose rounds, clipping norm and learning rate on public records, at no privacy cost.
-
-    Part of the held-out records stands in for the clients' records. The noise is scaled to their
-    number, so that it matters as much as in the training. Keeps the configuration unless another
-    setting is certainly more accurate.
-
-    Example: fedsim tune configs/train-digits.toml
-    """
-    from fedsim.studies.choose import tune as study  # noqa: PLC0415  (torch)
-
-    console = Terminal(stderr=True, quiet=quiet or json_, highlight=False)
-    config = configuration.load(config_file, configuration.parse_overrides(set_), "training")
-
-    def show(tried: "Tried") -> None:
-        line = f"{tried.setting}: accuracy {tried.accuracies.mean():.1%}"
-        if tried.changes:
-            line += f", gain {100 * tried.gain:+.1f} ± {100 * tried.margin:.1f} points"
-        console.print(line, markup=False, soft_wrap=True)
-
-    tuning = study.tune(config, models, show)
-    chosen = [f"--set {key}={value}" for key, value in tuning.best.changes.items()]
-    if json_:
-        print_json(
-            {
-                "trained_on": tuning.trained_on,
-                "judged_on": tuning.judged_on,
-                "tried": [_document(each) for each in tuning.tried],
-                "best": tuning.best.changes,
-            }
-        )
-        return
-    typer.echo(RESULT.format(trained_on=tuning.trained_on, judged_on=tuning.judged_on))
-    if not chosen:
-        typer.echo("Keep the configuration: no other setting is certainly more accurate.")
-    else:
-        typer.echo(f"Best: fedsim train {config_file} {' '.join(chosen)}")
-
-
-def _document(tried: "Tried") -> dict[str, object]:
-    return {
-        "changes": tried.changes,
-        "accuracy": float(tried.accuracies.mean()),
-        "gain": tried.gain,
-        "margin": tried.margin,
-        "noise_multiplier": tried.noise_multiplier,
-        "surely_better": tried.is_better,
-    }

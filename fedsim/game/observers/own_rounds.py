@@ -10,10 +10,11 @@ from torch import Tensor
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from fedsim.config.objects import GameRules
+from fedsim.game.client import noise_std
 from fedsim.game.federation import Federation
 from fedsim.game.observers.memory import HISTORY, Memory
 from fedsim.game.observers.participant import entered
-from fedsim.game.observers.released_model import noise_std, sums
+from fedsim.game.observers.released_model import sums
 from fedsim.game.round_game import RoundGame
 
 

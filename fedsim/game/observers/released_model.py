@@ -14,14 +14,12 @@ from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.training import TrainingConfig
-from fedsim.game.client import challenge_contributions, common_part
+from fedsim.game.client import challenge_contributions, common_part, noise_std
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms import fixed_point
 from fedsim.game.mechanisms.step import Step, join
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training.optimizers import LINEAR, ServerOptimizer
-from fedsim.privacy.mechanism import aggregate_noise_multiplier
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -143,21 +141,6 @@ def sums(
     common = common_part(knowledge, range(rules.scheme.federation.clients))
     present, absent = challenge_contributions(knowledge)
     return common, rate * present, rate * absent
-
-
-def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) -> Tensor:
-    """Return sigma of a round's noise [T]; difference: of the worlds' sums [T, P]."""
-    trust, present = scheme.federation.trust, scheme.participation.participants(round)
-    sources = 1 if trust.model.server_draws else len(present)
-    multiplier = aggregate_noise_multiplier(
-        nominal, trust, scheme.participation.expected_clients, sources
-    )
-    if not sources:  # without clients there is no noise
-        multiplier = 0.0
-    if scheme.privacy.sensitivity == "local":
-        return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
-    bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
-    return torch.full_like(difference[:, 0], multiplier * bound)
 
 
 def poison_scores(

@@ -101,7 +101,7 @@ class _WholeProducts(TorchDispatchMode):
 
 def clipped_sum(
     pool: ThreadPool[Gradients],
-    clipping_norm: float,
+    clipping_norm: float | Tensor,
     parameters: Tensor,
     features: Tensor,
     labels: Tensor,
@@ -111,18 +111,20 @@ def clipped_sum(
 ) -> Tensor:
     """Return one block of the clipped sum, [t, P].
 
+    clipping_norm: of all trials, or finite ones of each, [t, 1].
     weights: [t, n]; None for all ones.
     exact: as for `clipped`; records are computed in groups of `SLOTS`, if they fill some.
     Returns: NaN where a gradient is not finite.
     """
     gradients: Sequence[Gradient]
+    clipping = isinstance(clipping_norm, Tensor) or clipping_norm < math.inf
     with pool.lend() as gradients_of:
-        placed = exact and clipping_norm < math.inf and labels.dim() == 2
+        placed = exact and clipping and labels.dim() == 2
         if placed and labels.shape[1] % SLOTS == 0:
             gradients = by_groups(gradients_of, parameters, features, labels)
         else:
             gradients = gradients_of(parameters, features, labels)
-    if clipping_norm == math.inf:
+    if not clipping:
         # No norms are needed: a gradient that is not finite stays so in the sum, even times 0.
         scale = torch.ones_like(parameters[:, :1]).expand(-1, labels.shape[-1])
     else:
@@ -210,7 +212,7 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
 
 
 def clipped(
-    gradients: Sequence[Gradient], clipping_norm: float, exact: bool
+    gradients: Sequence[Gradient], clipping_norm: float | Tensor, exact: bool
 ) -> tuple[Sequence[Gradient], Tensor]:
     """Return gradients and their clipping factors, [T, n], in the type of the sum.
 
@@ -231,7 +233,7 @@ def joint_norms(gradients: Sequence[Gradient]) -> Tensor:
     return torch.stack([gradient.norms() for gradient in gradients]).square().sum(0).sqrt()
 
 
-def clipping_factors(norms: Tensor, clipping_norm: float) -> Tensor:
+def clipping_factors(norms: Tensor, clipping_norm: float | Tensor) -> Tensor:
     """Return min(1, C (1 - MARGIN)/|g|), float64; NaN for a norm that is not finite.
 
     No gradient times its factor is longer than C, for any model, because |g| is never too small. A

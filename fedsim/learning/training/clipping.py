@@ -72,6 +72,7 @@ class Clipper:
         checked: bool = True,
         sampled: bool = True,
         contents: Contents | None = None,
+        norms: Tensor | None = None,
     ) -> Tensor:
         """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
 
@@ -86,6 +87,7 @@ class Clipper:
         checked: False if the caller checks the sum, which is NaN if a gradient is not finite.
         sampled: False if few weights are 0, so that the CPU need not wait for a GPU to count them.
         contents: of the records, for `exact`; None to compute them.
+        norms: finite C of each trial, [T, 1], instead of `clipping_norm`; not with `exact`.
         Returns: float64 [T, P].
         Raises FloatingPointError if a gradient is not finite, which clipping would otherwise hide.
         Raises InputError if max_memory is too little for one record of one trial.
@@ -105,14 +107,15 @@ class Clipper:
             return total
         record, label = self._example(features, labels)
         pool = self._method(record, label, self.precision, own).gradients
-        summed = partial(clipped_block.clipped_sum, pool, self.clipping_norm, exact=self.exact)
+        summed = partial(clipped_block.clipped_sum, pool, exact=self.exact)
         cut = self.cut(record, label, len(parameters), records, own)
 
         # The clipped sum of some trials over some records.
         def block(trials: slice, part: slice) -> Tensor:
             inside = None if weights is None else weights[trials, part]
             at = part if chosen is None else chosen[trials, part]
-            return summed(parameters[trials], features[at], labels[at], inside)
+            norm = self.clipping_norm if norms is None else norms[trials]
+            return summed(norm, parameters[trials], features[at], labels[at], inside)
 
         _add_up(total, block, cut.blocks(len(parameters), records), self.threads)
         if checked:

@@ -106,10 +106,19 @@ def judge(measured: Measured) -> Judged:
         error = None if value is None else 1 - value
         ends = None if interval is None else (1 - interval[1], 1 - interval[0])
         return Judged("mean absolute error", error, ends, 1 - constant, rises=False)
-    name, area = criterion(measured.of_class), measured.area_under_curve
-    if name == AUC and area is not None:
-        return Judged(AUC, area, area_interval(area, *measured.of_class).ends, 0.5)
-    if name != ACCURACY and measured.balanced_accuracy is not None:
+    name, found = criterion(measured.of_class), classified(measured)
+    if name == AUC and AUC not in found:
+        name = BALANCED
+    return found.get(name, found[ACCURACY])
+
+
+def classified(measured: Measured) -> dict[str, Judged]:
+    """Return the measures of a classification by name, those that are known."""
+    value, interval = measured.accuracy, measured.interval
+    if interval is None and value is not None and measured.records and not math.isnan(value):
+        interval = wilson(value, measured.records, CONFIDENCE).ends
+    found = {ACCURACY: Judged(ACCURACY, value, interval, measured.majority)}
+    if measured.balanced_accuracy is not None:
         present = [
             (share, count)
             for share, count in zip(measured.recalls, measured.of_class, strict=False)
@@ -117,10 +126,12 @@ def judge(measured: Measured) -> Judged:
         ]
         between = mean_of_shares(present).ends if present else None
         classes = sum(count > 0 for count in measured.of_class)
-        return Judged(BALANCED, measured.balanced_accuracy, between, 1 / classes)
-    if interval is None and value is not None and measured.records:
-        interval = wilson(value, measured.records, CONFIDENCE).ends
-    return Judged(ACCURACY, value, interval, constant)
+        found[BALANCED] = Judged(BALANCED, measured.balanced_accuracy, between, 1 / classes)
+    area, of_class = measured.area_under_curve, measured.of_class
+    if area is not None:
+        two = len(of_class) == 2 and all(of_class) and not math.isnan(area)
+        found[AUC] = Judged(AUC, area, area_interval(area, *of_class).ends if two else None, 0.5)
+    return found
 
 
 def area_interval(area: float, negatives: int, positives: int) -> Interval:

@@ -99,11 +99,15 @@ class ServerOptimizer:
         training: names the optimiser, the schedule and their numbers; InputError for an unknown
             optimiser.
         records: n, the public expected number of records in a step.
+        factors: of the learning rate in each trial, [T, 1].
     """
 
-    def __init__(self, training: TrainingConfig, records: float) -> None:
+    def __init__(
+        self, training: TrainingConfig, records: float, factors: Tensor | None = None
+    ) -> None:
         self._training = training
         self._records = records
+        self._factors = factors
         self._change = lookup(OPTIMIZERS, training.optimizer, "training.optimizer")
         self._memory: Memory = {}
 
@@ -119,6 +123,8 @@ class ServerOptimizer:
         change = self._change(
             self._memory, aggregate.double(), decay, self._training, self._records
         )
+        if self._factors is not None:  # every optimiser's change is proportional to its rate
+            change *= self._factors
         return (model.double() + change).float()
 
     def state(self) -> dict[str, Tensor]:

@@ -176,13 +176,13 @@ class NoiseSeries:
 
     Attributes:
         right_at_most: [n], limit on the adversary's share of right answers, rising.
-        accuracy: [n] with the ends of its intervals, NaN if unknown.
+        value: [n] of the models' criterion with the ends of its intervals, NaN if unknown.
         limit: position on the axis of right_at_most; None if unknown.
     """
 
     label: str
     right_at_most: Sequence[float]
-    accuracy: Sequence[float]
+    value: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
     limit: float | None
@@ -192,24 +192,26 @@ def frontier(
     series: Sequence[NoiseSeries],
     limit: str,
     chosen: tuple[float, float] | None,
-    min_accuracy: float | None,
+    least: float | None,
+    criterion: str = "accuracy",
 ) -> Figure:
-    with panel("the adversary is right in at most … % (a coin: 50 %)", "accuracy, %") as (
+    right = "the adversary is right in at most … % (a coin: 50 %)"
+    with panel(right, f"{criterion}, %") as (
         figure,
         axes,
     ):
         for index, each in enumerate(series):
             colour = SERIES_COLOURS[index % len(SERIES_COLOURS)]
-            x, y = _percents(each.right_at_most), _percents(each.accuracy)
+            x, y = _percents(each.right_at_most), _percents(each.value)
             axes.vlines(x, _percents(each.low), _percents(each.high), color=colour, linewidth=2)
             axes.plot(x, y, "-o", color=colour, linewidth=1, markersize=6, label=each.label or None)
         lines = sorted({round(100 * each.limit, 2) for each in series if each.limit is not None})
         for index, place in enumerate(lines):
             label = limit if index == 0 else None
             axes.axvline(place, color=VERMILION, linewidth=1.4, linestyle="--", label=label)
-        if min_accuracy is not None:
-            least = f"least accuracy, {100 * min_accuracy:g} %"
-            axes.axhline(100 * min_accuracy, color=MUTED, linewidth=1.4, linestyle=":", label=least)
+        if least is not None:
+            label = f"least {criterion}, {100 * least:g} %"
+            axes.axhline(100 * least, color=MUTED, linewidth=1.4, linestyle=":", label=label)
         if chosen is not None:
             (ring,) = axes.plot(*_percents(chosen)[:, None], "o", color=VERMILION, label="chosen")
             ring.set(markersize=14, markerfacecolor="none", markeredgewidth=2)

@@ -1,7 +1,7 @@
 """The report of `fedsim choose`: a table, a page, report.json, and a configuration to run."""
 
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -10,58 +10,41 @@ from rich.console import RenderableType
 
 from fedsim import config as configuration
 from fedsim.common import private_files, report_directory
-from fedsim.common.foreign_text import shown
 from fedsim.common.strict_json import strict_json
+from fedsim.config.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.learning.data import distribution
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, span
-from fedsim.studies.choose import choose, choose_words, recommendation, sweep
-from fedsim.studies.choose.choose import RISK, Candidate
-from fedsim.studies.choose.choose_search import KIND, Result
+from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.studies.choose import choose_words, rule, sweep
+from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
+from fedsim.studies.choose.rule import Candidate
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
 
-HEADINGS = (
-    *("setting", "noise z", "ε", "right in at most", "limit"),
-    *("mean accuracy", "least recall", "one training's", "measured adv."),
-)
-
-
-IN_SHORT = [
-    HEADINGS.index(name) for name in ("setting", "ε", "right in at most", "limit", "mean accuracy")
-]
-"""The columns that a terminal of 80 characters has room for."""
-
 
 def table(result: Result) -> RenderableType:
-    """Return the table for the terminal, with the columns that decide."""
-    cells = [[row[place] for place in IN_SHORT] for row in _cells(result)]
+    """Return the table for the terminal."""
     title = f"Settings; the limit: {choose_words.limit(result)}"
-    caption = f"{choose_words.caption_of_accuracy(result)} The page has all columns."
-    settings = doc.tabulated([HEADINGS[place] for place in IN_SHORT], cells)
-    return terminal.table(settings, title, caption, dense=True)
+    return terminal.table(_settings(result), title, caption(result), dense=True)
 
 
 def summary(result: Result) -> list[doc.Block]:
     """Return the answer and the settings, for a notebook."""
-    return [
-        *map(doc.Prose, choose_words.sentences(result)),
-        doc.tabulated(HEADINGS, _cells(result)),
-    ]
+    return [*map(doc.Prose, choose_words.sentences(result)), _settings(result)]
 
 
 def document(result: Result) -> dict[str, Any]:
-    """Return report.json: the request, the settings, the choice, and what the search costs."""
+    """Return report.json: the request, the settings and the choice."""
     request, choice, config = result.request, result.choice, result.config
     written: dict[str, Any] = strict_json(
         {
             "kind": KIND,
             "name": config.run.name,
+            "question": result.question,
             "state": choice.state,
             "sentences": choose_words.sentences(result),
             "limit": {
@@ -72,19 +55,15 @@ def document(result: Result) -> dict[str, Any]:
                 "delta": config.privacy.delta,
                 "accountant": config.privacy.accountant,
             },
-            "varied": {
-                key: list(tried)
-                for key, tried in choose.varied(request.limit, request.over).items()
-            },
+            "least": None if request.least is None else dict([request.least]),
+            "records": {"trained": config.data.records, "available": result.records},
+            "answers_for_noise_alone": result.of_noise,
+            "tried": result.tried,
+            "without_privacy": result.plain,
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
-            "min_accuracy": request.min_accuracy,
-            "confidence_of_accuracy_together": config.audit.confidence,
-            "chosen": _named(choice.chosen),
-            "least_noise": [each.name for each in choice.least],
-            "strictest_near_the_best": _named(choice.strictest),
-            "nearest": [each.name for each in choice.nearest],
-            "search_cost": None if result.cost is None else asdict(result.cost),
-            "search_cost_within_limit": result.cost_within and asdict(result.cost_within),
+            "chosen": choice.chosen and dict(choice.chosen.values),
+            "strictest_near_the_best": choice.strictest and dict(choice.strictest.values),
+            "nearest": [dict(each.values) for each in choice.nearest],
             "settings": rows(result),
         }
     )
@@ -92,26 +71,39 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """Return a row for each run: the columns of a sweep, and those that decide the choice."""
-    candidates = {each.name: each for each in result.choice.candidates}
-    made = []
-    for row in sweep.rows(result.outcomes):
-        each = candidates.get(row["run"])
-        ends = each and each.accuracy_interval
-        own = {
-            "noise_multiplier": each and each.noise_multiplier,
-            "right_at_most": each and each.right_at_most,
-            "rho_beta": each and each.rho_beta,
-            "risk": each and each.risk,
-            "meets_limit": each and each.meets,
-            "chosen": each is not None and each is result.choice.chosen,
-            "accuracy_low_together": ends and ends.low,
-            "accuracy_high_together": ends and ends.high,
-            "single_accuracy_low": each and each.band and each.band[0],
-            "single_accuracy_high": each and each.band and each.band[1],
-        }
-        made.append(row | own)
-    return made
+    """Return a row for each setting that was trained on all records."""
+    return [_row(each, each is result.choice.chosen) for each in result.choice.candidates]
+
+
+def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
+    utility, judged = each.utility, each.utility.criterion
+    low, high = judged.interval or (None, None)
+    measures = {
+        name.lower().replace(" ", "_"): utility.measures[name].value
+        if name in utility.measures
+        else None
+        for name in ("accuracy", "balanced accuracy", "AUC")
+    }
+    return {
+        **each.values,
+        "noise_multiplier": each.noise_multiplier,
+        "epsilon": each.epsilon,
+        "rho_beta": each.rho_beta,
+        "rho_alpha": each.rho_alpha,
+        "right_at_most": each.right_at_most,
+        "risk": each.risk,
+        "meets_limit": each.meets,
+        "chosen": chosen,
+        "criterion": judged.name,
+        "value": judged.value,
+        "low": low,
+        "high": high,
+        "constant": judged.constant,
+        **measures,
+        "least_recall": utility.least_recall and utility.least_recall[1],
+        "trainings": utility.trainings,
+        "spread": utility.spread,
+    }
 
 
 def write_choice(result: Result, directory: Path) -> Path:
@@ -123,43 +115,28 @@ def write_choice(result: Result, directory: Path) -> Path:
     """
     from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
 
-    made, figure = document(result), frontier(result)
-    name = result.config.run.name
-    caption = (
-        "Accuracy of the model against the limit on how often the adversary is right. Each point "
-        f"is a setting. Vertical lines are intervals of the mean accuracy. {_caption(result)}"
+    made, figure, name = document(result), frontier(result), result.config.run.name
+    against = (
+        "The model against the limit on how often the adversary is right. Each point is the best "
+        "setting of a model at a noise level. Vertical lines are intervals at 95%."
     )
-    blocks: list[doc.Block] = [doc.Heading("Accuracy against the adversary")]
-    if figure:
-        blocks.append(doc.Figure("frontier", figure, "", caption))
-    blocks += [
+    blocks: list[doc.Block] = [
+        doc.Heading("The model against the adversary"),
+        doc.Figure("frontier", figure, "", against),
         doc.Heading("The settings"),
-        doc.tabulated(HEADINGS, _cells(result)),
-        sweep.runs(result.outcomes),
+        _settings(result),
+        doc.Prose(caption(result), small=True),
         doc.Heading("What the search itself costs in privacy"),
         doc.Prose(choose_words.NO_GUARANTEE),
-        doc.tabulated(("How", "ε", "What it assumes"), choose_words.cost(result)),
         doc.Heading("What this does not say"),
         doc.Bullets(list(choose_words.limits_of_the_page(result))),
     ]
-    sentences = choose_words.sentences(result)
-    left_out = [each for each in sentences if each.startswith("Left out: ")]
-    if left_out:
-        blocks.append(doc.Part("Settings that were left out", [doc.Bullets(left_out)], folded=True))
-    answer = [each for each in sentences if each not in left_out]
-    first = recommendation.first(result.outcomes, answer, result.config.data.name)
-    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(result.choice.state, FAILED)
-    meets = f"A setting that meets the limit can be chosen: {choose_words.limit(result)}."
-    steps: list[doc.Words] = [
-        (f"{what}: ", doc.Code(command)) for what, command in commands(result, directory)
-    ]
-    if result.choice.chosen is None:
-        steps = ["Try more noise, more rounds or more trials. The table below shows all settings."]
-    first = replace(first, checks=[doc.Check(mark, meets), *first.checks], steps=steps)
-    page = render(doc.Document(f"Choosing ε for {name}", "Choice of noise", name, first, blocks))
-    files = {SUMMARY: sweep.as_csv(made["settings"])}
-    if figure:
-        files |= {"figures/frontier.svg": canvas.to_svg(figure)}
+    page = render(
+        doc.Document(
+            f"Choosing ε for {name}", "Choice of noise", name, _first(result, directory), blocks
+        )
+    )
+    files = {SUMMARY: sweep.as_csv(made["settings"]), "figures/frontier.svg": canvas.to_svg(figure)}
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write_private(directory / path, content.encode())
@@ -172,99 +149,130 @@ def write_choice(result: Result, directory: Path) -> Path:
     return place
 
 
+def _first(result: Result, directory: Path) -> doc.FirstScreen:
+    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(result.choice.state, FAILED)
+    meets = f"A setting that meets the limit can be chosen: {choose_words.limit(result)}."
+    checks = [doc.Check(mark, meets)]
+    steps: list[doc.Words] = [
+        (f"{what}: ", doc.Code(command)) for what, command in commands(result, directory)
+    ]
+    if result.choice.chosen is None:
+        steps = (
+            list(choose_words.advice(result))
+            if any(each.meets for each in result.choice.candidates)
+            else []
+        )
+    return doc.FirstScreen(
+        answer=choose_words.sentences(result),
+        checks=checks,
+        steps=steps,
+        sign_off=first_screen.sign_off(
+            data=result.config.data.name,
+            date=first_screen.today(),
+            limits="Limits are from theory; models were judged on held-out records of one source.",
+        ),
+    )
+
+
 def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     """Return the next steps with the chosen setting: a few words and the command, each."""
+    if result.choice.chosen is None:
+        return []
     place = shlex.quote(str(directory / CONFIG))
-    steps = [("Measure it", f"fedsim run {place}")]
-    if result.config.privacy.sensitivity == "local":  # that noise is not a DP guarantee
-        return steps
     protecting = "--set privacy.noise-source=system"
     if result.config.federation.summed_in_the_clear:
         protecting += " --set federation.secure-aggregation=secagg+"
-    train = "Train the model with it"
-    data = result.config.data
-    whole = distribution.dataset(data, result.config.model.weights)
-    available = len(whole.train.labels) - (data.held_out if whole.test is None else 0)
-    if available > data.records:
-        train += f", on {data.records:,} of {available:,} records "
-        train += f"(--set data.records={available} takes all)"
-    return [*steps, (train, f"fedsim train {place} {protecting}")]
+    train, data = "Train the model with it", result.config.data
+    if result.records > data.records:
+        train += f", on {data.records:,} of {result.records:,} records "
+        train += f"(--set data.records={result.records} takes all)"
+    return [
+        ("Measure the adversary", f"fedsim run {place}"),
+        (train, f"fedsim train {place} {protecting}"),
+    ]
 
 
 def frontier(result: Result) -> Any:
-    """Return the figure of accuracy against the adversary; None if every run failed."""
+    """Return the figure of the model's criterion against the adversary."""
     from fedsim.report.figures import training_figures  # noqa: PLC0415
 
-    if not result.choice.candidates:
-        return None
-    least = {each.others: each for each in result.choice.least}
+    request, settings = result.request, result.choice.candidates
     series = []
-    combinations = list(dict.fromkeys(each.others for each in result.choice.candidates))
-    for others in combinations:
-        alike = sorted(
-            (each for each in result.choice.candidates if each.others == others),
-            key=lambda each: each.rho_alpha,
-        )
-        ends = [each.accuracy_interval for each in alike]
+    for name in dict.fromkeys(_family(each) for each in settings):
+        alike = [each for each in settings if _family(each) == name]
+        ends = [each.utility.criterion.interval or (nan, nan) for each in alike]
+        meeting = [each.right_at_most for each in alike if each.meets]
         series.append(
             training_figures.NoiseSeries(
-                label=choose_words.values(dict(others)) if len(combinations) > 1 else "",
+                label=name,
                 right_at_most=[each.right_at_most for each in alike],
-                accuracy=[nan if each.accuracy is None else each.accuracy for each in alike],
-                low=[nan if each is None else each.low for each in ends],
-                high=[nan if each is None else each.high for each in ends],
-                limit=least[others].right_at_most if others in least else None,
+                value=[_value(each) for each in alike],
+                low=[low for low, _ in ends],
+                high=[high for _, high in ends],
+                limit=max(meeting, default=None),
             )
         )
     chosen = result.choice.chosen
-    place = None
-    if chosen is not None and chosen.accuracy is not None:
-        place = chosen.right_at_most, chosen.accuracy
+    judged = settings[0].utility.criterion
+    same = request.least is not None and request.least[0] == judged.name
     return training_figures.frontier(
-        series, f"limit: {choose_words.limit_in_short(result)}", place, result.request.min_accuracy
+        series,
+        f"limit: {choose_words.limit_in_short(result)}",
+        None if chosen is None else (chosen.right_at_most, _value(chosen)),
+        request.least[1] if request.least is not None and same else None,
+        judged.name,
     )
 
 
-def _caption(result: Result) -> str:
-    level = percent(result.config.audit.confidence)
+def caption(result: Result) -> str:
+    """Return how the models were judged."""
+    judged = result.choice.candidates[0].utility.criterion
+    without = (
+        ""
+        if result.plain is None
+        else (f" Without privacy, a linear model has {choose_words.shown(judged, result.plain)}.")
+    )
     return (
-        f"{choose_words.caption_of_accuracy(result)} Measured advantage: each interval at {level}. "
-        "One training's accuracy: from the 5th to the 95th percentile."
+        f"{judged.name[:1].upper()}{judged.name[1:]}: mean over the trainings of a setting on all "
+        f"{result.config.data.records:,} records, judged on {result.config.data.held_out:,} "
+        f"others, with an interval at 95%. A constant answer has "
+        f"{choose_words.shown(judged, judged.constant)}.{without}"
     )
 
 
-def _cells(result: Result) -> list[list[str]]:
-    candidates = {each.name: each for each in result.choice.candidates}
-    cells = []
-    for outcome in result.outcomes:
-        each, name = candidates.get(outcome.point.name), choose_words.values(outcome.point.values)
-        if each is None:
-            cells.append([name, *[DASH] * 7, "failed"])
-            continue
-        mark = " ← chosen" if each is result.choice.chosen else ""
-        between, least = each.accuracy_interval, each.least_recall
-        ends = between and between.ends
-        cells.append(
-            [
-                name + mark,
-                number(each.noise_multiplier),
-                number(each.epsilon),
-                percent(each.right_at_most),
-                ("meets" if each.meets else "exceeds")
-                + (f"\n(risk {percent(each.risk)})" if result.request.limit.key == RISK else "")
-                + ("\nCONTRADICTS THEORY" if each.alarm else ""),
-                _with_ends(percent(each.accuracy), span(ends, percent)),
-                DASH if least is None else f"{percent(least[1])}\n(class {shown(least[0])})",
-                span(each.band, percent) or DASH,
-                _with_ends(number(each.advantage), span(each.advantage_interval, "{:.2f}".format)),
-            ]
-        )
-    return cells
+def _settings(result: Result) -> doc.Table:
+    judged = result.choice.candidates[0].utility.criterion
+    headings = ("setting", "ε", "right in at most", "limit", judged.name, "least recall")
+    return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
 
-def _with_ends(point: str, ends: str) -> str:
-    return f"{point}\n({ends})" if ends else point
+def _cells(result: Result, each: Candidate) -> list[str]:
+    utility, judged = each.utility, each.utility.criterion
+    mark = " ← chosen" if each is result.choice.chosen else ""
+    ends = span(judged.interval, lambda value: choose_words.shown(judged, value))
+    risk = f"\n(risk {percent(each.risk)})" if result.request.limit.key == rule.RISK else ""
+    return [
+        f"{_family(each)}, {_numbers(each)}{mark}",
+        number(each.epsilon),
+        percent(each.right_at_most),
+        ("meets" if each.meets else "exceeds") + risk,
+        choose_words.shown(judged, judged.value) + (f"\n({ends})" if ends else ""),
+        DASH if utility.least_recall is None else percent(utility.least_recall[1]),
+    ]
 
 
-def _named(each: Candidate | None) -> str | None:
-    return None if each is None else each.name
+def _family(each: Candidate) -> str:
+    """Return what names the model: its keys that are neither noise nor numbers of a trial."""
+    own = {key: value for key, value in each.values.items() if key not in (RATE, NORM, *KEYS)}
+    model = [str(own.pop(MODEL))] if MODEL in own else []
+    own.pop(ROUNDS, None)
+    return ", ".join([*model, f"{each.rounds} rounds", *filter(None, [choose_words.values(own)])])
+
+
+def _numbers(each: Candidate) -> str:
+    return f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}"
+
+
+def _value(each: Candidate) -> float:
+    value = each.utility.criterion.value
+    return nan if value is None else value

@@ -1,48 +1,80 @@
-"""The search of `fedsim choose`: its request, its runs, its result and its privacy cost."""
+"""The search of `fedsim choose`: model, rounds, learning rate and clipping norm, at each noise.
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+Theory says how much noise a number of rounds needs for a limit. A first pass trains every setting
+on a part of the records with as much less noise, which keeps the ratio of signal to noise. The best
+of each noise level, and of each model and number of rounds at the limit, are trained anew on all
+records. Only these trainings are reported, so that no number was selected for its luck. Settings
+that differ in numbers alone are trials of one batch (`game.trainings`).
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from adversaries.errors import InputError
-from fedsim.common import reading, report_directory
+from adversaries.errors import InputError, InterruptedRunError
+from fedsim.common import journal, reading, report_directory
+from fedsim.common.blocks import slices
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar
-from fedsim.config.jobs import KEYS, given
-from fedsim.config.training import refuse_unless_classified
-from fedsim.federation.runs.extension import extend
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.config.campaign import RunConfig
+from fedsim.config.federation import OWN, DataConfig
+from fedsim.config.jobs import KEYS, given, overlaid
+from fedsim.config.needs import require
+from fedsim.config.objects import Scheme
+from fedsim.game import federation, trainings
+from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
-from fedsim.privacy.private_selection import SearchCost, search_cost
+from fedsim.game.trainings import Setting
+from fedsim.learning.data import distribution
+from fedsim.learning.training import models
+from fedsim.privacy import delta, identifiability, risks
 from fedsim.privacy.trust.model import Vantage
-from fedsim.studies.choose import choose, grid
-from fedsim.studies.choose.choose import Choice, Limit
-from fedsim.studies.choose.grid import Point, RunOutcome
-
-if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.federation.server.plan import Plan
+from fedsim.studies.choose import grid, rule, utility
+from fedsim.studies.choose.rule import Candidate, Choice, Least, Limit
+from fedsim.studies.guarantees.statements import tail_limit
 
 KIND = "choice"
 """Value of `kind` in report.json."""
 
-TRIALS = 40
-"""Default number of trials of each setting. Few, since evaluating them all takes most of the time.
-"""
+MODEL, ROUNDS = "model.name", "training.rounds"
+RATE, NORM = "training.learning-rate", "training.clipping-norm"
 
-EVERY = 1_000_000
-"""Value of audit.evaluated-trials that evaluates all trials, also those that are added later.
+OF_TABLES = ("linear", "mlp")
+MULTIPLES = (1, 2, 5)
+"""Multiples of the given number of rounds that are tried for tables. For pictures and texts, whose
+trainings take long, it is the given number."""
 
-It is a constant, since a run with another value cannot be extended.
-"""
+RATES, NORMS = (0.25, 1.0, 4.0), (1 / 3, 1.0, 3.0)
+"""Factors that are tried first. If the best rate is at an end, further ones follow by factors of 4,
+at most `FURTHER` times."""
 
+FURTHER = 3
+
+FIRST, FIRST_RECORDS = 2, {"tabular": 4000, "image": 1000}
+"""Trainings of a setting in the first pass, and the largest number of their records."""
+
+FEWEST, MOST, PRECISE = 3, 12, 0.01
+"""Trainings of a reported setting: more until the mean is known to `PRECISE`, or to the most."""
+
+BYTES = 200
+"""Memory of a trial between the blocks, for each parameter: models, sums, noise, the optimiser."""
+
+TRAININGS = "trainings.jsonl"
+"""File of a search with the measures of its trainings, from which it continues."""
 
 OF_THE_QUESTION = (
     *("audit.", "challenge.", "data.", "report.", "federation.vantage", "federation.colluding"),
     *("privacy.accountant", "privacy.delta", "privacy.neighbouring", "privacy.sensitivity"),
-    *("privacy.unit", choose.BASELINE),
+    *("privacy.unit", rule.BASELINE),
 )
 """Prefixes of the keys that define the question: the target, the adversary and the confidence."""
+
+Load = Callable[[Mapping[str, Scalar]], Config]
+"""Returns the experiment with other values of some keys."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +82,10 @@ class ChoiceRequest:
     """The request of a user.
 
     Attributes:
-        min_accuracy: minimum accuracy of the model; None to get the most accurate.
+        least: a measure of the model with its least value; None to get the best model.
         against: the adversary's vantage point; None as configured.
-        over: keys with the values to try. If no key sets the noise, the search tries noise around
-            the limit.
-        trials: of each setting; None for `TRIALS`.
+        over: keys with the values to try. Noise levels, models, rounds, rates and norms that are
+            not among them are the search's own.
         common: keys with the value that all settings take.
 
     Raises:
@@ -62,17 +93,17 @@ class ChoiceRequest:
     """
 
     limit: Limit
-    min_accuracy: float | None = None
+    least: Least | None = None
     against: Vantage | None = None
     over: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
-    trials: int | None = None
     common: Mapping[str, Scalar] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.min_accuracy is not None and not 0 < self.min_accuracy < 1:
+        if self.least is not None and not 0 < self.least[1] < 1:
+            name, value = self.least
             raise InputError(
-                f"--min-accuracy is {self.min_accuracy:g}; give a share of the records between 0 "
-                "and 1, for example 0.8"
+                f"--min-{name.lower().replace(' ', '-')} is {value:g}; give a number between 0 and "
+                "1, for example 0.8"
             )
         grid.refuse_overlap(self.common, self.over)
         if shared := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
@@ -85,11 +116,11 @@ class ChoiceRequest:
                 f"--set {aimed[0]} sets the noise, which fedsim choose searches for; leave "
                 "it out, or try several values with --over"
             )
-        if choose.BASELINE in self.common:
-            raise InputError(f"--set {choose.BASELINE}: give --baseline-risk, with --max-risk")
+        if rule.BASELINE in self.common:
+            raise InputError(f"--set {rule.BASELINE}: give --baseline-risk, with --max-risk")
         if self.common.get("privacy.noise-source", "seed") != "seed":
             raise InputError(
-                "--set privacy.noise-source: fedsim choose draws the noise of its trials from "
+                "--set privacy.noise-source: fedsim choose draws the noise of its trainings from "
                 "the seed, to measure on records that need no protection; leave the key out"
             )
 
@@ -101,18 +132,15 @@ class ChoiceRequest:
 
     @property
     def played(self) -> dict[str, Scalar]:
-        """Changes to the configuration of every run of the search."""
-        trials: Scalar = self.common.get("trials.count", TRIALS)
-        if self.trials is not None:
-            trials = self.trials
-        return {
-            "audit.evaluated-trials": EVERY,
-            "audit.attacks": "none",
-            "trials.until-halfwidth": 0.0,
-            **self.asked,
-            "trials.count": trials,
-            "privacy.noise-source": "seed",
-        }
+        """Changes to the configuration of every training of the search."""
+        return {**self.asked, "privacy.noise-source": "seed", "canaries.count": 0}
+
+    @property
+    def levels(self) -> list[dict[str, Scalar]]:
+        """The targets of the noise to try, from strict to loose unless the user gave them."""
+        if own := {key: values for key, values in self.over.items() if key in KEYS}:
+            return [dict(zip(own, each, strict=True)) for each in itertools.product(*own.values())]
+        return [{self.limit.key: value} for value in self.limit.levels(rule.FACTORS)]
 
 
 @dataclass(frozen=True)
@@ -120,151 +148,363 @@ class Result:
     """The result of a search.
 
     Attributes:
-        config: of the chosen setting; of the first setting if none was chosen.
-        cost: of the search on private records; None if no guarantee can be stated.
-        cost_within: of a search among only the settings that meet the limit; None if no setting
-            meets it, or if no guarantee can be stated.
-        needed: least nominal noise multiplier that meets the limit in theory, with the other keys
-            of the chosen setting; None if the search tried it anyway, or if it cannot be computed.
+        question: digest of what was asked, but for the least value.
+        config: of the chosen setting; of the nearest if none was chosen.
+        records: n of all records that could be trained on, of which the search may have used a
+            part; see `of_noise`.
+        of_noise: whether the records are a part with the delta of all of them, so that the search
+            answers for the noise alone.
+        tried: number of settings in the first pass.
+        plain: the criterion of a model trained without privacy; None if not measured.
     """
 
     request: ChoiceRequest
+    question: str
     config: Config
-    outcomes: tuple[RunOutcome, ...]
     choice: Choice
-    cost: SearchCost | None
-    cost_within: SearchCost | None
-    needed: float | None
+    records: int
+    of_noise: bool
+    tried: int
+    plain: float | None
 
 
-Load = Callable[[Mapping[str, Scalar]], Config]
-"""Returns the experiment with other values of some keys."""
+@dataclass(frozen=True)
+class _Trained:
+    """A setting with its measured trainings.
 
-Prepare = Callable[[Config], "Plan"]
-"""Returns the plan of a run, without starting it."""
+    values: the keys in which settings differ.
+    """
+
+    family: "_Family"
+    values: dict[str, Scalar]
+    setting: Setting
+    utility: utility.Utility
+
+    @property
+    def gain(self) -> float:
+        return self.utility.gain
+
+    @property
+    def rounds(self) -> int:
+        return self.setting.config.training.rounds
 
 
 def search(
-    request: ChoiceRequest,
-    out: Path | None,
-    load: Load,
-    prepare: Prepare,
-    several: grid.Runs,
-    say: Callable[[str], None],
+    request: ChoiceRequest, out: Path | None, load: Load, say: Callable[[str], None]
 ) -> tuple[Result, Path]:
-    """Run every setting, or the part that is not done yet, and pick one.
+    """Search, or continue a search, and pick a setting.
 
     Args:
-        out: directory with a folder for each run; None for one named after the experiment.
-        several: carries out the runs.
+        out: directory; None for one named after the experiment.
         say: prints a line of progress.
 
     Returns:
         The result and its directory.
 
     Raises:
-        InputError: a setting cannot be run, or no noise protects it. Raised before the first run.
+        InputError: a setting cannot be trained, or no noise protects it. Raised before the first
+            training.
     """
-    varied = choose.varied(request.limit, request.over)
-    points = grid.grid(varied)
-    first = load({**request.played, **points[0].values})
-    refuse_unless_classified(first.model.task, "fedsim choose")
-    choose.check_protectable(first.scheme)
+    levels = request.levels
+    first = load(overlaid(request.played, levels[0]))
+    rule.check_protectable(first.scheme)
+    stop_at = ("privacy.stop-at", first.privacy.stop_at, 0.0)
+    require((stop_at,), "fedsim choose trains in all rounds, and this key may end a training")
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
-    if _refuse_another(out, request, varied, first.federation.vantage):
-        say(f"replacing the answer in '{out}', which is for another --min-accuracy")
-
-    plans = []
-    for point in points:
-        own = {"run.out": str(out / point.name), "run.name": f"{first.run.name} {point.name}"}
-        plans.append(_planned({**request.played, **point.values, **own}, point, load, prepare))
-    cost = _cost(plans)  # may refuse, which must come before hours of training
+    question = _question(request, first)
+    _refuse_another(out, question)
+    families = list(_families(request, load, first))
     report_directory.create(out)
-    trials = plans[0].config.trials.count
-    say(f"{len(points)} settings, {trials} trials each")
-    outcomes = grid.carry_out(points, plans, several, say)
-    settings = (choose.candidate(each, request.limit, len(points)) for each in outcomes)
-    choice = choose.choose([each for each in settings if each is not None], request.min_accuracy)
-    final = choice.chosen.values if choice.chosen else points[0].values
-    config = load({**request.asked, **final}).placed_at("")
-    within = {each.name for each in choice.candidates if each.meets}
-    meeting = [plan for point, plan in zip(points, plans, strict=True) if point.name in within]
-    return Result(
-        request,
-        config,
-        tuple(outcomes),
-        choice,
-        cost=cost,
-        cost_within=_cost(meeting),
-        needed=_needed(request, choice, load),
-    ), out
-
-
-def _planned(values: Mapping[str, Scalar], point: Point, load: Load, prepare: Prepare) -> "Plan":
-    """Return the plan of a setting, whose name stands in any InputError."""
+    book = _Book(out)
     try:
-        return prepare(_extended(load(values)))
-    except InputError as error:
-        message = str(error).replace("(run.out)", "with --out")
-        raise InputError(f"{point.name}: {message}") from None
+        screened = [each for family in families for each in _screened(family, book, say)]
+        candidates = _final(screened, request, book, say)
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; give the same command again to continue") from None
+    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
+    choice = rule.choose(candidates, request.least, of_noise)
+    answer = choice.chosen or (choice.nearest or choice.candidates)[0]
+    config = load(overlaid(request.asked, answer.values)).placed_at("")
+    plain = None if of_noise else _without_privacy(families)
+    return Result(request, question, config, choice, available, of_noise, len(screened), plain), out
 
 
-def _refuse_another(
-    out: Path, request: ChoiceRequest, varied: Mapping[str, Sequence[Scalar]], vantage: Vantage
-) -> bool:
-    """Return whether the directory holds the answer of the same runs for another minimum accuracy.
+def _question(request: ChoiceRequest, first: Config) -> str:
+    """Return a digest of all that decides the trainings: not of the least value."""
+    config = first.placed_at("").model_dump_json()
+    over = {key: list(values) for key, values in request.over.items()}
+    return sha256(f"{config} {request.limit} {json.dumps(over)}".encode()).hexdigest()
 
-    Raises InputError if it holds the answer to another request.
-    """
+
+def _refuse_another(out: Path, question: str) -> None:
+    """Raise InputError if a directory holds the answer to another question."""
     if not (out / "report.json").is_file():
-        return False
-    earlier = reading.json_object(out / "report.json")
-    limit, tried = earlier.get("limit"), earlier.get("varied")
-    wanted = strict_json({key: list(values) for key, values in varied.items()})
-    question = request.limit.numbers | {"against": vantage.value}
-    same = isinstance(limit, dict) and question.items() <= limit.items()
-    if same and tried in (None, wanted):
-        return bool(earlier.get("min_accuracy") != request.min_accuracy)
-    raise InputError(
-        f"'{out}' holds the choice for another limit, adversary or --over; name another "
-        "directory with --out"
+        return
+    if reading.json_object(out / "report.json").get("question") != question:
+        raise InputError(
+            f"'{out}' holds the choice for another configuration, limit, adversary or --over; name "
+            "another directory with --out"
+        )
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Settings of one model and number of rounds.
+
+    Attributes:
+        values: of the keys that the family shares.
+        bases: an experiment for each level, with the noise that it needs.
+        rates, norms: to try first.
+        open: whether further rates may be tried.
+    """
+
+    values: dict[str, Scalar]
+    levels: list[dict[str, Scalar]]
+    bases: list[Setting]
+    rates: list[float]
+    norms: list[float]
+    open: bool
+
+    @cached_property
+    def loaded(self) -> Federation:
+        config = self.bases[0].config
+        loaded = federation.load(config.experiment)
+        if len(loaded.client_of):
+            return loaded
+        return trainings.on_public_records(loaded, config.federation.clients, config.run.seed)
+
+    @property
+    def name(self) -> str:
+        config = self.bases[0].config
+        return f"{config.model.name}, {config.training.rounds} rounds"
+
+    def setting(self, level: int, rate: float, norm: float) -> tuple[dict[str, Scalar], Setting]:
+        base = self.bases[level]
+        numbers = {"learning_rate": rate, "clipping_norm": norm}
+        training = base.config.training.model_copy(update=numbers)
+        config = base.config.model_copy(update={"training": training})
+        values = {**self.levels[level], **self.values, RATE: rate, NORM: norm}
+        return values, Setting(config, base.noise_multiplier)
+
+
+def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Family]:
+    """Yield the families to search. Raises InputError for one that the user asked for."""
+    levels, over = request.levels, request.over
+    own = {key: list(each) for key, each in over.items() if key not in (*KEYS, RATE, NORM)}
+    table = distribution.dataset(first.data, first.model.weights).kind == "tabular"
+    fixed = {*over, *request.common}
+    alone = first.privacy.unit == "record" and first.training.local_steps == 1
+    if MODEL not in fixed and first.model.name in OF_TABLES and table and alone:
+        own[MODEL] = [*OF_TABLES]
+    if ROUNDS not in fixed:
+        multiples = MULTIPLES if table and alone else (1,)
+        own[ROUNDS] = [times * first.training.rounds for times in multiples]
+    for combination in itertools.product(*own.values()):
+        values = dict(zip(own, combination, strict=True))
+        bases = []
+        try:
+            for level in levels:
+                config = load(overlaid({**request.played, **values}, level))
+                bases.append(Setting(config, privacy.noise_multiplier(config.scheme)))
+        except InputError as error:
+            if MODEL in own and MODEL not in over and values[MODEL] != first.model.name:
+                continue  # a model that only the search proposed
+            named = ", ".join(f"{key}={value}" for key, value in values.items())
+            raise InputError(f"{named}: {error}" if named else str(error)) from None
+        scheme = bases[0].config.scheme
+        training = scheme.training
+        rates = _axis(request, scheme, RATE, training.rate, RATES)
+        norms = _axis(request, scheme, NORM, training.clipping_norm, NORMS if table else (1.0,))
+        yield _Family(values, levels, bases, rates, norms, RATE not in fixed and len(rates) > 1)
+
+
+def _axis(
+    request: ChoiceRequest, scheme: Scheme, key: str, value: float, factors: Sequence[float]
+) -> list[float]:
+    """Return the values of a number to try, around the configured one."""
+    if key in request.over:
+        return [float(each) for each in request.over[key]]
+    if key in request.common or key not in trainings.numbers_of_trials(scheme):
+        return [value]
+    return [float(f"{factor * value:.3g}") for factor in factors]
+
+
+class _Book:
+    """The trainings of a search, in a file from which the search continues."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path, self._data = directory / TRAININGS, ""
+        kept = journal.read(
+            self._path,
+            lambda line: (str(line["key"]), list(line["rows"])),
+            "the search cannot continue from it; delete it to search anew",
+        )
+        journal.drop_unfinished(self._path, kept)
+        self._kept, self._check = dict(kept.entries), kept.check
+
+    def utilities(
+        self, family: _Family, settings: Sequence[Setting], repeats: int, records: int | None = None
+    ) -> list[utility.Utility]:
+        """Return the utility of each setting's trainings, from the file where they are kept."""
+        loaded = family.loaded
+        # The file may stem from other records at the same place.
+        data = federation.digest(settings[0].config.experiment, 0)
+        keys = [_key(setting, f"{data} {repeats} {records}") for setting in settings]
+        missing = [at for at, key in enumerate(keys) if key not in self._kept]
+        at_once = max(1, _most_trials(settings[0].config.run, loaded) // repeats)
+        for part in slices(len(missing), at_once):
+            some = missing[part]
+            theta = trainings.trained([settings[at] for at in some], loaded, repeats, records)
+            rows = strict_json(utility.measure(loaded, theta))
+            for place, at in enumerate(some):
+                own = rows[place * repeats : (place + 1) * repeats]
+                line = {"key": keys[at], "rows": own}
+                self._check = journal.append(self._path, line, self._check)
+                self._kept[keys[at]] = own
+        return [utility.utility(loaded, self._kept[key]) for key in keys]
+
+
+def _key(setting: Setting, more: str) -> str:
+    text = setting.config.placed_at("").model_dump_json()
+    return sha256(f"{text} {setting.noise_multiplier!r} {more}".encode()).hexdigest()
+
+
+def _most_trials(run: RunConfig, loaded: Federation) -> int:
+    """Return how many trials fit in half of the memory, beside the blocks of gradients."""
+    memory = federation.memory_limit(run.memory_limit, loaded.device)
+    return max(1, int(memory // 2 // (BYTES * models.size(loaded.model))))
+
+
+def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[_Trained]:
+    """Return the settings of a family after the first pass."""
+    scheme, found = family.bases[0].config.scheme, list[_Trained]()
+    of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
+    records = of_kind if trainings.numbers_of_trials(scheme) else None
+    wanted = {level: [*family.rates] for level in range(len(family.levels))}
+    for _ in range(1 + FURTHER * family.open):
+        pairs = [
+            family.setting(level, rate, norm)
+            for level, rates in wanted.items()
+            for rate, norm in itertools.product(rates, family.norms)
+        ]
+        measured = book.utilities(family, [setting for _, setting in pairs], FIRST, records)
+        found += [
+            _Trained(family, values, setting, each)
+            for (values, setting), each in zip(pairs, measured, strict=True)
+        ]
+        wanted = _beyond(family, found)
+        if not wanted:
+            break
+    best = max(found, key=lambda each: each.gain)
+    say(f"{family.name}: {len(found)} settings, the best {best.utility.shown}")
+    return found
+
+
+def _beyond(family: _Family, found: Sequence[_Trained]) -> dict[int, list[float]]:
+    """Return a further rate for each level whose best rate is at an end of those tried."""
+    further = {}
+    for level, values in enumerate(family.levels):
+        tried = [each for each in found if values.items() <= each.values.items()]
+        rates = sorted({float(each.values[RATE]) for each in tried})
+        best = float(max(tried, key=lambda each: each.gain).values[RATE])
+        if best in (rates[0], rates[-1]):
+            factor = 4.0 if best == rates[-1] else 0.25
+            further[level] = [float(f"{best * factor:.3g}")]
+    return further
+
+
+def _final(
+    screened: Sequence[_Trained], request: ChoiceRequest, book: _Book, say: Callable[[str], None]
+) -> list[Candidate]:
+    """Train the best settings anew on all records, and return them with their bounds."""
+    levels = {json.dumps(level): level for level in request.levels}
+    best: dict[str, list[_Trained]] = {}
+    for name, level in levels.items():
+        of_level = [each for each in screened if level.items() <= each.values.items()]
+        families = dict.fromkeys(id(each.family) for each in of_level)
+        best[name] = [
+            max((each for each in of_level if id(each.family) == one), key=lambda each: each.gain)
+            for one in families
+        ]
+    bounds = {name: _bounds(each[0].setting, request.limit) for name, each in best.items()}
+    meeting = [name for name, found in bounds.items() if found.meets]
+    loosest = max(meeting, key=lambda name: bounds[name].rho_alpha, default="")
+    taken = [
+        each
+        for name, some in best.items()
+        for each in (some if name == loosest else rule.fewest_rounds(some)[:1])
+    ]
+    candidates = []
+    for family in {id(each.family): each.family for each in taken}.values():
+        own = [each for each in taken if each.family is family]
+        measured = _precise(family, [each.setting for each in own], book)
+        found = [
+            replace(
+                _bounds(each.setting, request.limit),
+                values=each.values,
+                utility=found,
+            )
+            for each, found in zip(own, measured, strict=True)
+        ]
+        candidates += found
+        say(f"{family.name}, all records: {len(found)} settings")
+    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.gain))
+
+
+def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[utility.Utility]:
+    """Return the utilities of settings from as many trainings as they need to be precise."""
+    repeats = FEWEST
+    while True:
+        found = book.utilities(family, settings, repeats)
+        if repeats >= MOST or all(each.spread <= PRECISE for each in found):
+            return found
+        repeats *= 2
+
+
+def _bounds(setting: Setting, limit: Limit) -> Candidate:
+    """Return a setting's bounds by theory, without values and trainings."""
+    config = setting.config
+    at, vantage = config.privacy.delta, config.federation.vantage
+    releases = privacy.describe(config.scheme, setting.noise_multiplier)
+    mechanism = releases.towards(vantage)
+    found = identifiability.bounds(mechanism, at, config.privacy.accountant)
+    risk = risks.success(mechanism, limit.baseline)
+    return Candidate(
+        values={},
+        noise_multiplier=setting.noise_multiplier,
+        epsilon=found.epsilon,
+        rho_beta=found.rho_beta,
+        rho_alpha=found.rho_alpha,
+        tail_limit=tail_limit(mechanism, found.epsilon),
+        risk=risk,
+        meets=limit.met_by(found.rho_beta, found.rho_alpha, risk),
+        rounds=config.training.rounds,
+        towards=tuple(identifiability.vantage_bounds(releases, at)),
+        utility=utility.NOTHING,
     )
 
 
-def _extended(config: Config) -> Config:
-    """Extend an existing run to more trials, if nothing else differs; return its configuration."""
-    path = Path(config.run.out)
-    if not (path / "config.toml").is_file():
-        return config
-    directory = RunDirectory.open(path)
-    old, count = directory.config, config.trials.count
-    like = {"count": old.trials.count, "batch": old.trials.batch, "first": old.trials.first}
-    alike = config.model_copy(update={"trials": config.trials.model_copy(update=like)})
-    if alike.placed_at("") != old.placed_at(""):
-        return config
-    if old.trials.count != count:
-        with directory.lock():
-            old = extend(directory, count)
-    first = {"first": old.trials.first}
-    return config.model_copy(update={"trials": config.trials.model_copy(update=first)})
+def _available(data: DataConfig, weights: str, own: float) -> tuple[int, bool]:
+    """Return n of all records for training, and whether D is a part with the delta of them all.
+
+    own: privacy.delta.
+    """
+    if data.name == OWN:
+        return data.records, False
+    dataset = distribution.dataset(data, weights)
+    aside = (data.held_out if dataset.test is None else 0) + (data.pool or 0)
+    available = max(data.records, len(dataset.train) - aside)
+    part = data.records < available and own <= delta.of_records(available) * (1 + 1e-9)
+    return available, part
 
 
-def _needed(request: ChoiceRequest, choice: Choice, load: Load) -> float | None:
-    if choice.chosen is None or not set(request.over) & set(KEYS):
+def _without_privacy(families: Sequence[_Family]) -> float | None:
+    """Return the criterion of a linear model without clipping and noise, for a table."""
+    linear = [each for each in families if each.bases[0].config.model.name == "linear"]
+    if not linear or linear[0].loaded.split.dataset.kind != "tabular":
         return None
-    values = {**dict(choice.chosen.others), request.limit.key: request.limit.value}
-    try:
-        return privacy.noise_multiplier(load({**request.played, **values}).scheme)
-    except InputError:  # the answer stands without this number
-        return None
-
-
-def _cost(plans: Sequence["Plan"]) -> SearchCost | None:
-    """Return the cost of one training with each setting; None if no guarantee can be stated."""
-    neighbours = {plan.config.privacy.neighbouring for plan in plans}
-    if len(neighbours) != 1 or any(plan.config.privacy.sensitivity == "local" for plan in plans):
-        return None
-    mechanisms = [privacy.mechanism(plan.config.scheme, plan.noise_multiplier) for plan in plans]
-    return search_cost(mechanisms, min(plan.config.privacy.delta for plan in plans))
+    loaded = linear[0].loaded
+    rows = utility.measure(loaded, utility.fitted(loaded))
+    return utility.utility(loaded, rows).criterion.value

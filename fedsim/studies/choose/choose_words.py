@@ -4,147 +4,165 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedsim.common.foreign_text import shown
-from fedsim.privacy.private_selection import SearchCost
-from fedsim.report.document.wording import beside_accuracy, number, percent, plain, span
+from fedsim.config.federation import OWN
+from fedsim.learning.training.criterion import AUC, BALANCED, Judged
+from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.risks import in_cases, of_cases
 from fedsim.report.sections.vantage_words import WHO
-from fedsim.studies.choose.choose import (
-    ADVANTAGE,
-    BELIEF,
-    NEAR,
-    RISK,
-    Candidate,
-    noise_costs_nothing,
-    trainings_needed,
-)
-from fedsim.studies.choose.choose_search import Result
+from fedsim.studies.choose.choose_search import ROUNDS, Result
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, NEAR, RISK, Candidate
 
 RECOGNISES_NOTHING = 0.05
-"""Recall of a class below which the accuracy of a model says little."""
+"""Recall of a class below which answers at the usual threshold are useless."""
 
 NO_GUARANTEE = (
-    "The trials of this page take their noise from the seed. They are a measurement, for which "
-    "fedsim claims no guarantee. On public, proxy or simulated records they cost nothing in "
-    "privacy. They do not protect private records: show the results only to people who may see "
-    "these records."
+    "The trainings of this page take their noise from the seed, and read the records many times. "
+    "They are a measurement, for which fedsim claims no guarantee. On public, proxy or simulated "
+    "records they cost nothing in privacy. They do not protect private records: show the results "
+    "only to people who may see these records."
 )
 
 
 def sentences(result: Result) -> list[str]:
-    """Return the answer, the most important sentence first."""
-    answer = list(_answer(result))
-    return [*answer[:1], *_strictest(result), *answer[1:]]
+    """Return the answer, the most important sentence first and the shortest summary last."""
+    return [*_of_noise(result), *_answer(result), *for_a_manager(result)]
+
+
+def _of_noise(result: Result) -> Iterator[str]:
+    if result.config.data.name == OWN:
+        yield (
+            "The clients' own records were not read: public records stood in for them, with as "
+            "much less noise. The models are as good as these as far as the records are alike."
+        )
+    if result.of_noise:
+        yield (
+            f"This answers only which ε: {result.config.data.records:,} of {result.records:,} "
+            "records were trained on, and models of all records are better. Leave --rehearse out "
+            "at fedsim init, or give --set data.records="
+            f"{result.records}, to learn how good the model is."
+        )
 
 
 def _answer(result: Result) -> Iterator[str]:
-    choice, least = result.choice, result.request.min_accuracy
+    choice, least = result.choice, result.request.least
+    meeting = [each for each in choice.candidates if each.meets]
     if choice.chosen is not None:
         yield from _chosen(result, choice.chosen)
-    elif not any(each.meets for each in choice.candidates):
-        yield f"No setting that was tried meets the limit: {limit(result)}. Try more noise."
-    elif choice.state == "cannot tell" and least is not None:
-        undecided = choice.nearest[0]
+        return
+    if not meeting:
         yield (
-            f"Cannot tell yet whether a setting that meets the limit ({limit(result)}) has an "
-            f"accuracy of at least {percent(least)}: with {_setting(undecided)} it is "
-            f"{_accuracy(result, undecided)}. {_more(undecided, least)}"
+            f"None of the given noise levels meets the limit: {limit(result)}. Leave --over "
+            "privacy. out, and the search takes the noise that the limit needs."
         )
-    elif all(each.left_out for each in choice.candidates if each.meets):
-        yield f"No setting can be chosen, though some meet the limit in theory: {limit(result)}."
-    elif least is None:
-        yield f"None of the settings meets the limit ({limit(result)})."
+        return
+    if choice.state == "cannot tell" and least is not None:
+        near = choice.nearest[0]
+        yield (
+            f"Cannot tell whether a setting that meets the limit has {_at_least(result)}: with "
+            f"{values(near.values)} it is {_measure(near.utility.measures.get(least[0]))}. The "
+            "interval is wide because few records are held out; raise data.held-out."
+        )
+        return
+    if least is not None and any(each.utility.has_learnt for each in meeting):
+        yield f"No setting meets the limit ({limit(result)}) and has {_at_least(result)}."
     else:
+        best = max(meeting, key=lambda each: each.utility.gain)
         yield (
-            f"None of the settings meets the limit ({limit(result)}) and has an accuracy of at "
-            f"least {percent(least)}."
+            f"No setting can be chosen: no model that meets the limit ({limit(result)}) is shown "
+            f"to be better than a constant answer. The best is {values(best.values)}: "
+            f"{criterion(best)}."
         )
-    yield from _left_out(result)
     for near in choice.nearest:
-        if choice.state == "none" and any(each.meets for each in choice.candidates):
-            side = "meets the limit" if near.meets else "does not meet the limit"
-            yield (
-                f"Nearest: {_setting(near)}. It {side} (right in at most "
-                f"{percent(near.right_at_most)}); its accuracy is {_accuracy(result, near)}."
-            )
+        side = "meets the limit" if near.meets else "does not meet the limit"
+        yield (
+            f"Nearest: {values(near.values)}. It {side} (right in at most "
+            f"{percent(near.right_at_most)}); {criterion(near)}."
+        )
+    yield from advice(result)
+
+
+def advice(result: Result) -> Iterator[str]:
+    """Yield what to change after a failed search, the change of the largest effect first.
+
+    Model, learning rate and clipping norm were searched. More rounds are proposed only if the most
+    that were tried are best, so that no advice leads back.
+    """
+    choice = result.choice
+    meeting = [each for each in choice.candidates if each.meets]
+    best = max(meeting, key=lambda each: each.utility.gain)
+    if ROUNDS not in result.request.common and best.rounds == max(one.rounds for one in meeting):
+        yield (f"Try more rounds, of which the most are best: --set {ROUNDS}={2 * best.rounds}.")
+    looser = [one for one in choice.candidates if not one.meets and one.utility.has_learnt]
+    if looser:
+        least = min(looser, key=lambda one: one.rho_alpha)
+        yield (
+            f"With a looser limit, ε = {number(least.epsilon)}, the adversary is right in at most "
+            f"{percent(least.right_at_most)} of cases, and {criterion(least)}."
+        )
+    held = result.config.data.held_out
+    yield (
+        "More records help most of all: the same noise is divided by their number. Only "
+        f"{result.config.data.records:,} train, and {held:,} judge the model."
+    )
 
 
 def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
-    """Yield which setting to take, why, and how accurate and how safe it is."""
-    least, alternatives = result.request.min_accuracy, len(result.choice.least)
+    """Yield which setting to take, why, how good and how safe it is, and what its rounds cost."""
     yield (
-        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)}: {_setting(chosen)}. It meets "
-        f"the limit: {limit(result)}."
+        f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)}: {values(chosen.values)} "
+        f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
+        f"{limit(result)}."
     )
+    yield from _strictest(result, chosen)
     yield _towards(result, chosen)
-    if least is not None:
-        yield (
-            "Of the settings tried, it is the strictest one that meets the limit in theory and "
-            f"has an accuracy interval above {percent(least)}."
-        )
-    elif alternatives > 1:
-        yield (
-            f"It is the most accurate of {alternatives} settings. Each of them has the least noise "
-            "tried that meets the limit in theory, for one combination of the other keys."
-        )
-    else:
-        yield "It has the least noise tried that meets the limit in theory."
     bound = result.request.limit
-    if bound.key == RISK and chosen.risk is not None:
+    if bound.key == RISK:
         without = of_cases(bound.baseline, bound.baseline)
         yield (
             f"An attacker who is right in {without} cases without the model is right in "
             f"at most {of_cases(chosen.risk, bound.baseline)} with the model."
         )
+    if result.of_noise:
+        return
+    if result.request.least is None:
+        yield f"It is the best of {result.tried} settings that were tried: {criterion(chosen)}."
+    else:
+        yield f"It is the strictest setting that has {_at_least(result)}: {criterion(chosen)}."
+    yield from _rounds(result, chosen)
+    least = chosen.utility.least_recall
+    if least is not None and least[1] < RECOGNISES_NOTHING:
+        yield (
+            f"Its likeliest answer is class {least[0]} for only {percent(least[1])} of that "
+            "class's records: use its probabilities with a threshold of your own, or set "
+            "model.class-priors."
+        )
+
+
+def _rounds(result: Result, chosen: Candidate) -> Iterator[str]:
+    """Yield what a round costs, and how good the best model of fewer rounds is."""
+    fewer = [
+        one
+        for one in result.choice.candidates
+        if one.rounds < chosen.rounds and math.isclose(one.rho_alpha, chosen.rho_alpha)
+    ]
+    instead = ""
+    if fewer:
+        best = max(fewer, key=lambda one: one.utility.gain)
+        instead = f" With {best.rounds} rounds, {criterion(best)}."
     yield (
-        f"The adversary is right in at most {percent(chosen.right_at_most)} of all cases; a coin "
-        "is right in half of them."
+        f"In each of its {chosen.rounds} rounds, every client takes one step and sends one "
+        f"message.{instead}"
     )
-    if result.needed is not None:
-        yield (
-            f"In theory, the limit needs a noise multiplier of at least {number(result.needed)}."
-        )
-    yield f"The model's accuracy is {_accuracy(result, chosen)}."
-    yield from _other_measures(result, chosen)
-    yield _measured(result, chosen)
-    yield from _not_the_noise(result, chosen)
 
 
-def _left_out(result: Result) -> Iterator[str]:
-    """Yield which settings that meet the limit were left out, and why."""
-    for each in result.choice.candidates:
-        if each.meets and each.left_out:
-            accuracy = ""
-            if each.accuracy is not None and not each.alarm:
-                accuracy = (
-                    f" Its accuracy is {_accuracy(result, each)}; the most frequent class alone "
-                    f"gives {percent(each.majority)}."
-                )
-            page = f"{each.name}/report.html"
-            yield f"Left out: {values(each.values)}. {each.left_out}{accuracy} See {page}."
-    meeting = [each for each in result.choice.candidates if each.meets]
-    unlearnt = [each for each in meeting if each.accuracy is not None and not each.has_learnt]
-    if unlearnt and len(unlearnt) == len(meeting):
-        rate = result.config.training.rate
-        yield (
-            "No setting that meets the limit is shown to be more accurate than a model that always "
-            f"answers with the most frequent class. training.learning-rate is {rate:g}; try more "
-            f"--trials, or --over training.learning-rate={rate / 4:.3g},{rate * 4:.3g}."
-        )
-
-
-def _more(undecided: Candidate, least: float) -> str:
-    """Return how many trials would decide whether a setting is accurate enough."""
-    if undecided.accuracy_interval is None:
-        return (
-            "More trainings of each setting may decide: give the same command with more --trials."
-        )
-    if (trainings := trainings_needed(undecided, least)) is None:
-        return "Its mean is not above that accuracy, so more trainings may show that it is too low."
-    even = trainings + trainings % 2
-    return (
-        f"{even} trainings of each setting would decide with 80% probability: give the same "
-        f"command with --trials {even}, which adds to the existing trainings."
+def _strictest(result: Result, chosen: Candidate) -> Iterator[str]:
+    strictest = result.choice.strictest
+    if strictest is None or strictest is chosen or result.of_noise:
+        return
+    yield (
+        f"A stricter setting costs at most {100 * NEAR:g} points: ε = {number(strictest.epsilon)} "
+        f"({values(strictest.values)}), the adversary right in at most "
+        f"{percent(strictest.right_at_most)}, {criterion(strictest)}."
     )
 
 
@@ -171,149 +189,91 @@ def _towards(result: Result, each: Candidate) -> str:
     return f"Trust is {federation.trust.value}. {' '.join(parts)}"
 
 
-def _not_the_noise(result: Result, chosen: Candidate) -> Iterator[str]:
-    """Yield what to try if noise is not the cause of a low accuracy."""
-    alike = [each for each in result.choice.candidates if each.others == chosen.others]
-    if not noise_costs_nothing(alike):
-        return
-    key = "training.learning-rate"
-    rate, rounds = result.config.training.rate, result.config.training.rounds
-    tried = f"{key}={rate / 3:.3g},{rate:g},{rate * 3:.3g}"
-    if key in result.request.over:
-        tried = f"training.rounds={rounds},{rounds * 3}"
-    yield (
-        "The trials show no difference between the loosest and the strictest setting. The noise "
-        f"may not be what limits this model's accuracy; try --over {tried}."
-    )
-
-
-def _strictest(result: Result) -> Iterator[str]:
-    strictest = result.choice.strictest
-    if strictest is None or strictest is result.choice.chosen:
+def for_a_manager(result: Result) -> Iterator[str]:
+    """Yield what a manager can be told."""
+    chosen = result.choice.chosen
+    if chosen is None:
         return
     yield (
-        f"Of the settings that meet the limit, the strictest within {100 * NEAR:g} points of the "
-        f"best accuracy is {_setting(strictest)}: accuracy {percent(strictest.accuracy)}, the "
-        f"adversary right in at most {percent(strictest.right_at_most)}."
+        f"With ε = {number(chosen.epsilon)} at δ = {_delta(result)}, an adversary who knows "
+        "everything else is right about one person in at most "
+        f"{math.ceil(100 * chosen.right_at_most - 1e-6)} of 100 cases (50 is guessing)."
     )
+    if not result.of_noise:
+        judged = chosen.utility.criterion
+        plain = "" if result.plain is None else f"; without privacy {shown(judged, result.plain)}"
+        yield f"{SAID.get(judged.name, OTHERWISE).format(shown(judged, judged.value))}{plain}."
 
 
-def cost(result: Result) -> list[tuple[str, str, str]]:
-    """Return rows of the search's privacy cost: how it is done, epsilon, and the assumption."""
-    rows = [
-        (
-            "On public, proxy or simulated records",
-            "nothing",
-            "noise from the seed, as on this page: a measurement",
-        )
-    ]
-    if result.cost is None:
-        why = "the noise is scaled to one challenge, or neighbours differ between the settings"
-        return [*rows, ("On the private records", "no guarantee", why)]
-    if (chosen := result.choice.chosen) is not None:
-        own = ("Only the chosen setting, trained once", number(chosen.epsilon))
-        rows.append(
-            (*own, f"noise from the operating system; δ = {_delta(result)}, in all rows below too")
-        )
-    within = result.cost_within
-    rows += _cost_among(result.cost, "all settings")
-    if within is not None and within.settings < result.cost.settings:
-        among = f"only the {within.settings} settings that meet the limit"
-        if within.settings == 1:
-            among = "only the 1 setting that meets the limit"
-        rows += _cost_among(within, among)
-    return rows
+SAID = {
+    AUC: "The model ranks {} of pairs rightly",
+    BALANCED: "The model finds {} of the records of a class on average",
+    "accuracy": "The model answers {} of the records rightly",
+    "mean absolute error": "The model errs by {} of the range on average",
+}
+OTHERWISE = "The model's perplexity is {}"
 
 
-def _cost_among(spent: SearchCost, among: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows of a search among some of the settings, on the private records."""
-    yield (
-        f"On the private records, {among}, each trained once",
-        number(spent.all_trainings),
-        "all results are published, as on this page: the trainings compose, the chosen one too",
-    )
-    laws = (
-        ("Poisson", spent.poisson),
-        ("mostly few, seldom many: logarithmic", spent.logarithmic),
-    )
-    for law, value in laws:
-        if value is not None:
-            yield (
-                f"The same with a random number of trainings, {spent.settings} on average ({law})",
-                number(value),
-                "the number of trainings and the setting of each are random; only the best result "
-                "is published",
-            )
+def shown(judged: Judged, value: float | None) -> str:
+    """Return a value of a criterion as it is printed."""
+    if value is None or math.isnan(value):
+        return "—"
+    return number(value) if judged.name == "perplexity" else f"{100 * value:.1f}%"
 
 
-def cost_in_short(result: Result) -> str:
-    """Return the privacy cost of the search, in one or a few sentences."""
-    start = "The search costs nothing in privacy on public, proxy or simulated records."
-    if (spent := result.cost) is None:
-        return f"{start} On private records, no guarantee can be stated."
-    sentences = [
-        start,
-        f"On the private records, one training with each of the {spent.settings} settings costs "
-        f"ε = {number(spent.all_trainings)} at δ = {spent.delta:g}.",
-    ]
-    if (few := result.cost_within) is not None and few.settings < spent.settings:
-        sentences.append(
-            f"With only the {few.settings} settings that meet the limit, it costs "
-            f"{number(few.all_trainings)}."
-        )
-    if (chosen := result.choice.chosen) is not None:
-        sentences.append(f"The chosen setting alone costs {number(chosen.epsilon)}.")
-    if random := [each for each in (spent.poisson, spent.logarithmic) if each is not None]:
-        sentences.append(
-            f"If you publish only the best of a random number of trainings, the cost is "
-            f"{number(min(random))} (Papernot and Steinke, 2022)."
-        )
-    return " ".join(sentences)
+def criterion(each: Candidate) -> str:
+    """Return the criterion of a setting with its interval, and what a constant answer reaches."""
+    judged = each.utility.criterion
+    return f"its {judged.name} is {_measure(judged)}, of a constant answer {_constant(judged)}"
+
+
+def _constant(judged: Judged) -> str:
+    return shown(judged, judged.constant)
+
+
+def _measure(judged: Judged | None) -> str:
+    if judged is None:
+        return "not measured"
+    ends = span(judged.interval, lambda value: shown(judged, value))
+    return shown(judged, judged.value) + (f" ({ends})" if ends else "")
+
+
+def _at_least(result: Result) -> str:
+    assert result.request.least is not None
+    name, value = result.request.least
+    article = "an" if name[0] in "aA" else "a"
+    return f"{article} {name} of at least {percent(value)}"
 
 
 def limits_of_the_page(result: Result) -> Iterator[str]:
     """Yield sentences about what the page does not show."""
     yield (
         "“Meets the limit” is a statement of theory, for the worst record and the strongest "
-        "adversary at this vantage. The measured advantage is about one record, in few trials. It "
-        "can contradict theory, and cannot prove that a setting is safe."
+        "adversary at this vantage. Nothing was attacked here: fedsim run measures the adversary."
     )
     yield (
-        "An accuracy is a mean over trainings on one set of held-out records. Each training has "
-        "its own noise, batches and first model, and its accuracy lies above or below the mean. "
-        "Other records have another accuracy."
+        "An interval holds at 95% for one setting, over other held-out records like these and "
+        "other trainings. The best of several settings is a little better by chance."
     )
     yield (
-        "The cost of a search counts the records that are trained on. The accuracy is measured on "
-        "other records, which need their own protection if they are private."
+        "The search counts no privacy cost. The held-out records, which judge the models, need "
+        "their own protection if they are private."
     )
-    if result.config.privacy.sensitivity == "local":
-        yield (
-            "The noise is scaled to the sensitivity of this challenge alone. The bounds hold for "
-            "this pair of data sets and are not a DP guarantee."
-        )
     if result.config.federation.summed_in_the_clear:
         yield (
             "With distributed trust, the bounds assume that the server learns only the sum, by "
             "secure aggregation."
         )
+    if result.config.training.local_steps == 1 and result.config.privacy.unit == "record":
+        yield (
+            "A round is one step of every client, because noise covers each step. With local trust "
+            "a client can take training.local-steps, each of which costs as much privacy as a "
+            "round."
+        )
     vantage = result.config.federation.vantage.value
     yield (
         f"The limit holds for one vantage, the {vantage}. The answer states the bounds of theory "
         "for the others; --against sets the limit on one of them."
-    )
-
-
-def caption_of_accuracy(result: Result) -> str:
-    """Return how accuracies were measured, and the accuracy of the most frequent class."""
-    trained = {each.trainings for each in result.choice.candidates}
-    count = " or ".join(map(str, sorted(trained)))
-    shares = sorted({each.majority for each in result.choice.candidates})
-    level = percent(result.config.audit.confidence)
-    return (
-        f"Accuracy: the mean over {count} trainings of each setting, on the same held-out records; "
-        f"its intervals hold for all settings together at {level}. Always answering with the most "
-        f"frequent class is right for {' or '.join(map(percent, shares))}."
     )
 
 
@@ -366,65 +326,5 @@ def values(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key.partition('.')[2]} = {plain(value)}" for key, value in values.items())
 
 
-def _setting(each: Candidate) -> str:
-    return f"{values(each.values)} (noise multiplier {number(each.noise_multiplier)})"
-
-
 def _delta(result: Result) -> str:
     return f"{result.config.privacy.delta:g}"
-
-
-def _accuracy(result: Result, each: Candidate) -> str:
-    """Return the mean accuracy with its interval."""
-    between = each.accuracy_interval
-    if between is None:
-        return (
-            f"{percent(each.accuracy)}, without an interval, since the trainings are too few or "
-            "equal"
-        )
-    ends = span(between.ends, percent)
-    return f"{percent(each.accuracy)} on average ({ends}, over {each.trainings} trainings)"
-
-
-def _other_measures(result: Result, each: Candidate) -> Iterator[str]:
-    """Yield what stands beside the accuracy of the chosen setting."""
-    beside = beside_accuracy(
-        each.majority, each.balanced_accuracy, each.area_under_curve, each.least_recall
-    )
-    yield f"Beside it: {beside}."
-    if each.band:
-        yield f"Nine in ten single trainings had an accuracy of {span(each.band, percent)}."
-    if each.accuracy_interval is not None:
-        yield (
-            f"The intervals of all {len(result.outcomes)} settings hold together at "
-            f"{percent(result.config.audit.confidence)}."
-        )
-    if each.least_recall is not None and each.least_recall[1] < RECOGNISES_NOTHING:
-        yield (
-            f"The model hardly recognises class {shown(each.least_recall[0])}: its accuracy says "
-            "little. Try more training.rounds, or another training.learning-rate."
-        )
-
-
-def _measured(result: Result, each: Candidate) -> str:
-    if each.advantage is None or each.advantage_interval is None:
-        return "The adversary's advantage was not measured."
-    trials = next(
-        outcome.report.trials
-        for outcome in result.outcomes
-        if outcome.report and outcome.point.name == each.name
-    )
-    low, high = each.advantage_interval
-    conclusion = (
-        "The interval lies above the limit."
-        if low > each.rho_alpha
-        else "The trials do not contradict theory."
-        if low > 0 or high < each.rho_alpha
-        else f"{trials} trials are too few: the interval contains the limit and a coin's 0."
-    )
-    return (
-        f"In {trials} trials the {result.config.federation.vantage.value.replace('-', ' ')} had an "
-        f"advantage of {number(each.advantage)} "
-        f"({span(each.advantage_interval, '{:.2f}'.format)}). Theory allows "
-        f"{number(each.rho_alpha)}; a coin has 0. {conclusion}"
-    )

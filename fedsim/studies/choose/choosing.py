@@ -9,17 +9,15 @@ from adversaries.errors import InputError
 from fedsim.api import configured, console
 from fedsim.common import report_directory
 from fedsim.config import Config, Scalar
-from fedsim.experiment import prepare, several, with_absolute_paths
+from fedsim.experiment import with_absolute_paths
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
     from matplotlib.figure import Figure
     from rich.console import Console
 
-    from fedsim.federation.runtimes.places import Workers
-    from fedsim.privacy.private_selection import SearchCost
-    from fedsim.studies.choose.choose import Choice, Limit
     from fedsim.studies.choose.choose_search import ChoiceRequest, Load, Result
+    from fedsim.studies.choose.rule import Choice, Least, Limit
 
 
 @dataclass(frozen=True)
@@ -27,24 +25,21 @@ class Selection:
     """The result of a search for a setting.
 
     Attributes:
-        path: directory with the page, the runs, and config.toml of the chosen setting.
+        path: directory with the page, and config.toml of the chosen setting.
         config: of the chosen setting; None if no setting was chosen.
         choice: the chosen and all other settings, with their bounds and measurements.
-        cost: privacy cost of the search on private records; None if no guarantee can be stated.
     """
 
     path: Path
     config: Config | None
     choice: "Choice"
-    cost: "SearchCost | None" = field(repr=False)
     _result: "Result" = field(repr=False)
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the figure "frontier", accuracy against the adversary, if it can be drawn."""
+        """Return the figure "frontier", the model's criterion against the adversary."""
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        figure = choose_report.frontier(self._result)
-        return {} if figure is None else {"frontier": figure}
+        return {"frontier": choose_report.frontier(self._result)}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
@@ -61,13 +56,13 @@ def choose(
     max_risk: float | None = None,
     baseline_risk: float | None = None,
     min_accuracy: float | None = None,
+    min_balanced_accuracy: float | None = None,
+    min_auc: float | None = None,
     against: Literal["server", "participant", "released-model"] | None = None,
     over: Mapping[str, Sequence[Scalar]] | None = None,
-    trials: int | None = None,
     out: Path | str | None = None,
     overrides: Mapping[str, Scalar] | None = None,
     progress: bool | None = None,
-    workers: "Workers | None" = None,
 ) -> Selection:
     """Return the least noise that meets a limit on the adversary, as `fedsim choose` finds it.
 
@@ -80,47 +75,40 @@ def choose(
         max_risk: limit on the success of any attack, in (baseline_risk, 1).
         baseline_risk: success of the attack without the model, such as 1/n for naming one of n
             people; None for 0.001.
-        min_accuracy: minimum accuracy of the model, in (0, 1); None for the most accurate.
+        min_accuracy: least accuracy of the model, in (0, 1). Give at most one of the three; None
+            for the best model.
+        min_balanced_accuracy: least mean share of right answers in a class.
+        min_auc: least area under the ROC curve.
         against: vantage point of the adversary; None as configured.
-        over: dotted keys with the values to try. If no key sets the noise, the search tries noise
-            around the limit.
-        trials: trainings of each setting, all evaluated; None for 40. A larger number than before
-            adds to the existing ones.
+        over: dotted keys with the values to try, instead of the search's own.
         out: directory; None for one named after experiment and limit, such as
             fedsim-runs/NAME-choose-belief-0.75.
         overrides: dotted keys with the value that all settings take.
-        progress: whether to show a bar; None: only in a terminal or a notebook.
-        workers: number of processes that carry out the settings, or `fedsim.cluster(...)`;
-            None for this process.
+        progress: whether to show lines of progress; None: only in a terminal or a notebook.
 
     Returns:
         The selection; its config is None if no setting meets the request.
 
     Raises:
-        InputError: the request cannot be searched for. Raised before the first run.
-        RuntimeError: a run failed.
+        InputError: the request cannot be searched for. Raised before the first training.
     """
-    from fedsim.studies.choose import grid  # noqa: PLC0415
     from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
     request = ChoiceRequest(
         limit=limit(max_belief, max_advantage, max_risk, baseline_risk),
-        min_accuracy=min_accuracy,
+        least=least(min_accuracy, min_balanced_accuracy, min_auc),
         against=None if against is None else Vantage(against),
         over=over or {},
-        trials=trials,
         common=overrides or {},
     )
     result, directory = carry_out(
         request,
         None if out is None else Path(out),
-        lambda values: configured(config, values),
+        lambda values: configured(config, values, None),
         console(progress),
-        workers,
     )
-    grid.complain(result.outcomes)
     chosen = result.config if result.choice.chosen else None
-    return Selection(directory, chosen, result.choice, result.cost, result)
+    return Selection(directory, chosen, result.choice, result)
 
 
 def limit(
@@ -135,7 +123,7 @@ def limit(
         InputError: none or several limits are set, a value is out of range, or a baseline stands
             without a risk.
     """
-    from fedsim.studies.choose.choose import ADVANTAGE, BELIEF, RISK, Limit  # noqa: PLC0415
+    from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Limit  # noqa: PLC0415
 
     limits = {BELIEF: max_belief, ADVANTAGE: max_advantage, RISK: max_risk}
     chosen = [(key, value) for key, value in limits.items() if value is not None]
@@ -155,12 +143,24 @@ def limit(
     return Limit(*chosen[0], baseline_risk)
 
 
+def least(
+    accuracy: float | None, balanced_accuracy: float | None, auc: float | None
+) -> "Least | None":
+    """Return the one least value of a measure; None without one. Raises InputError for several."""
+    from fedsim.learning.training.criterion import ACCURACY, AUC, BALANCED  # noqa: PLC0415
+
+    named = {ACCURACY: accuracy, BALANCED: balanced_accuracy, AUC: auc}
+    given = [(name, value) for name, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(
+            "several least values are given; give one of --min-accuracy, "
+            "--min-balanced-accuracy and --min-auc"
+        )
+    return given[0] if given else None
+
+
 def carry_out(
-    request: "ChoiceRequest",
-    out: Path | None,
-    load: "Load",
-    shown: "Console",
-    workers: "Workers | None" = None,
+    request: "ChoiceRequest", out: Path | None, load: "Load", shown: "Console"
 ) -> tuple["Result", Path]:
     """Search, write the report, and return the result and its directory."""
     from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
@@ -169,8 +169,6 @@ def carry_out(
         request,
         out,
         load=lambda values: with_absolute_paths(load(values)),
-        prepare=lambda config: prepare(config, workers=workers),
-        several=lambda plans: several(plans, workers, shown),
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):

@@ -106,11 +106,12 @@ def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.Mon
     # CliRunner puts its own standard input in place, which is no terminal.
     monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
     arguments = ["init", str(file), "--clients", "5"]
-    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n\n")
+    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n\n3\n")
     assert result.exit_code == 0, result.output
     config = load(file)
     assert (config.data.name, config.federation.clients) == ("digits", 5)
     assert (config.federation.trust, config.privacy.rho_beta) == ("local", 0.75)
+    assert config.training.local_steps == 3
 
 
 def test_a_table_without_a_column_label_is_asked_about_before_the_rest(

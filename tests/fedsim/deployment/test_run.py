@@ -443,6 +443,7 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
     server_up: Path, small: Callable[..., Config], tmp_path: Path
 ) -> None:
     values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
+    values |= {"privacy.delta": 5e-4}
     values |= {"federation.measures-epsilon": 1.5, "federation.vantage": "server"}
     (tmp_path / "small.toml").write_text(dump(small(values)))
     for client, consent in enumerate(("measures", "")):

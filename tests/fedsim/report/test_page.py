@@ -22,7 +22,7 @@ from fedsim.report.sections import first, lower_bounds, vantage_words, verdict
 from fedsim.report.sections.first import About
 from fedsim.report.sections.section import TITLES, success
 from fedsim.report.summary import summary
-from fedsim.studies.choose import choose
+from fedsim.studies.choose import rule
 
 from .conftest import KINDS, SIZE
 
@@ -642,9 +642,7 @@ def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
             words = verdict.choose(replace(report, vantage=vantage)).split()
             changed = KINDS[kind] | {"federation.vantage": vantage}
             changed |= dict(each.split("=") for each in words[words.index(vantage) + 1 :][1:])
-            choose.check_protectable(
-                from_run_config(to_run_config(Config()) | SIZE | changed).scheme
-            )
+            rule.check_protectable(from_run_config(to_run_config(Config()) | SIZE | changed).scheme)
             assert 0 < float(words[4]) < 1
         lacking = [change for change in report.lowering if change.key != "federation.trust"]
         alone = verdict.choose(replace(report, vantage="server", lowering=lacking))

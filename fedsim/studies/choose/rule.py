@@ -1,0 +1,281 @@
+"""The rule by which `fedsim choose` picks a setting.
+
+Theory decides exactly which settings meet the limit on the adversary. Trainings measure how good
+their models are, with an interval. The rule picks no setting that the interval leaves open.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from scipy.special import expit, logit, ndtr, ndtri
+
+from adversaries.errors import InputError
+from fedsim.config import Scalar
+from fedsim.config.objects import Scheme
+from fedsim.privacy import risks
+from fedsim.privacy.identifiability import VantageBounds
+from fedsim.privacy.mechanism import effective_noise_multiplier
+from fedsim.privacy.trust import Trust
+from fedsim.studies.choose.utility import Utility
+
+BELIEF, ADVANTAGE, RISK = "privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"
+
+BASELINE = "privacy.baseline-risk"
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Multiples of the limit to try. They multiply epsilon, or mu, which is about the inverse of the
+noise multiplier."""
+
+NEAR = 0.02
+"""Largest loss, against the best model, at which a stricter setting is reported."""
+
+AS_GOOD = 0.005
+"""Largest loss, against the best model, at which a setting of fewer rounds is taken."""
+
+State = Literal["chosen", "cannot tell", "none"]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The limit on what the adversary achieves.
+
+    Attributes:
+        key: `BELIEF`, a bound on its belief, which few trainings exceed (`tail_limit`);
+            `ADVANTAGE`, a bound on its advantage over a coin; or `RISK`, a bound on the success of
+            any attack.
+        baseline: success of the attack without the model, in (0, 1), for `RISK`.
+
+    Raises:
+        InputError: the value is not between success without the model and certainty.
+    """
+
+    key: str
+    value: float
+    baseline: float = risks.BASELINE
+
+    def __post_init__(self) -> None:
+        if not 0 < self.baseline < 1:
+            raise InputError(
+                f"--baseline-risk is {self.baseline:g}; give the success of an attack without the "
+                "model, above 0 and below 1, for example 0.001"
+            )
+        if not self._lowest < self.value < 1:
+            by = "success without the model" if self.key == RISK else "a coin's"
+            example = {
+                BELIEF: 0.75,
+                ADVANTAGE: 0.2,
+                RISK: min(5 * self._lowest, (1 + self._lowest) / 2),
+            }[self.key]
+            raise InputError(
+                f"--max-{self.kind} is {self.value:g}; give a number above {self._lowest:g} ({by}) "
+                f"and below 1 (certainty), for example {example:g}"
+            )
+
+    @property
+    def _lowest(self) -> float:
+        return {BELIEF: 0.5, ADVANTAGE: 0.0, RISK: self.baseline}[self.key]
+
+    @property
+    def kind(self) -> str:
+        """The limited quantity: "belief", "advantage" or "risk"."""
+        return {BELIEF: "belief", ADVANTAGE: "advantage", RISK: "risk"}[self.key]
+
+    @property
+    def settings(self) -> dict[str, Scalar]:
+        """Keys that every run of the search takes from the limit."""
+        return {BASELINE: self.baseline} if self.key == RISK else {}
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The limit as report.json has it: its value by its kind, and the baseline of a risk."""
+        return {self.kind: self.value} | ({"baseline": self.baseline} if self.settings else {})
+
+    def met_by(self, rho_beta: float, rho_alpha: float, risk: float) -> bool:
+        """Return whether theory's bounds are within the limit.
+
+        Args:
+            risk: largest success of an attack from the limit's baseline.
+        """
+        bound = {BELIEF: rho_beta, ADVANTAGE: rho_alpha, RISK: risk}[self.key]
+        return bound <= self.value * (1 + 1e-8)  # the calibration finds noise to this precision
+
+    def levels(self, factors: Sequence[float]) -> list[float]:
+        """Return stricter and looser bounds around this one, in rising order.
+
+        Args:
+            factors: multiples of epsilon or mu; 1 is the limit itself.
+        """
+        levels = set()
+        for factor in factors:
+            if self.key == BELIEF:
+                level = float(expit(factor * logit(self.value)))
+            elif self.key == ADVANTAGE:
+                level = float(2 * ndtr(factor * ndtri((1 + self.value) / 2)) - 1)
+            else:  # the trade-off curve of a Gaussian mechanism, as in `risks.true_positives`
+                start = ndtri(self.baseline)
+                level = float(ndtr(start + factor * (ndtri(self.value) - start)))
+            # A small risk has few digits after the point, so that its leading ones are kept.
+            rounded = float(f"{level:.4g}") if self.key == RISK else round(level, 4)
+            level = self.value if factor == 1 else rounded
+            if self._lowest < level < 1:
+                levels.add(level)
+        return sorted(levels)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting with its bounds by theory and the measurements of its trainings.
+
+    Attributes:
+        values: the keys in which settings differ.
+        noise_multiplier: nominal, as in `privacy.noise-multiplier`.
+        tail_limit: upper bound on the share of trainings in which the belief exceeds rho_beta.
+        risk: largest success of any attack that succeeds in the limit's baseline without the model.
+        towards: bounds of theory at every vantage.
+    """
+
+    values: Mapping[str, Scalar]
+    noise_multiplier: float
+    epsilon: float
+    rho_beta: float
+    rho_alpha: float
+    tail_limit: float
+    risk: float
+    meets: bool
+    rounds: int
+    towards: tuple[VantageBounds, ...]
+    utility: Utility
+
+    @property
+    def right_at_most(self) -> float:
+        """Upper bound on the share of cases in which an adversary is right; a coin has 0.5."""
+        return (1 + self.rho_alpha) / 2
+
+    @property
+    def gain(self) -> float:
+        """The criterion, as `Utility.gain`."""
+        return self.utility.gain
+
+
+Least = tuple[str, float]
+"""A measure of `Utility.measures` and the least value that a user accepts."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen setting, and its alternatives.
+
+    Attributes:
+        chosen: None unless the state is "chosen".
+        strictest: the strictest setting that meets the limit with a model within `NEAR` of the
+            best.
+        nearest: if no setting was chosen, the best that meets the limit, then the strictest that
+            is good enough.
+    """
+
+    state: State
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    strictest: Candidate | None
+    nearest: tuple[Candidate, ...]
+
+
+def check_protectable(scheme: Scheme) -> None:
+    """Raise InputError if no noise protects from the adversary at its vantage."""
+    federation = scheme.federation
+    if scheme.privacy.noise.mechanism.by_candidate:
+        raise InputError(
+            'fedsim choose needs noise with a guarantee; set privacy.noise = "isotropic" '
+            "(PAC noise only bounds an average)"
+        )
+    if scheme.privacy.sensitivity == "local":
+        raise InputError(
+            "fedsim choose needs noise with a guarantee, but local sensitivity protects one "
+            'challenge alone; set privacy.sensitivity = "global"'
+        )
+
+    def share(trust: Trust) -> float:
+        return effective_noise_multiplier(
+            1.0, trust, federation.vantage, federation.clients, colluders=federation.colluding
+        )
+
+    if share(federation.trust) > 0:
+        return
+    helping = " or ".join(trust.value for trust in Trust if share(trust) > 0)
+    raise InputError(
+        f"with {federation.trust.value} trust, the {federation.vantage.value} sees every client's "
+        f"sum before the noise, so that no noise meets a limit; give --set federation.trust="
+        f"{helping}, or name another adversary with --against"
+    )
+
+
+def choose(
+    candidates: Sequence[Candidate], least: Least | None = None, of_noise: bool = False
+) -> Choice:
+    """Pick a setting by a rule that is fixed in advance.
+
+    Without a least value: of the settings with the least noise that meets the limit in theory,
+    take the best model, or one within `AS_GOOD` of it that needs fewer rounds. With a least value:
+    take the strictest setting that meets the limit and whose interval lies above the value. A model
+    that is not shown to be better than a constant answer is never taken.
+
+    Args:
+        of_noise: the models were trained on too few records to be judged, so that only theory
+            decides.
+    """
+    usable = [one for one in candidates if one.meets and (of_noise or one.utility.has_learnt)]
+    loosest = max((one.rho_alpha for one in usable), default=0.0)
+    loose = [one for one in usable if math.isclose(one.rho_alpha, loosest, rel_tol=1e-6)]
+    state: State = "none"
+    nearest = _best(usable)
+    if least is None or of_noise:
+        chosen = next(iter(_best(loose)), None)
+    else:
+        chosen = _strictest(one for one in usable if one.utility.reaches(*least))
+        undecided = [one for one in usable if one.utility.reaches(*least) is None]
+        state = "cannot tell" if undecided else "none"
+        nearest = _best(undecided or usable)
+    if chosen is None and least is not None:
+        enough = (one for one in candidates if one.utility.reaches(*least))
+        nearest += filter(None, [_strictest(enough)])
+    best = max((one.gain for one in usable), default=0.0)
+    return Choice(
+        state="chosen" if chosen else state,
+        candidates=tuple(candidates),
+        chosen=chosen,
+        strictest=_strictest(one for one in usable if one.gain >= best - NEAR),
+        nearest=() if chosen else tuple(nearest),
+    )
+
+
+class _Ranked(Protocol):
+    """A setting with its criterion."""
+
+    @property
+    def gain(self) -> float: ...
+
+    @property
+    def rounds(self) -> int: ...
+
+
+Ranked = TypeVar("Ranked", bound=_Ranked)
+
+
+def fewest_rounds(candidates: Iterable[Ranked]) -> list[Ranked]:
+    """Return the settings within `AS_GOOD` of the best, those of the fewest rounds first."""
+    settings = list(candidates)
+    best = max((one.gain for one in settings), default=0.0)
+    near = [one for one in settings if one.gain >= best - AS_GOOD]
+    return sorted(near, key=lambda one: (one.rounds, -one.gain))
+
+
+def _best(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return fewest_rounds(candidates)[:1]
+
+
+def _strictest(candidates: Iterable[Candidate]) -> Candidate | None:
+    """Return the setting with the least advantage, the better model of equals."""
+    order = sorted(candidates, key=lambda one: (round(one.rho_alpha, 9), -one.gain))
+    return order[0] if order else None

@@ -1,0 +1,211 @@
+"""How good models are on held-out records, by the criterion of their task."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+
+from adversaries.arrays import Floats
+from fedsim.game.federation import Federation
+from fedsim.learning.data.loaders.dataset import STEPS
+from fedsim.learning.training import criterion, tasks
+from fedsim.learning.training.criterion import ACCURACY, AUC, BALANCED, Judged, Measured
+
+
+@dataclass(frozen=True)
+class Utility:
+    """The models of one setting.
+
+    Attributes:
+        criterion: the mean over the trainings; its 95 % interval covers both the held-out records
+            and the spread between trainings.
+        measures: "accuracy", "balanced accuracy" and "AUC" of a classification, with such
+            intervals.
+        spread: half of the width of the 95 % interval of the mean over trainings alone, by
+            Student's t; infinite for one training.
+        least_recall: the number of the class that is found least often, and how often.
+    """
+
+    criterion: Judged
+    measures: Mapping[str, Judged]
+    trainings: int
+    spread: float
+    least_recall: tuple[str, float] | None
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether the models are shown to be better than a constant answer."""
+        return self.criterion.has_learnt
+
+    @property
+    def gain(self) -> float:
+        """The criterion, with its sign changed if smaller is better; -inf if not measured."""
+        value = self.criterion.value
+        if value is None or math.isnan(value):
+            return -math.inf
+        return value if self.criterion.rises else -value
+
+    @property
+    def shown(self) -> str:
+        """The criterion in words, such as "AUC 0.731"."""
+        value = self.criterion.value
+        return f"{self.criterion.name} {math.nan if value is None else value:.3f}"
+
+    def reaches(self, measure: str, least: float) -> bool | None:
+        """Return whether a measure is at least `least`; None if its interval contains `least`."""
+        judged = self.measures.get(measure)
+        if judged is None or judged.interval is None:
+            return None
+        low, high = judged.interval
+        return True if low >= least else False if high < least else None
+
+
+NOTHING = Utility(Judged(ACCURACY, None, None, 0.0), {}, 0, math.inf, None)
+"""The utility of no training."""
+
+
+def fitted(loaded: Federation) -> Tensor:
+    """Return a linear model of a table without privacy, by scikit-learn, float32 [1, P].
+
+    It is a logistic regression of the records of D, or the least squares of a number.
+    """
+    from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415  (slow)
+
+    features, labels = loaded.members(np.arange(len(loaded.client_of)))
+    classes = loaded.split.dataset.classes
+    weights = np.zeros((classes, features.shape[1])), np.zeros(classes)
+    if tasks.task_of(loaded.model).name == "regression":
+        target = tasks.SPAN * (labels.numpy() / STEPS - 0.5)
+        model = LinearRegression().fit(features.numpy(), target)
+        found = model.coef_.reshape(1, -1), np.atleast_1d(model.intercept_)
+    else:
+        model = LogisticRegression(max_iter=1000).fit(features.numpy(), labels.numpy())
+        found = model.coef_, model.intercept_
+        if len(found[1]) == 1 < classes:  # two classes have one row of coefficients
+            found = (
+                np.concatenate([-found[0], found[0]]) / 2,
+                np.concatenate([-found[1], found[1]]) / 2,
+            )
+    rows = model.classes_ if hasattr(model, "classes_") else [0]
+    weights[0][rows], weights[1][rows] = found
+    return torch.tensor(np.concatenate([weights[0].ravel(), weights[1]]), dtype=torch.float32)[None]
+
+
+def measure(loaded: Federation, models: Tensor) -> list[dict[str, Any]]:
+    """Return the measures of models [T, P] on the held-out records, a row for each, for JSON."""
+    features, labels = loaded.held_out()
+    task = tasks.task_of(loaded.model)
+    losses, scores = loaded.evaluate(models, features, labels)
+    mean = partial(task.mean, loaded.model, features=features)
+    rows: list[dict[str, Any]] = [
+        {"accuracy": score, "loss": loss}
+        for score, loss in zip(mean(scores).tolist(), mean(losses).tolist(), strict=True)
+    ]
+    if task.name != "classification":
+        values = scores if task.name == "regression" else losses
+        weights = torch.ones(len(features), dtype=torch.float64)
+        if isinstance(task, tasks.NextToken):
+            weights = task.weights(loaded.model, features)
+        for row, each in zip(rows, values.double(), strict=True):
+            between = tasks.ratio_interval(each, weights)
+            row["interval"] = between and [*between.ends]
+        return rows
+    found = loaded.measures(models)
+    for name, key in (("balanced_accuracies", "balanced"), ("areas_under_curve", "area")):
+        for row, value in zip(rows, found.get(name, torch.empty(0)).tolist(), strict=False):
+            row[key] = value
+    if (counts := found.get("confusions")) is not None:
+        recalls = counts.diagonal(dim1=1, dim2=2) / counts.sum(2)  # NaN for an absent class
+        for row, value in zip(rows, recalls.tolist(), strict=True):
+            row["recalls"] = value
+    return rows
+
+
+def utility(loaded: Federation, rows: Sequence[Mapping[str, Any]]) -> Utility:
+    """Return the utility of a setting from the rows of its trainings."""
+    task = tasks.task_of(loaded.model).name
+    labels, classes = loaded.held_out()[1], loaded.split.dataset.classes
+    recalls = np.array([row["recalls"] for row in rows if "recalls" in row]).reshape(len(rows), -1)
+    by_class: Floats = recalls.mean(0)
+    of_class: tuple[int, ...] = ()
+    if task == "classification":
+        of_class = tuple(torch.bincount(labels.flatten().long().cpu(), minlength=classes).tolist())
+    measured = Measured(
+        task=task,
+        records=len(labels),
+        accuracy=_mean(rows, "accuracy"),
+        majority=loaded.baseline["majority"],
+        loss=_mean(rows, "loss"),
+        of_class=of_class,
+        recalls=tuple(None if np.isnan(each) else float(each) for each in by_class),
+        balanced_accuracy=_mean(rows, "balanced"),
+        area_under_curve=_mean(rows, "area"),
+        baseline_loss=loaded.baseline.get("baseline_loss"),
+        interval=_mean_interval(rows),
+    )
+    judged = criterion.judge(measured)
+    measures = criterion.classified(measured) if task == "classification" else {}
+    spread = _spread(rows, judged.name)
+    return Utility(
+        criterion=_wider(judged, spread),
+        measures={name: _wider(each, _spread(rows, name)) for name, each in measures.items()},
+        trainings=len(rows),
+        spread=spread,
+        least_recall=min(
+            (
+                (str(label), share)
+                for label, share in enumerate(measured.recalls)
+                if share is not None
+            ),
+            key=lambda pair: pair[1],
+            default=None,
+        ),
+    )
+
+
+COLUMNS = {AUC: "area", BALANCED: "balanced", "perplexity": "loss"}
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return float(np.mean(values)) if values else None
+
+
+def _spread(rows: Sequence[Mapping[str, Any]], measure: str) -> float:
+    column = COLUMNS.get(measure, "accuracy")
+    values = np.array([row[column] for row in rows if row.get(column) is not None])
+    if measure == "perplexity":
+        values = np.exp(np.minimum(values, 700))
+    if len(values) < max(2, len(rows)):
+        return math.inf
+    quantile = float(stats.t.ppf((1 + criterion.CONFIDENCE) / 2, len(values) - 1))
+    return quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def _mean_interval(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float] | None:
+    """Return the mean ends of the trainings' intervals over records; None where one has none."""
+    intervals = [row.get("interval") for row in rows]
+    if any(each is None for each in intervals):
+        return None
+    low, high = np.mean(np.array(intervals, dtype=np.float64), axis=0).tolist()
+    return low, high
+
+
+def _wider(judged: Judged, spread: float) -> Judged:
+    """Return the judgement with an interval for the records and the trainings, both at random.
+
+    The two errors are independent, so that the squares of their reaches add up.
+    """
+    if judged.interval is None or judged.value is None:
+        return judged
+    low, high = (
+        math.copysign(math.hypot(end - judged.value, spread), end - judged.value)
+        for end in judged.interval
+    )
+    return replace(judged, interval=(judged.value - abs(low), judged.value + abs(high)))
