@@ -120,14 +120,19 @@ def schema(
             f"'{out}' exists; name another file with --out, or overwrite it with --force"
         )
     console = Terminal(stderr=True, highlight=False)
-    labels, proposals = schema_proposal.propose(str(file), label)
+    labels, proposals, form = schema_proposal.propose(str(file), label)
+    console.print(f"'{file}': {form}.", markup=False, soft_wrap=True)
     if not yes:
         console.print(ANSWERS, markup=False)
         proposals = [_ask(each, console) for each in proposals]
-    text = schema_proposal.written(label, labels, proposals)
+    text = schema_proposal.written(label, labels, proposals, form)
     agreed = schemas.parse(text)
     schema_proposal.write_schema(out, text, force)
     marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
+    for each in proposals:
+        if each.placeholders and each.rule:
+            seen = each.placeholders.removeprefix("; ")
+            console.print(f"{each.name}: {seen}.", markup=False)
     names = [each.name for each in proposals if each.kind == "identifier"]
     console.print(
         f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, "

@@ -139,6 +139,7 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
+    overrides, found = _first_look(answers, overrides)
     values = first_configuration.values(answers, overrides)
     note = ""
     if answers.rehearse is not None:
@@ -147,7 +148,11 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
     with private_files.new_file(file, replace=True) as written:
         written.write(first_configuration.text(values, file, note).encode())
     named = shlex.quote(str(file))
-    Terminal(stderr=True).print(
+    console = Terminal(stderr=True)
+    if found:
+        lines = "\n".join(f"  {sentence}" for sentence in found)
+        console.print(f"{answers.data}:\n{lines}", markup=False, soft_wrap=True, highlight=False)
+    console.print(
         f"{file}: {values['data.records']} records at {answers.clients} clients and "
         f"{values['data.held-out']} held out, {values['training.rounds']} rounds, delta = "
         f"{values['privacy.delta']:g}. {note + ' ' if note else ''}Next, find the noise and the "
@@ -157,6 +162,23 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
         soft_wrap=True,
         highlight=False,
     )
+
+
+def _first_look(
+    answers: "InitAnswers", overrides: dict[str, "Scalar"]
+) -> tuple[dict[str, "Scalar"], list[str]]:
+    """Return the overrides with data.exclude of a CSV file, and what is left out or in doubt."""
+    from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
+    from fedsim.learning.data import cautions  # noqa: PLC0415  (SciPy)
+    from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
+
+    name, root = first_configuration.recognised(answers.data)
+    if name != "csv" or overrides.get("data.public-schema"):
+        return overrides, []
+    own = {key: value for key, value in overrides.items() if key.startswith("data.")}
+    values = {"data.name": name, "data.root": root, **own}
+    exclude, found = cautions.first_look(configuration.from_run_config(values).data)
+    return overrides | ({"data.exclude": exclude} if exclude else {}), found
 
 
 def on_terminal() -> bool:

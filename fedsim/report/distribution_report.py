@@ -14,7 +14,8 @@ from fedsim.common import report_directory
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Experiment
 from fedsim.learning.data import Records, Split, distribution
-from fedsim.learning.data.distribution import DataDistribution, cautions
+from fedsim.learning.data.cautions import cautions
+from fedsim.learning.data.distribution import DataDistribution
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import settled

@@ -403,8 +403,9 @@ def _blocks(card: ModelCard) -> Iterator[Block]:
     less = ", without records that clients held back," * (card.privacy.measures_epsilon > 0)
     yield Prose(
         f"The model ({quoted(card.network)}, {card.parameters:,} trained parameters) predicts "
-        f"{WORDS[card.task].predicts(card.classes)}. {card.clients} clients trained it together, "
-        f"on {of}{less}, in {card.rounds} rounds ({card.optimizer})."
+        f"{WORDS[card.task].predicts.format(classes=card.classes)}. "
+        f"{card.clients} clients trained it together, on {of}{less}, in {card.rounds} rounds "
+        f"({card.optimizer})."
     )
     yield Part("Privacy", list(_privacy(card.privacy)))
     if card.utility is not None:

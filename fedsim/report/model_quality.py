@@ -1,20 +1,19 @@
 """The quality of a trained model in words and blocks, for its card and its report."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
 
 import numpy as np
 
 from adversaries.statistics.intervals import binomial_high, binomial_low, significance
 from fedsim.audits.results.model_card import ModelUtility
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
+from fedsim.learning.training.criterion import judge
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace
 from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, tabulated
 from fedsim.report.document.terminal import quoted
 from fedsim.report.document.wording import number, percent, span
-from fedsim.report.document.worth import WORDS, Worth, fault_of
 
 
 def of_classes(
@@ -102,20 +101,16 @@ SELDOM, NEARLY_ALWAYS = 0.01, 0.98
 
 
 def learning(utility: ModelUtility, task: str = "classification") -> str:
-    words = WORDS[task]
-    quality = quality_in(utility)
-    names = [each.name for each in fields(Worth) if hasattr(utility, each.name)]
-    measured = Worth(
-        **{name: getattr(utility, name) for name in names},
-        least_recall=None if quality is None else quality.least_recall,
-    )
-    value = words.value(utility.accuracy, utility.loss)
-    worth = (
-        f"{words.measure.capitalize()} is {value} on {utility.records:,} held-out records "
-        f"({words.beside(measured)})."
-    )
-    fault = fault_of(utility.confusion, utility.loss, utility.loss_before)
-    sentences = [worth, words.unless_learnt(measured, fault), _clipping(utility.clipped)]
+    measured, quality = utility.measured(task), quality_in(utility)
+    judged = judge(measured)
+    value = worth.as_text(judged.name, judged.value)
+    beside = worth.beside(measured, quality.least_recall if quality else None)
+    sentences = [
+        f"{worth.leading(judged.name)} is {value} on {utility.records:,} held-out records "
+        f"({beside}).",
+        worth.unless_learnt(measured, utility.confusion, utility.loss_before),
+        _clipping(utility.clipped),
+    ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 

@@ -23,7 +23,7 @@ from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen
+from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import FAILED, report_check, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
@@ -328,11 +328,8 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
         text = "The rounds cost no more ε than the model's card states."
         failed = "The rounds cost more ε than the model's card states."
         checks.append(report_check(text, f"epsilon > {1.001 * epsilon}", document, failed=failed))
-    if card.utility is not None and card.task == "classification":
-        text = "The model is right more often than if it always named the most frequent class."
-        failed = "The model is right no more often than if it always named the most frequent class."
-        shuts = f"accuracy <= {card.utility.majority}"
-        checks.append(report_check(text, shuts, document, failed=failed))
+    if card.utility is not None:
+        checks.append(worth.check(card.utility.measured(card.task)))
     return checks
 
 

@@ -67,6 +67,13 @@ CHANGED: dict[object, str] = {"clip": "clipped to the range", "other": "read as 
 class _Column(TomlTable):
     """Base class of columns: reports the values that the schema does not allow."""
 
+    placeholders: list[str] = Field(default_factory=list)
+    """Texts that mean a missing value in this column, besides `MISSING`."""
+
+    def _missing(self, values: Sequence[str]) -> Mask:
+        absent = [value.strip() in self.placeholders for value in values]
+        return np.array(absent, dtype=bool) | _missing(values)
+
     def _problems(
         self, name: str, values: Sequence[str], cases: Sequence[tuple[Mask, object, str]]
     ) -> Iterator[Problem]:
@@ -107,7 +114,7 @@ class NumberColumn(_Column):
     ) -> tuple[Floats, list[Problem]]:
         """Return the features of numbers [N] (NaN: not readable), and their problems."""
         least, largest = self.range
-        absent = _missing(values)
+        absent = self._missing(values)
         outside = ~absent & ((numbers < least) | (numbers > largest))
         cases = [
             (absent, self.missing, "no value"),
@@ -116,7 +123,7 @@ class NumberColumn(_Column):
         ]
         problems = list(self._problems(name, values, cases))
         instead = self.missing if isinstance(self.missing, float) else least
-        filled = np.clip(np.where(np.isnan(numbers), instead, numbers), least, largest)
+        filled = np.clip(np.where(absent | np.isnan(numbers), instead, numbers), least, largest)
         blocks = [(filled - least) / (largest - least)]
         if self.missing == "category":
             blocks.append(absent.astype(np.float64))
@@ -153,7 +160,7 @@ class Values(_Column):
         listed = np.asarray(self.values)
         hot = text[:, None] == listed
         # A listed value is not missing, whatever its name.
-        absent = _missing(values) & ~hot.any(1)
+        absent = self._missing(values) & ~hot.any(1)
         other = ~absent & ~hot.any(1)
         if self.missing in self.values:
             hot |= absent[:, None] & (listed == self.missing)
@@ -208,6 +215,7 @@ class Dates(_Column):
             range=[float(first.toordinal()), float(last.toordinal())],
             missing="category" if self.missing == "category" else self.missing,
             outside=self.outside,
+            placeholders=self.placeholders,
         )
         scaled, problems = span.scaled(
             name, values, ordinals, f"not a date in the format {self.format}: {{first}}"

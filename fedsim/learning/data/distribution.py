@@ -24,12 +24,6 @@ LABEL = "label"
 SHOWN_COLUMNS = 20
 """Number of column names that a message or report shows."""
 
-MOST_FEATURES = 20
-"""So many categories, or records, never cause a remark."""
-
-LARGEST_SHARE = 0.1
-"""More categories than this share of the records are probably identifiers."""
-
 
 @dataclass(frozen=True, eq=False)
 class DataDistribution:
@@ -231,34 +225,3 @@ def hold(split: Split, client_of: Ints, clients: int) -> DataDistribution:
     cells = client_of * classes + labels
     counts = np.bincount(cells, minlength=clients * classes).reshape(clients, classes)
     return DataDistribution(counts)
-
-
-def cautions(dataset: Dataset) -> list[str]:
-    """Return sentences about omitted rows, and about columns that look like identifiers."""
-    sentences = []
-    if dataset.dropped:
-        whole = len(dataset.train)
-        sentences.append(
-            f"{dataset.dropped} of {whole + dataset.dropped} rows have a missing value and are "
-            "left out"
-        )
-    many = len(dataset.train) > MOST_FEATURES
-    most = max(MOST_FEATURES, LARGEST_SHARE * len(dataset.train))
-    for position, (name, values) in enumerate(dataset.columns.items()):
-        features = int((dataset.column_of == position).sum())
-        if name in dataset.categorical and features > most:
-            sentences.append(
-                f"column '{name}' has {features} different values, each a separate feature: if "
-                f'it is an identifier, leave it out with data.exclude = "{name}"'
-            )
-        elif features and many and name not in dataset.categorical and _numbered(values):
-            sentences.append(
-                f"column '{name}' has a different whole number in every row: if it is an "
-                f'identifier, leave it out with data.exclude = "{name}"'
-            )
-    return sentences
-
-
-def _numbered(values: npt.NDArray[Any]) -> bool:
-    numbers = values.astype(np.float64)
-    return bool((numbers == np.round(numbers)).all()) and len(np.unique(numbers)) == len(numbers)

@@ -18,6 +18,8 @@ from fedsim.learning.data.columns import Problem
 from fedsim.learning.data.loaders import originals
 from fedsim.learning.data.loaders.dataset import (
     GREY_OR_COLOUR,
+    PLAIN,
+    CsvFormat,
     Dataset,
     Records,
     Source,
@@ -145,10 +147,19 @@ def inspect(path: str, schema: Schema, labelled: bool = True, directory: str = "
 
 def columns(path: str) -> dict[str, list[str]]:
     """Return the columns of a table as text, [N] by name. Raises InputError for another file."""
+    return table(path)[0]
+
+
+def table(path: str) -> tuple[dict[str, list[str]], CsvFormat]:
+    """Return the columns of a table as text, [N] by name, and the format of a CSV file.
+
+    Raises InputError for another file.
+    """
     place = Path(path).expanduser()
     if not place.is_file() or place.suffix not in FILES:
         raise InputError(f"there is no table '{path}'; give a file that ends in {_endings()}")
-    return {name: _as_text(values) for name, values in FILES[place.suffix](place).items()}
+    arrays, form = _csv(place) if place.suffix == ".csv" else (FILES[place.suffix](place), PLAIN)
+    return {name: _as_text(values) for name, values in arrays.items()}, form
 
 
 def dataset(text: str, paths: tuple[str, ...], public: str, directory: str = "") -> Dataset:
@@ -206,15 +217,17 @@ def _read(path: str, schema: Schema) -> Raw:
         return _of_arrays(FILES[place.suffix](place), schema, f"'{path}'")
     if schema.image is not None:
         raise InputError(f"'{path}' holds a table, but the schema's records are pictures")
+    if place.suffix == ".csv":
+        return _table(_csv(place, schema.file.form)[0], schema)
     return _table(FILES[place.suffix](place), schema)
 
 
-def _csv(path: Path) -> Arrays:
+def _csv(path: Path, agreed: CsvFormat | None = None) -> tuple[Arrays, CsvFormat]:
     from fedsim.learning.data.loaders import csv_file  # noqa: PLC0415  (a format's alone)
 
-    names, *rows = csv_file.rows(path)
+    (names, *rows), form = csv_file.read(path, agreed)
     csv_file.check_names(names, path)
-    return {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}
+    return {name: np.asarray([row[at] for row in rows]) for at, name in enumerate(names)}, form
 
 
 def _parquet(path: Path) -> Arrays:
@@ -279,7 +292,7 @@ def _pictures(path: Path, schema: Schema) -> Raw:
 
 
 FILES: Mapping[str, Callable[[Path], Arrays]] = {
-    ".csv": _csv,
+    ".csv": lambda path: _csv(path)[0],
     ".parquet": _parquet,
     ".npz": _npz,
     ".txt": _lines,

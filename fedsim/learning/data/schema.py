@@ -27,7 +27,13 @@ from fedsim.learning.data.columns import (
     number_of,
     shortened,
 )
-from fedsim.learning.data.loaders.dataset import TargetRange
+from fedsim.learning.data.loaders.dataset import (
+    CsvFormat,
+    Decimal,
+    Encoding,
+    Separator,
+    TargetRange,
+)
 
 Floats = npt.NDArray[np.float32]
 
@@ -49,6 +55,18 @@ class Text(TomlTable):
     length: Annotated[int, Field(ge=1, le=4096)]
 
 
+class File(TomlTable):
+    """How the files of all clients write a table."""
+
+    separator: Separator = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
+
+    @property
+    def form(self) -> CsvFormat:
+        return CsvFormat(self.separator, self.decimal, self.encoding)
+
+
 class Schema(TomlTable):
     """The public description of the records of all clients; identifiers are never features."""
 
@@ -60,6 +78,7 @@ class Schema(TomlTable):
     columns: dict[str, Column] = Field(default_factory=dict)
     image: Image | None = None
     text: Text | None = None
+    file: File = File()
 
     @field_validator("columns", mode="before")
     @classmethod
@@ -259,11 +278,11 @@ def difference(own: Schema, named: Schema) -> str:
 
 
 def _items(schema: Schema) -> dict[str, object]:
-    entries = schema.model_dump(exclude={"columns", "image", "text"})
+    entries = schema.model_dump(exclude={"columns", "image", "text", "file"})
     columns = {f"the column '{name}'": _entry(column) for name, column in schema.columns.items()}
-    kinds = {"image": schema.image, "text": schema.text}
+    kinds = {"image": schema.image, "text": schema.text, "file": schema.file}
     inner = {
-        f"{kind}.{name}": value
+        f"{kind}.{name}": repr(value) if kind == "file" else value
         for kind, table in kinds.items()
         if table is not None
         for name, value in table.model_dump().items()

@@ -2,15 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
 
 from adversaries.errors import InputError
 from fedsim.common import private_files
-from fedsim.learning.data import own_records
+from fedsim.learning.data import own_records, placeholders
 from fedsim.learning.data.columns import MISSING
+from fedsim.learning.data.loaders.dataset import PLAIN, CsvFormat
+from fedsim.learning.data.loaders.table import is_identifier
 from fedsim.learning.data.schema import MARK
 
 FORMATS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%dT%H:%M:%S")
@@ -25,9 +27,6 @@ MOST_LABELS = 1000
 FEWEST_RECORDS = 10
 """A value in fewer records is not listed: it could be one person's."""
 
-MANY_GAPS = 0.05
-"""Largest share of missing values for which such records are left out."""
-
 
 @dataclass(frozen=True)
 class Proposal:
@@ -38,6 +37,7 @@ class Proposal:
     rule: str
     description: str
     discloses: str = ""
+    placeholders: str = ""
 
     def with_range(self, least: float, largest: float) -> "Proposal":
         """Return the proposal with a range from public knowledge; values outside are dropped."""
@@ -77,8 +77,8 @@ class Labels:
         return "a number as label" if self.target is not None else f"{len(self.classes)} classes"
 
 
-def propose(path: str, label: str) -> tuple[Labels, list[Proposal]]:
-    """Return the labels of a table, and a proposal for each other column.
+def propose(path: str, label: str) -> tuple[Labels, list[Proposal], CsvFormat]:
+    """Return the labels of a table, a proposal for each other column, and the file's format.
 
     path: of a CSV, Parquet or NumPy file.
     label: the column of the labels.
@@ -90,7 +90,7 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal]]:
             "schema yourself, with a [text] table, for example with length = 64 tokens "
             "(docs/how-to/fine-tuning.md)"
         )
-    columns = own_records.columns(path)
+    columns, form = own_records.table(path)
     if label not in columns:
         raise InputError(
             f"'{path}' has no column '{label}'; set --label to the column of the labels: "
@@ -102,7 +102,8 @@ def propose(path: str, label: str) -> tuple[Labels, list[Proposal]]:
             f"the column '{label}' of '{path}' has {len(labels.classes)} different labels; a "
             f"classifier needs 2 to {MOST_LABELS:,}"
         )
-    return labels, [_proposed(name, columns[name]) for name in columns if name != label]
+    proposals = [_proposed(name, columns[name]) for name in columns if name != label]
+    return labels, proposals, form
 
 
 def _proposed(name: str, values: Sequence[str]) -> Proposal:
@@ -113,24 +114,32 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
         return Proposal(name, "ignored", "", "no values")
     for form in FORMATS:
         if days := _days(present, form):
+            ordinals = [float(day.toordinal()) for day in days]
+            codes = placeholders.found(ordinals, placeholders.DAYS)
+            absent = [day.toordinal() in codes for day in days]
+            seen = _texts(present, absent)
+            days = [day for day, gap in zip(days, absent, strict=True) if not gap]
             first, last = date(min(days).year, 1, 1), date(max(days).year + 1, 1, 1)
-            rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, values)} }}'
-            description = f"dates {min(days)} to {max(days)}, {description}"
-            return Proposal(
-                name, "date", rule, description, "the years of the first and the last date"
-            )
+            rule = f'{{ date = [{first}, {last}], format = "{form}"{_gaps(gaps, seen)} }}'
+            description = f"dates {min(days)} to {max(days)}, {description}{_named(seen)}"
+            discloses = "the years of the first and the last date"
+            return Proposal(name, "date", rule, description, discloses, _named(seen))
     different, numbers = Counter(present), _numbers(present)
-    words = name.lower().replace("_", " ").replace("-", " ").split()
-    unique = len(different) == len(values) > FEWEST_RECORDS and ("id" in words or not numbers)
+    unique = len(present) == len(values) and is_identifier(name, values, bool(numbers))
     if unique or (not numbers and len(different) > MOST_VALUES):
         return Proposal(
             name, "identifier", "", f"{len(different):,} different values, {description}"
         )
     if numbers:
+        codes = placeholders.found(numbers)
+        absent = [number in codes for number in numbers]
+        seen = _texts(present, absent)
+        numbers = [number for number, gap in zip(numbers, absent, strict=True) if not gap]
         least, largest = _rounded(min(numbers), max(numbers))
-        rule = f"{{ range = [{least:g}, {largest:g}]{_gaps(gaps, values)} }}"
-        description = f"numbers {min(numbers):g} to {max(numbers):g}, {description}"
-        return Proposal(name, "numbers", rule, description, "about the least and the largest value")
+        rule = f"{{ range = [{least:g}, {largest:g}]{_gaps(gaps, seen)} }}"
+        description = f"numbers {min(numbers):g} to {max(numbers):g}, {description}{_named(seen)}"
+        discloses = "about the least and the largest value"
+        return Proposal(name, "numbers", rule, description, discloses, _named(seen))
     common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
         return Proposal(name, "ignored", "", f"no two values in {FEWEST_RECORDS} records each")
@@ -142,7 +151,9 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
     )
 
 
-def written(label: str, labels: Labels, proposals: Sequence[Proposal]) -> str:
+def written(
+    label: str, labels: Labels, proposals: Sequence[Proposal], form: CsvFormat = PLAIN
+) -> str:
     """Return the schema's file, with a mark on every line that would disclose something."""
     identifiers = [each.name for each in proposals if each.kind == "identifier"]
     ignored = [each.name for each in proposals if each.kind == "ignored"]
@@ -163,6 +174,9 @@ def written(label: str, labels: Labels, proposals: Sequence[Proposal]) -> str:
         if each.rule:
             mark = f"  # {MARK}: {each.discloses}" if each.discloses else ""
             lines.append(f"{_quoted(each.name)} = {each.rule}{mark}")
+    if form != PLAIN:
+        entries = (f"{key} = {_quoted(value)}" for key, value in asdict(form).items())
+        lines += ["", "[file]  # the same for the files of all clients", *entries]
     return "\n".join(lines) + "\n"
 
 
@@ -175,10 +189,24 @@ def write_schema(file: Path, text: str, force: bool) -> None:
         written.write(text.encode())
 
 
-def _gaps(gaps: int, values: Sequence[str]) -> str:
-    if not gaps:
+def _gaps(gaps: int, seen: Mapping[str, int]) -> str:
+    """Return the rule of missing values; a feature marks them, so that no record is left out."""
+    if not gaps and not seen:
         return ""
-    return f', missing = "{"drop" if gaps <= MANY_GAPS * len(values) else "category"}"'
+    texts = f", placeholders = [{', '.join(map(_quoted, seen))}]" if seen else ""
+    return f'{texts}, missing = "category"'
+
+
+def _texts(values: Sequence[str], absent: Sequence[bool]) -> dict[str, int]:
+    """Return how the placeholders among values are written, with their counts."""
+    return Counter(value.strip() for value, gap in zip(values, absent, strict=True) if gap)
+
+
+def _named(seen: Mapping[str, int]) -> str:
+    return "".join(
+        f"; {text} in {count:,} records looks like a missing value, and is read as one"
+        for text, count in seen.items()
+    )
 
 
 def _numbers(values: Sequence[str]) -> list[float] | None:

@@ -75,6 +75,7 @@ class Judged:
 
 
 AUC, BALANCED, ACCURACY = "AUC", "balanced accuracy", "accuracy"
+ERROR, PERPLEXITY = "mean absolute error", "perplexity"
 
 
 def criterion(of_class: Sequence[int]) -> str:
@@ -83,13 +84,16 @@ def criterion(of_class: Sequence[int]) -> str:
     Returns: "accuracy" if the classes are even or their records unknown, "AUC" for two uneven
     classes, "balanced accuracy" for more. Source: Pielou, "The measurement of diversity in
     different types of biological collections" (1966): evenness is the entropy of the classes,
-    divided by its largest value.
+    divided by its largest value; corrected for few records as in Miller, "Note on the bias of
+    information estimates" (1955).
     """
     counts = np.array(of_class, dtype=np.float64)
     if len(counts) < 2 or np.count_nonzero(counts) < 2:
         return ACCURACY
-    evenness = scipy.special.entr(counts / counts.sum()).sum() / math.log(len(counts))
-    if evenness >= EVEN:
+    records = counts.sum()
+    entropy = scipy.special.entr(counts / records).sum()
+    entropy += (np.count_nonzero(counts) - 1) / (2 * records)  # few records seem less even
+    if entropy >= EVEN * math.log(len(counts)):
         return ACCURACY
     return AUC if len(counts) == 2 else BALANCED
 
@@ -101,11 +105,11 @@ def judge(measured: Measured) -> Judged:
         of_loss = None if interval is None else (_exp(interval[0]), _exp(interval[1]))
         value = None if measured.loss is None else _exp(measured.loss)
         least = math.inf if measured.baseline_loss is None else _exp(measured.baseline_loss)
-        return Judged("perplexity", value, of_loss, least, rises=False)
+        return Judged(PERPLEXITY, value, of_loss, least, rises=False)
     if measured.task != "classification":
         error = None if value is None else 1 - value
         ends = None if interval is None else (1 - interval[1], 1 - interval[0])
-        return Judged("mean absolute error", error, ends, 1 - constant, rises=False)
+        return Judged(ERROR, error, ends, 1 - constant, rises=False)
     name, found = criterion(measured.of_class), classified(measured)
     if name == AUC and AUC not in found:
         name = BALANCED

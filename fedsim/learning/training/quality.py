@@ -58,16 +58,11 @@ class Confusion:
         return Share.of(self.counts[label][label], self.answers[label], confidence)
 
 
-def fault(counts: Sequence[Sequence[float]]) -> str:
-    """Return why a model's answers show that it learned nothing; "" if they do not."""
-    counted = sum(map(sum, counts))
-    right = sum(row[label] for label, row in enumerate(counts))
-    most = max(map(sum, counts), default=0)
-    if most == counted:  # all records are of one class, which is the right answer
-        return ""
-    if max(map(sum, zip(*counts, strict=True))) > NEARLY_EVERY * counted:
-        return "it answers one class for nearly every record"
-    return "it is no more accurate than the majority class" if right <= most else ""
+def answers_one_class(counts: Sequence[Sequence[float]]) -> bool:
+    """Return whether a model answers one class for nearly every record, of several classes."""
+    answers, counted = list(map(sum, zip(*counts, strict=True))), sum(map(sum, counts))
+    several = max(map(sum, counts), default=0) < counted
+    return several and max(answers, default=0) > NEARLY_EVERY * counted
 
 
 @dataclass(frozen=True)

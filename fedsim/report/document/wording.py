@@ -29,29 +29,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def unless_learnt(
-    accuracy: float | None, majority: float, fault: str = "", area: float | None = None
-) -> str:
-    """Return a warning if a model is no better than the majority class's share; "" otherwise."""
-    if accuracy is not None and accuracy <= majority:
-        ranks = ""
-        if area is not None:
-            ranks = f"; as a ranking it has AUC {area:.3f}, and guesses have 0.5"
-        return (
-            "The model is right no more often than a model that always answers with the most "
-            f"frequent class{ranks}. If the configuration sets "
-            "training.learning-rate, remove it: the default optimiser adapts its step size. "
-            'Otherwise, try more training.rounds, a smaller model.name ("linear" is the smallest), '
-            "or a larger privacy.epsilon."
-        )
-    if not fault:
-        return ""
-    return (
-        f"The model has learnt little: {fault}. Try more training.rounds, another "
-        "training.clipping-norm, or a larger privacy.epsilon."
-    )
-
-
 def beside_accuracy(
     majority: float,
     balanced: float | None = None,

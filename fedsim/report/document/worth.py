@@ -1,183 +1,158 @@
 """The worth of a model in words and blocks, for each task of `fedsim.learning.training.tasks`."""
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from fedsim.audits.results.numbers import Proportion, Quality
 from fedsim.learning.training import quality
-from fedsim.report.document.blocks import Block, Prose, tabulated
-from fedsim.report.document.wording import (
-    DASH,
-    beside_accuracy,
-    number,
-    percent,
-    span,
-    unless_learnt,
+from fedsim.learning.training.criterion import (
+    ACCURACY,
+    AUC,
+    BALANCED,
+    CONFIDENCE,
+    ERROR,
+    PERPLEXITY,
+    Judged,
+    Measured,
+    judge,
 )
+from fedsim.report.document.blocks import Block, Check, Prose, tabulated
+from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.report.document.wording import DASH, beside_accuracy, number, percent, span
 
 
 @dataclass(frozen=True)
-class Worth:
-    """Measures of a model on public records.
+class Words:
+    """The words of one task.
 
     Attributes:
-        accuracy: share of right answers, for records or next tokens.
-        majority: share of right answers of a model that has learnt nothing.
-        baseline_loss: mean loss of a model that has learnt nothing; None if shares are compared.
-        loss_interval: 95 % interval of the loss; None if not measured.
-        least_recall: the class with the least recall, and its recall; None if not measured.
+        measure: name of the measure that is shown during the training.
+        use: inputs and outputs of a loaded model.
+        advice: what to change if the model has not learnt, most effective first.
+        constant: the model that has learnt nothing.
+        unit: of the loss, with a space before it.
     """
 
-    accuracy: float | None
-    loss: float | None
-    majority: float
-    balanced_accuracy: float | None = None
-    area_under_curve: float | None = None
-    baseline_loss: float | None = None
-    loss_interval: tuple[float, float] | None = None
-    least_recall: tuple[str, float] | None = None
+    measure: str
+    use: str
+    predicts: str
+    advice: str
+    constant: str = "a constant answer"
+    unit: str = " nats"
 
 
-class Words(ABC):
-    """The words of one task."""
+_REGRESSION = Words(
+    measure=ERROR,
+    use="records to numbers: output / 40 + 0.5 is a share of the range",
+    predicts="a number",
+    advice="Try more training.rounds, another training.clipping-norm, or a larger privacy.epsilon.",
+    constant="always answering the median",
+    unit="",
+)
 
-    measure: ClassVar[str]
-    use: ClassVar[str]
-    """Inputs and outputs of a loaded model."""
-
-    @abstractmethod
-    def value(self, accuracy: float | None, loss: float | None) -> str:
-        """Return the value of the leading measure, as text."""
-
-    @abstractmethod
-    def beside(self, worth: Worth) -> str:
-        """Return the other measures as text, the baseline first."""
-
-    @abstractmethod
-    def baseline(self, worth: Worth) -> str:
-        """Return the baseline alone, as text."""
-
-    @abstractmethod
-    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        """Return a warning if the model is no better than its baseline, or learnt little."""
-
-    unit: ClassVar[str] = " nats"
-
-    @abstractmethod
-    def predicts(self, classes: int) -> str:
-        """Return the kind of prediction, such as "one of 3 classes"."""
-
-
-class _Classification(Words):
-    measure, use = "accuracy", "records to logits"
-
-    def value(self, accuracy: float | None, loss: float | None) -> str:
-        return percent(accuracy)
-
-    def beside(self, worth: Worth) -> str:
-        return beside_accuracy(
-            worth.majority, worth.balanced_accuracy, worth.area_under_curve, worth.least_recall
-        )
-
-    def baseline(self, worth: Worth) -> str:
-        return beside_accuracy(worth.majority)
-
-    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        return unless_learnt(worth.accuracy, worth.majority, fault, worth.area_under_curve)
-
-    def predicts(self, classes: int) -> str:
-        return f"one of {classes} classes"
-
-
-class _NextToken(Words):
-    measure, use = (
-        "perplexity",
-        "texts to the mean loss of their next tokens and the share of right ones",
-    )
-
-    def value(self, accuracy: float | None, loss: float | None) -> str:
-        return DASH if loss is None else number(_perplexity(loss))
-
-    def beside(self, worth: Worth) -> str:
-        between = worth.loss_interval and span(
-            (_perplexity(worth.loss_interval[0]), _perplexity(worth.loss_interval[1])), number
-        )
-        return (
-            f"95% interval {between}, " if between else ""
-        ) + f"{self.baseline(worth)}, {percent(worth.accuracy)} of next tokens right"
-
-    def baseline(self, worth: Worth) -> str:
-        least = worth.baseline_loss
-        return f"unigram baseline {DASH if least is None else number(_perplexity(least))}"
-
-    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        high = worth.loss if worth.loss_interval is None else worth.loss_interval[1]
-        if high is not None and worth.baseline_loss is not None and high >= worth.baseline_loss:
-            return (
-                "The perplexity is not shown to be below the perplexity of a unigram model, which "
-                "sees no context. Start from a network that "
-                "was trained on public texts, train more rounds, or use less noise."
-            )
-        if not fault:
-            return ""
-        return f"The model has learnt little: {fault}. Try more training.rounds."
-
-    def predicts(self, classes: int) -> str:
-        return "the next token of a text"
-
-
-class _Regression(Words):
-    unit = ""
-    measure, use = (
-        "mean absolute error",
-        "records to numbers: output / 40 + 0.5 is a share of the range",
-    )
-
-    def value(self, accuracy: float | None, loss: float | None) -> str:
-        return DASH if accuracy is None else percent(1 - accuracy)
-
-    def beside(self, worth: Worth) -> str:
-        return f"of the target's range; {self.baseline(worth)}"
-
-    def baseline(self, worth: Worth) -> str:
-        return f"always answering the median: {percent(1 - worth.majority)}"
-
-    def unless_learnt(self, worth: Worth, fault: str = "") -> str:
-        if worth.accuracy is not None and worth.accuracy <= worth.majority:
-            return (
-                "The error is not below the error of always answering the median. Try more "
-                "training.rounds, another training.clipping-norm, or less noise."
-            )
-        if not fault:
-            return ""
-        return f"The model has learnt little: {fault}. Try more training.rounds."
-
-    def predicts(self, classes: int) -> str:
-        return "a number"
-
-
-WORDS: dict[str, Words] = {
-    "classification": _Classification(),
-    "next-token": _NextToken(),
-    "regression": _Regression(),
-    "huber": _Regression(),
+WORDS = {
+    "classification": Words(
+        measure=ACCURACY,
+        use="records to logits",
+        predicts="one of {classes} classes",
+        advice='Try a smaller model.name ("linear" is the smallest), more training.rounds, another '
+        "training.clipping-norm, no training.learning-rate (the default optimiser adapts its step "
+        "size), or a larger privacy.epsilon.",
+    ),
+    "next-token": Words(
+        measure=PERPLEXITY,
+        use="texts to the mean loss of their next tokens and the share of right ones",
+        predicts="the next token of a text",
+        advice="Start from a network that was trained on public texts, train more rounds, or use a "
+        "larger privacy.epsilon.",
+        constant="a unigram model, which sees no context,",
+    ),
+    "regression": _REGRESSION,
+    "huber": _REGRESSION,
 }
 """By the name of the task in model.task."""
 
 
-def fault_of(confusion: Sequence[Sequence[float]], loss: float | None, before: float | None) -> str:
-    """Return a sign that learning failed although the accuracy is above the majority, or ""."""
-    fault = quality.fault(confusion)
-    if not fault and loss is not None and before is not None and loss > before:
-        return "its loss is above the loss of the first model"
-    return fault
+def as_text(name: str, value: float | None) -> str:
+    """Return the value of the measure with this name, as text."""
+    if value is None:
+        return DASH
+    return number(value) if name in (AUC, PERPLEXITY) else percent(value)
 
 
-def _perplexity(loss: float) -> float:
-    return math.exp(loss) if loss < 700 else math.inf
+def leading(name: str) -> str:
+    """Return a measure's name at the start of a sentence."""
+    return name[:1].upper() + name[1:]
+
+
+def baseline(judged: Judged) -> str:
+    """Return what a constant answer reaches, as text."""
+    constant = as_text(judged.name, judged.constant)
+    if judged.name == ERROR:
+        return f"always answering the median: {constant}"
+    names = {ACCURACY: "majority class", PERPLEXITY: "unigram baseline"}
+    return f"{names.get(judged.name, 'a constant answer has')} {constant}"
+
+
+def beside(measured: Measured, least_recall: tuple[str, float] | None = None) -> str:
+    """Return the other measures as text, the baseline first."""
+    judged = judge(measured)
+    if judged.name == PERPLEXITY:
+        between = judged.interval and f"95% interval {span(judged.interval, number)}, "
+        right = f"{percent(measured.accuracy)} of next tokens right"
+        return f"{between or ''}{baseline(judged)}, {right}"
+    if judged.name == ERROR:
+        return f"of the target's range; {baseline(judged)}"
+    others = beside_accuracy(
+        measured.majority,
+        None if judged.name == BALANCED else measured.balanced_accuracy,
+        None if judged.name == AUC else measured.area_under_curve,
+        least_recall,
+    )
+    if judged.name == ACCURACY:
+        return others
+    return f"{baseline(judged)}, accuracy {percent(measured.accuracy)}, {others}"
+
+
+def unless_learnt(
+    measured: Measured,
+    confusion: Sequence[Sequence[float]] = (),
+    loss_before: float | None = None,
+) -> str:
+    """Return a warning if the model is not shown to have learnt, or shows a fault; "" otherwise.
+
+    confusion: records by class and answer; loss_before: loss of the first model.
+    """
+    judged, words = judge(measured), WORDS[measured.task]
+    if not judged.has_learnt:
+        reached = as_text(judged.name, judged.value)
+        if judged.interval is not None:
+            ends = span(judged.interval, lambda end: as_text(judged.name, end))
+            reached += f" ({ends} at {CONFIDENCE:.0%})"
+        return (
+            f"The model is not shown to have learnt anything: its {judged.name} is {reached}, and "
+            f"{words.constant} reaches {as_text(judged.name, judged.constant)}. {words.advice}"
+        )
+    if measured.task == "classification" and quality.answers_one_class(confusion):
+        return (
+            "The model answers one class for nearly every record. Choose a threshold of its "
+            "probabilities that suits your purpose, set model.class-priors, or train more rounds."
+        )
+    if measured.loss is not None and loss_before is not None and measured.loss > loss_before:
+        return (
+            "The model has learnt little: its loss is above the loss of the first model. "
+            f"{words.advice}"
+        )
+    return ""
+
+
+def check(measured: Measured) -> Check:
+    """Return the check that a model is shown to be better than a constant answer."""
+    if measured.accuracy is None:
+        return Check(OPEN, "The quality of the model was not measured.")
+    if judge(measured).has_learnt:
+        return Check(PASSED, "The model is better than a constant answer.")
+    return Check(FAILED, "The model is not shown to be better than a constant answer.")
 
 
 MANY_CLASSES = 30

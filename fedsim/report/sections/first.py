@@ -9,7 +9,7 @@ from fedsim.audits.results.conditions import number_at
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import NOT_CONTRADICTED, NOT_MEASURED, VantageVerdict
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen
+from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import (
     FAILED,
     NOT_STATED,
@@ -189,12 +189,7 @@ def checks(report: Report) -> list[doc.Check]:
         )
         shuts = f"released.epsilon > {one}"
         checked.append(report_check(text, shuts, values, failed=failed, unknown=unknown))
-    if report.utility.task == "classification":
-        text = "The model is right more often than if it always named the most frequent class."
-        failed = "The model is right no more often than if it always named the most frequent class."
-        shuts = f"accuracy <= {report.utility.majority}"
-        checked.append(report_check(text, shuts, values, failed=failed))
-    return checked
+    return [*checked, worth.check(report.utility.measured)]
 
 
 def _hidden(

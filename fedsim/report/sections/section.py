@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from adversaries.arrays import Bools, Floats
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
+from fedsim.learning.training.criterion import AUC, BALANCED, judge
+from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, Figure
 from fedsim.report.document.wording import DASH, counted, number, plain
-from fedsim.report.document.worth import WORDS, Worth, fault_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,43 +178,33 @@ def yeom_bound(report: Report) -> str:
 
 
 def measure(report: Report) -> str:
-    return WORDS[report.utility.task].measure
+    return judge(report.utility.measured).name
 
 
 def worths(report: Report) -> str:
-    utility, words = report.utility, WORDS[report.utility.task]
-    if not utility.accuracy.mean:
-        return DASH
-    first, last = (words.value(utility.accuracy.mean[at], utility.loss.mean[at]) for at in (0, -1))
-    return f"{first} → {last}"
+    """Return the criterion of the task as text, before and after the training where known."""
+    judged, utility = judge(report.utility.measured), report.utility
+    last = worth.as_text(judged.name, judged.value)
+    if not utility.accuracy.mean or judged.name in (AUC, BALANCED):
+        return last
+    before = replace(utility.measured, accuracy=utility.accuracy.mean[0], loss=utility.loss.mean[0])
+    return f"{worth.as_text(judged.name, judge(before).value)} → {last}"
 
 
 def baseline(report: Report) -> str:
-    return WORDS[report.utility.task].baseline(_worth(report))
+    return worth.baseline(judge(report.utility.measured))
 
 
 def worths_in_full(report: Report) -> str:
-    if not report.utility.accuracy.mean:
+    utility, measured = report.utility, report.utility.measured
+    if not utility.accuracy.mean:
         return DASH
-    words, worth = WORDS[report.utility.task], _worth(report)
-    sentence = f"{worths(report)} ({words.beside(worth)})"
-    quality, losses = report.utility.quality, report.utility.loss.mean
-    fault = fault_of(quality.confusion if quality else [], losses[-1], losses[0])
-    warning = words.unless_learnt(worth, fault)
+    quality = utility.quality
+    least_recall = quality.least_recall if quality else None
+    sentence = f"{worths(report)} ({worth.beside(measured, least_recall)})"
+    confusion = quality.confusion if quality else []
+    warning = worth.unless_learnt(measured, confusion, utility.loss.mean[0])
     return f"{sentence}. {warning.removesuffix('.')}" if warning else sentence
-
-
-def _worth(report: Report) -> Worth:
-    utility = report.utility
-    return Worth(
-        accuracy=utility.accuracy.mean[-1] if utility.accuracy.mean else None,
-        loss=utility.loss.mean[-1] if utility.loss.mean else None,
-        majority=utility.majority,
-        balanced_accuracy=utility.balanced_accuracy,
-        area_under_curve=utility.area_under_curve,
-        baseline_loss=utility.baseline_loss,
-        least_recall=None if utility.quality is None else utility.quality.least_recall,
-    )
 
 
 def clients_of(report: Report) -> str:

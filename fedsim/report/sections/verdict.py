@@ -6,6 +6,7 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import RunVantageBounds
 from fedsim.audits.results.verdicts import Change, Towards, VantageVerdict
 from fedsim.privacy.trust import Trust
+from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
@@ -113,7 +114,7 @@ def _words(report: Report) -> list[Block]:
                 *([("What it implies for a deployment", implied)] if implied else []),
                 (
                     "What is the model worth?",
-                    f"{measure(report).capitalize()} {worths_in_full(report)}.",
+                    f"{worth.leading(measure(report))} {worths_in_full(report)}.",
                 ),
             ]
         ),

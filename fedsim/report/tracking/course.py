@@ -5,8 +5,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from fedsim.learning.training.criterion import Measured, judge
+from fedsim.report.document import worth
 from fedsim.report.document.wording import percent
-from fedsim.report.document.worth import WORDS, Worth
 
 Event = dict[str, Any]
 
@@ -90,9 +91,11 @@ class Course:
             return ""
         if self.majority is None:
             return percent(accuracy)
-        words = WORDS[self.task]
-        worth = Worth(accuracy, self.loss, self.majority, baseline_loss=self.baseline_loss)
-        return f"{words.value(accuracy, self.loss)} ({words.baseline(worth)})"
+        so_far = Measured(
+            *(self.task, 0, accuracy, self.majority, self.loss), baseline_loss=self.baseline_loss
+        )
+        judged = judge(so_far)
+        return f"{worth.as_text(judged.name, judged.value)} ({worth.baseline(judged)})"
 
 
 def after(course: Course, event: Event) -> Course:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedsim.config.federation import OWN
 from fedsim.learning.training.criterion import AUC, BALANCED, Judged
+from fedsim.report.document import worth
 from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.risks import in_cases, of_cases
 from fedsim.report.sections.vantage_words import WHO
@@ -216,9 +217,7 @@ OTHERWISE = "The model's perplexity is {}"
 
 def shown(judged: Judged, value: float | None) -> str:
     """Return a value of a criterion as it is printed."""
-    if value is None or math.isnan(value):
-        return "—"
-    return number(value) if judged.name == "perplexity" else f"{100 * value:.1f}%"
+    return worth.as_text(judged.name, value)
 
 
 def criterion(each: Candidate) -> str:

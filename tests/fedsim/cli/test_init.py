@@ -37,7 +37,7 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
     status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
     assert (status, out) == (0, "")
-    assert err.splitlines()[1:] == [
+    assert err.splitlines()[-2:] == [
         f"  fedsim choose {file} --max-belief 0.8",
         f"  fedsim run {file}",
     ]
@@ -53,6 +53,32 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     status, _, err = fedsim("run", file, *FEW, "--out", tmp_path / "run")
     assert (status, err) == (0, "")
     assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_all_that_is_left_out_of_a_table_is_counted_in_one_message(
+    fedsim: Fedsim, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    months = np.where(np.arange(80) % 20 == 19, 999, generator.integers(60, size=80))
+    ages = [f"{n % 9},5" if n > 6 else "" for n in range(80)]
+    rows = [f"p{n};{ages[n]};{months[n]};1;{n % 2}" for n in range(80)]
+    path, file = tmp_path / "own.csv", tmp_path / "first.toml"
+    path.write_text("\n".join(["customer;age;months;same;ill", *rows]) + "\n")
+    status, _, err = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
+    assert status == 0
+    for sentence in (
+        "column 'same' has only one value, 1, and is left out",
+        "column 'customer' differs in every row, like an identifier, and is left out",
+        "the file was read as values separated by ';', decimal commas, utf-8",
+        "column 'months': 999 in 4 rows looks like a missing value, but is read as a number",
+    ):
+        assert err.count(sentence) == 1
+    assert load(file).data.exclude == "same,customer"
+    excluded = ("--set", "data.exclude=same,customer,months")
+    _, _, err = fedsim(
+        "init", file, "--data", path, "--label", "ill", "--yes", "--force", *excluded
+    )
+    assert "months" not in err.partition("first.toml")[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adversaries.errors import InputError
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.data.columns import Dates, NumberColumn, Values
 
@@ -106,7 +107,7 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
     fedsim: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = table.read_text().splitlines()
-    content[9] = content[9].replace(content[9].split(",")[1], "999", 1)
+    content[9] = content[9].replace(content[9].split(",")[1], "140", 1)
     table.write_text("\n".join(content) + "\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("\n0,120\n" + "\n" * 9))
     out = tmp_path / "schema.toml"
@@ -115,7 +116,82 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
     assert "0,120" in err.split(), "an answer from a file is shown"
     found = own_records.inspect(str(table), schema.load(str(out)))
     assert found.refused == ()
-    assert ["999" in str(each) for each in found.problems if each.drop] == [True, False]
+    assert ["140" in str(each) for each in found.problems if each.drop] == [True, False]
+
+
+def test_a_schema_says_how_files_are_written_and_another_file_is_refused(
+    fedsim: Command, tmp_path: Path
+) -> None:
+    """Semicolons, decimal commas and Windows-1252 are found once, and agreed on for all clients."""
+    lines = ["größe;ort;label", *(f"{n},5;{'Köln' if n % 2 else 'Ulm'};{n % 2}" for n in range(40))]
+    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
+    path.write_bytes("\n".join(lines).encode("windows-1252"))
+    status, _, err = fedsim("schema", path, "--out", out, "--yes")
+    assert status == 0
+    assert "values separated by ';', decimal commas, windows-1252." in err
+    agreed = schema.load(str(out))
+    expected = own_records.records(str(path), agreed).features
+    assert expected[:3, 0].tolist() == pytest.approx([0.5 / 40, 1.5 / 40, 2.5 / 40])
+    other = tmp_path / "other.csv"
+    for text, complaint in (
+        ("\n".join(lines).replace(",", ".").replace(";", ","), "separated by ',', but the schema"),
+        ("\n".join(lines).replace(",", "."), "decimal point"),
+    ):
+        other.write_bytes(text.encode("windows-1252"))
+        with pytest.raises(InputError, match=complaint):
+            own_records.records(str(other), agreed)
+    other.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InputError, match="seems to be utf-8 text, but the schema says windows-125"):
+        own_records.records(str(other), agreed)
+    plain = schema.parse(out.read_text().partition("[file]")[0])
+    assert "file.separator is ',' in the run's schema, but ';' in" in schema.difference(
+        agreed, plain
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "text", "count"),
+    [
+        ([*range(40), *[999] * 3], "999", 3),
+        ([*range(40), -1], "-1", 1),
+        ([*range(18, 99), *[99] * 12], "99", 12),
+        ([*range(40), *[5000] * 12], "5000", 12),
+        ([*range(40), 5000], "", 0),  # one person's
+        ([*range(99)], "", 0),
+        ([-1, 0, 1] * 20, "", 0),
+    ],
+)
+def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
+    fedsim: Command, tmp_path: Path, values: list[int], text: str, count: int
+) -> None:
+    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
+    rows = "".join(f"{value},{n % 2}\n" for n, value in enumerate(values))
+    path.write_text("months,label\n" + rows)
+    _, _, err = fedsim("schema", path, "--out", out, "--yes")
+    agreed = schema.load(str(out))
+    column = agreed.columns["months"]
+    assert isinstance(column, NumberColumn)
+    assert column.placeholders == ([text] if text else [])
+    said = f"months: {text} in {count} records looks like a missing value, and is read as one."
+    assert (said in " ".join(err.split())) == bool(text)
+    found = own_records.inspect(str(path), agreed)
+    assert len(found.records.labels) == len(values)
+    if text:
+        assert column.range[1] < 999
+        assert found.records.features[:, 1].sum() == count
+
+
+def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim: Command, tmp_path: Path) -> None:
+    days = [f"{2010 + n % 12}-05-{1 + n % 28:02}" for n in range(60)]
+    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
+    rows = "".join(f"{day},{n % 2}\n" for n, day in enumerate([*days, "1900-01-01"]))
+    path.write_text("opened,label\n" + rows)
+    fedsim("schema", path, "--out", out, "--yes")
+    agreed = schema.load(str(out))
+    column = agreed.columns["opened"]
+    assert isinstance(column, Dates)
+    assert (column.date[0].year, column.placeholders) == (2010, ["1900-01-01"])
+    assert own_records.records(str(path), agreed).features[-1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from fedsim.audits.results.numbers import OfClass, Quality
 from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
 from fedsim.config import Config, flatten, from_run_config, to_run_config
+from fedsim.learning.training.criterion import judge
 from fedsim.report.document.blocks import Table
-from fedsim.report.document.first_screen import FAILED
+from fedsim.report.document.first_screen import FAILED, PASSED
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
 from fedsim.report.sections import answer as answers
@@ -460,7 +462,8 @@ def test_the_summary_sets_every_measure_beside_its_limit(report):
     assert rows["advantage"] == [number(measured.advantage), f"{low} to {high}", limit]
     assert rows["advantage predicted"][0] == number(report.prediction.advantage)
     assert rows["δ′"][2] == f"at most {number(bounds.tail_limit)}"
-    assert rows["accuracy"][0].endswith(percent(report.utility.accuracy.mean[-1]))
+    judged = judge(report.utility.measured)
+    assert rows[judged.name][0].endswith(percent(judged.value))
     yeom = report.membership_inference["yeom"]
     assert rows["Yeom advantage"][0] == number(yeom.advantage)
 
@@ -756,11 +759,25 @@ def test_right_answers_count_a_tie_as_half(report):
     assert "was right in 53.8% of" in answers.verdict(tied)
 
 
-def test_a_model_that_ranks_well_is_not_said_to_have_learnt_nothing(report):
-    utility = replace(report.utility, majority=0.9, area_under_curve=0.953)
-    page = told(replace(report, utility=utility))
-    assert "most frequent class; as a ranking it has AUC 0.953, and guesses have 0.5." in page
-    assert "learnt nothing" not in page
+def test_a_model_is_judged_by_the_criterion_of_its_task(report):
+    """Uneven classes lead with AUC; what does no better than a constant answer is said so."""
+    classes = [OfClass("no", 820, None, None), OfClass("yes", 180, None, None)]
+    quality = Quality(0.95, classes, [[800, 20], [160, 20]], [])
+    uneven = replace(report.utility, records=1000, majority=0.82, quality=quality)
+    at_majority = replace(uneven.accuracy, mean=[0.2, 0.82])
+    for area, mark, words in (
+        (0.645, PASSED, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),
+        (0.51, FAILED, "its AUC is 0.510 (0.464 to 0.556 at 95%), and a constant answer reaches"),
+    ):
+        utility = replace(uneven, accuracy=at_majority, area_under_curve=area)
+        changed = replace(report, utility=utility)
+        assert words in told(changed)
+        assert ("not shown to have learnt" in told(changed)) == (mark is FAILED)
+        (check,) = (each for each in first.first(changed, About()).checks if CONSTANT in each.text)
+        assert check.mark is mark
+
+
+CONSTANT = "better than a constant answer"
 
 
 def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
@@ -769,5 +786,5 @@ def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
     series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], majority])
     at_baseline = replace(report, utility=replace(utility, accuracy=series))
     screen = first.first(at_baseline, About())
-    (check,) = (each for each in screen.checks if "most frequent class" in each.text)
+    (check,) = (each for each in screen.checks if CONSTANT in each.text)
     assert check.mark is FAILED

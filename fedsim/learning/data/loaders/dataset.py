@@ -90,6 +90,29 @@ class Source:
         return self.path
 
 
+Separator = Literal[",", ";", "\t", "|"]
+Decimal = Literal[".", ","]
+Encoding = Literal["utf-8", "windows-1252", "utf-16"]
+"""Windows-1252 contains every printable character of latin-1 at the same place."""
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a file of separated values is written."""
+
+    separator: Separator = ","
+    decimal: Decimal = "."
+    encoding: Encoding = "utf-8"
+
+    def __str__(self) -> str:
+        mark = "commas" if self.decimal == "," else "points"
+        return f"values separated by {self.separator!r}, decimal {mark}, {self.encoding}"
+
+
+PLAIN = CsvFormat()
+"""UTF-8, commas and decimal points."""
+
+
 Indices = npt.NDArray[np.intp] | Ints
 
 GREY_OR_COLOUR = (1, 3)
@@ -125,6 +148,8 @@ class Dataset:
         test: held-out records; None where the authors give none.
         columns: the original values of `train`, [N] read-only by column, features or not.
         column_of: the position in `columns` of each feature's column, int64; empty for images.
+        form: how the file of a table was read.
+        gaps: rows of the file with a missing value in each column; none where there is none.
     """
 
     name: str
@@ -138,6 +163,8 @@ class Dataset:
     categorical: frozenset[str] = frozenset()
     dropped: int = 0
     target: TargetRange | None = None
+    form: CsvFormat = PLAIN
+    gaps: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (*self.columns.values(), self.column_of):

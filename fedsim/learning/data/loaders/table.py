@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,24 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.learning.data.loaders.dataset import Dataset, Records, TargetRange, numbered_labels
+from fedsim.learning.data.loaders.csv_format import with_point
+from fedsim.learning.data.loaders.dataset import (
+    PLAIN,
+    CsvFormat,
+    Dataset,
+    Records,
+    TargetRange,
+    numbered_labels,
+)
 
 MISSING = ("", "?", "na", "nan")
 """Texts that mean a missing value, in any case."""
 
 MOST_CATEGORIES = 1000
 """A text column with more values probably holds names or dates, which one-hot cannot describe."""
+
+FEWEST_NAMES = 10
+"""A column of fewer rows may differ in every row by chance."""
 
 NUMBER = re.compile(
     r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf(?:inity)?|nan)",
@@ -32,31 +43,40 @@ MOST_WHOLE = 2**53
 """Larger whole numbers are not exact in float64."""
 
 
-def rows(text: str, path: Path) -> list[list[str]]:
-    """Return the rows of comma-separated text, stripped and without blank rows.
+def rows(text: str, path: Path, form: CsvFormat = PLAIN) -> list[list[str]]:
+    """Return the rows of separated values, stripped and without blank rows.
 
     Raises InputError if a row is longer or shorter than the first, or a value is too long for a
     table.
     """
-    reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=form.separator,
+        skipinitialspace=True,
+        strict=True,
+    )
     table: list[list[str]] = []
     widest = 0
     try:
         for row in reader:
             values = [value.strip() for value in row]
+            if form.decimal == ",":
+                values = list(map(with_point, values))
             if values in ([], [""]):
                 continue
             if table and len(row) != len(table[0]):
                 raise InputError(
-                    f"line {reader.line_num} of '{path}' has {len(row)} values, but the first has "
-                    f"{len(table[0])}; correct that line"
+                    f"line {reader.line_num} of '{path}' has {len(row)} values separated by "
+                    f"{form.separator!r}, but the first has {len(table[0])}; correct that line"
                 )
             table.append(values)
             widest = max(widest, *map(len, values))
-    except csv.Error as error:
+    except (csv.Error, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(
-            f"line {reader.line_num} of '{path}' is not comma-separated values ({error}); "
-            "correct that line"
+            f"line {reader.line_num} of '{path}' is not values separated by {form.separator!r} "
+            f"({error}); correct that line"
         ) from None
     # NumPy stores a column of text with the width of its widest value.
     if 4 * widest * len(table) > reading.most_unpacked(len(text)):
@@ -108,7 +128,7 @@ def encode(
     """Return the dataset of columns of text [N] by name, one of which is the label.
 
     A numeric column becomes one feature from 0 to 1, a text column one for each value, in order.
-    Raises InputError for a column with one value only, or with too many.
+    Raises InputError for columns with one value only, or with too many: all in one line.
     """
     labels, classes = numbered_labels(typed(columns[label]), path, label, target)
     kept = {name: values for name, values in columns.items() if name != label}
@@ -116,13 +136,21 @@ def encode(
     attributes: list[str] = []
     column_of: list[int] = []
     categorical: set[str] = set()
-    for position, (column, text) in enumerate(kept.items()):
-        values = typed(text)
+    types = {column: typed(text) for column, text in kept.items()}
+    used = {column: values for column, values in types.items() if column not in exclude}
+    if unfit := unusable(used):
+        reasons = "; ".join(f"column '{column}' {reason}" for column, reason in unfit.items())
+        leave_out = ",".join([*exclude, *unfit])
+        raise InputError(
+            f"'{path}' has columns that cannot be features: {reasons}. "
+            f'Leave them out with data.exclude = "{leave_out}", or correct their values'
+        )
+    for position, (column, values) in enumerate(types.items()):
         if values.dtype.kind == "U":
             categorical.add(column)
         if column in exclude:
             continue
-        block, names = _features(column, values, path)
+        block, names = _features(column, values)
         blocks.append(block)
         attributes += names
         column_of += [position] * len(names)
@@ -143,29 +171,48 @@ def encode(
     )
 
 
-def _features(
-    column: str, values: npt.NDArray[Any], path: Path
-) -> tuple[npt.NDArray[np.float32], list[str]]:
-    leave_out = f'leave it out with data.exclude = "{column}"'
-    categories = np.unique(values)
-    if len(categories) == 1:
-        raise InputError(
-            f"column '{column}' of '{path}' has only one value, {categories[0]!s}; {leave_out}"
-        )
-    if values.dtype.kind != "U":
-        numbers = values.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = (numbers - numbers.min()) / (numbers.max() - numbers.min())
-        if not np.isfinite(scaled).all():
-            raise InputError(
-                f"column '{column}' of '{path}' has an infinite value, or too large a range; "
-                f"correct its values, or {leave_out}"
+def gaps(names: Sequence[str], rows: list[list[str]]) -> dict[str, int]:
+    """Return the number of missing values in each column that has some."""
+    counts = {
+        name: sum(value.lower() in MISSING for value in column)
+        for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+def unusable(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, str]:
+    """Return why columns [N] cannot be features, by the name of each such column."""
+    reasons = {}
+    for name, values in columns.items():
+        different = np.unique(values)
+        if len(different) == 1:
+            reasons[name] = f"has only one value, {different[0]!s}"
+        elif values.dtype.kind == "U" and len(different) > MOST_CATEGORIES:
+            reasons[name] = (
+                f"has {len(different):,} different values, more than {MOST_CATEGORIES:,}, that "
+                "are not all plain numbers up to 2^53"
             )
-        return scaled[:, None].astype(np.float32), [column]
-    if len(categories) > MOST_CATEGORIES:
-        raise InputError(
-            f"column '{column}' of '{path}' has {len(categories)} different values, more than "
-            f"{MOST_CATEGORIES}, that are not all plain numbers up to 2^53; {leave_out}"
-        )
+        elif values.dtype.kind != "U" and not np.isfinite(_scaled(values)).all():
+            reasons[name] = "has an infinite value, or too large a range"
+    return reasons
+
+
+def is_identifier(name: str, values: Collection[str], numeric: bool) -> bool:
+    """Return whether a column differs in every row, and is text or has "id" in its name."""
+    words = name.lower().replace("_", " ").replace("-", " ").split()
+    unique = len(set(values)) == len(values) > FEWEST_NAMES
+    return unique and ("id" in words or not numeric)
+
+
+def _scaled(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    numbers = values.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray((numbers - numbers.min()) / (numbers.max() - numbers.min()))
+
+
+def _features(column: str, values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], list[str]]:
+    if values.dtype.kind != "U":
+        return _scaled(values)[:, None].astype(np.float32), [column]
+    categories = np.unique(values)
     hot = (values[:, None] == categories).astype(np.float32)
     return hot, [f"{column}={category}" for category in categories]

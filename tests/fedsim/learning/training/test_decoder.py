@@ -38,7 +38,6 @@ from fedsim.learning.training import models, pretrained, tasks
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layerwise import fallbacks
 from fedsim.learning.training.models import Tuning
-from fedsim.report.document.worth import WORDS, Worth
 
 LENGTH, SIZE, PAD = 10, 17, 0
 NAMES = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(SIZE - 2))]
@@ -373,14 +372,3 @@ def test_the_unigram_baseline_is_fitted_elsewhere_than_it_is_measured() -> None:
     assert baseline is not None
     assert baseline == pytest.approx(-float(elsewhere[fresh.numpy()].mean()), rel=0.05)
     assert baseline > 1.1 * -(within * np.log(within)).sum()
-
-
-@pytest.mark.parametrize(
-    ("loss", "interval", "warned"),
-    [(2.0, (1.9, 2.1), False), (2.0, (1.4, 2.6), True), (2.6, None, True), (2.4, None, False)],
-)
-def test_a_perplexity_not_shown_below_the_unigram_baseline_is_warned_of(
-    loss: float, interval: tuple[float, float] | None, warned: bool
-) -> None:
-    found = Worth(0.4, loss, 0.1, baseline_loss=2.5, loss_interval=interval)
-    assert bool(WORDS["next-token"].unless_learnt(found)) == warned

@@ -1,5 +1,6 @@
 """Tables of the user's own: numbers are scaled, text is one-hot, and what is wrong is named."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from adversaries.errors import InputError
 from fedsim.learning.data import Dataset, load
+from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.loaders import table
 
 PEOPLE = """\
@@ -91,7 +93,7 @@ def test_lines_of_spaces_are_blank(tmp_path: Path) -> None:
 
 def test_a_column_may_be_constant_where_it_is_no_feature(tmp_path: Path) -> None:
     text = "a,b,label\n1,5,x\n2,5,y\n"
-    with pytest.raises(InputError, match=r"'b' .* only one value, 5; .*data.exclude = \"b\""):
+    with pytest.raises(InputError, match=r"'b' .* only one value, 5\. .*data.exclude = \"b\""):
         written(tmp_path, text)
     assert written(tmp_path, text, exclude="b").attributes == ("a",)
 
@@ -116,8 +118,8 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
     [
         ("", "has no rows"),
         ("a,b\n1,2\n", r"no column 'label': .* first line \(a, b\) or, .* c0 to c1"),
-        ("a,label\n1,x\n2\n", "line 3 of .* has 1 values, but the first has 2"),
-        ('a,label\n1,x\n"2"x,y\n', "line 3 of .* is not comma-separated values"),
+        ("a,label\n1,x\n2\n", "line 3 of .* has 1 values separated by ',', but the first has 2"),
+        ('a,label\n1,x\n"2"x,y\n', "line 3 of .* is not values separated by ','"),
         ("a,a,label\n1,2,x\n2,1,y\n", "a, a, label; give each a different name"),
         ("a,label\n?,x\n,y\n", "every row of .* has a missing value"),
         ("a,label\n1,x\n2,x\n", "the same 'label' for all 2 records"),
@@ -134,7 +136,7 @@ def test_a_wrong_table_is_refused_by_name(tmp_path: Path, text: str, complaint: 
 
 
 def test_text_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_bytes(b"a,label\n\xff,x\n")
+    (tmp_path / "own.csv").write_bytes(b"a,label\n\x81,x\n")
     with pytest.raises(InputError, match=r"own.csv' is not UTF-8"):
         load("csv", str(tmp_path / "own.csv"))
 
@@ -153,7 +155,7 @@ def test_a_column_to_exclude_must_be_a_feature(tmp_path: Path) -> None:
 def test_names_are_no_categories_and_measurements_no_classes(tmp_path: Path) -> None:
     lines = [f"{number % 2},n{number},{number / 7}" for number in range(1500)]
     text = "\n".join(["label,name,value", *lines])
-    with pytest.raises(InputError, match=r"'name' .* 1500 different values, .* plain numbers"):
+    with pytest.raises(InputError, match=r"'name' .* 1,500 different values, .* plain numbers"):
         written(tmp_path, text)
     with pytest.raises(InputError, match=r"'value' of .* 1500 different values, more than 1000"):
         written(tmp_path, text, label="value")
@@ -191,3 +193,70 @@ def test_features_are_a_function_of_each_column_alone(
     hot = dataset.train.features[:, dataset.column_of == 1]
     np.testing.assert_array_equal(hot.sum(axis=1), np.ones(len(numbers)))
     assert [sorted(set(words))[place] for place in hot.argmax(axis=1)] == words
+
+
+FORMS = {
+    "semicolons, commas and latin-1": (";", ",", "latin-1"),
+    "tabs and a byte order mark": ("\t", ".", "utf-8-sig"),
+    "bars": ("|", ".", "utf-8"),
+    "tabs in UTF-16": ("\t", ",", "utf-16"),
+}
+
+
+def in_form(separator: str, mark: str, rows: int = 40) -> str:
+    """Return a table whose numbers have this decimal mark."""
+    lines = ["größe,ort,label"]
+    lines += [
+        f"{number}.{number % 7}5,{'Köln' if number % 3 else 'Ulm'},{number % 2}"
+        for number in range(rows)
+    ]
+    return "\n".join(lines).replace(",", separator).replace(".", mark)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_table_means_the_same_however_its_file_is_written(
+    tmp_path: Path, form: tuple[str, str, str]
+) -> None:
+    separator, mark, encoding = form
+    (tmp_path / "own.csv").write_bytes(in_form(separator, mark).encode(encoding))
+    dataset = load("csv", str(tmp_path / "own.csv"))
+    plain = written(tmp_path, in_form(",", "."))
+    assert dataset.attributes == plain.attributes == ("größe", "ort=Köln", "ort=Ulm")
+    np.testing.assert_array_equal(dataset.train.features, plain.train.features)
+    (said,) = cautions(dataset)
+    assert said.startswith(f"the file was read as values separated by {separator!r}, decimal ")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a,b;label\n1,2;0\n3,4;1\n", "seems to be separated by ',' or ';'"),
+        ("a,b;label\n1;0\n3,4,5;1;2\n", "seems to be separated by ',' or ';'"),
+        (
+            "a;b;label\n1,5;2.5;0\n",
+            "commas in column 'a', and decimal points in column 'b'",
+        ),
+        ("a;label\n1,234;0\n2,345;1\n", "three digits after every comma, as in column 'a'"),
+        ("a;label\n1,5;0\n" + "2,5;1\n" * 1000 + "7.5;1\n", "number with a decimal point"),
+        ("a;label\n1,5;0\n2,5;1;3\n", "line 3 of .* has 3 values separated by ';', but the first"),
+    ],
+)
+def test_a_form_that_is_not_clear_is_refused_without_a_value(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(InputError, match=complaint) as refusal:
+        written(tmp_path, text)
+    assert not {"1,5", "2.5", "7.5", "1,234"} & set(re.split(r"[ '():]+", str(refusal.value)))
+
+
+def test_a_thousand_in_quotes_is_no_decimal(tmp_path: Path) -> None:
+    dataset = written(tmp_path, 'a,label\n"1,234",0\n"2,345",1\n')
+    assert dataset.attributes == ("a=1,234", "a=2,345")
+
+
+def test_all_columns_that_are_no_features_are_named_in_one_line(tmp_path: Path) -> None:
+    rows = "".join(f"n{number},5,{number},{number % 2}\n" for number in range(1500))
+    with pytest.raises(InputError, match=r'data.exclude = "name,same"') as refusal:
+        written(tmp_path, "name,same,age,label\n" + rows)
+    assert "\n" not in str(refusal.value)
+    assert written(tmp_path, "name,same,age,label\n" + rows, exclude="name,same").gaps == {}
