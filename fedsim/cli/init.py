@@ -167,7 +167,7 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
 def _first_look(
     answers: "InitAnswers", overrides: dict[str, "Scalar"]
 ) -> tuple[dict[str, "Scalar"], list[str]]:
-    """Return the overrides with data.exclude of a CSV file, and what is left out or in doubt."""
+    """Return the overrides with those of a first look at a CSV file, and what is in doubt."""
     from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
     from fedsim.learning.data import cautions  # noqa: PLC0415  (SciPy)
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
@@ -177,8 +177,8 @@ def _first_look(
         return overrides, []
     own = {key: value for key, value in overrides.items() if key.startswith("data.")}
     values = {"data.name": name, "data.root": root, **own}
-    exclude, found = cautions.first_look(configuration.from_run_config(values).data)
-    return overrides | ({"data.exclude": exclude} if exclude else {}), found
+    changes, found = cautions.first_look(configuration.from_run_config(values).data)
+    return changes | overrides, found
 
 
 def on_terminal() -> bool:

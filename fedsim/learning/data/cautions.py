@@ -55,25 +55,34 @@ def cautions(dataset: Dataset) -> list[str]:
     return sentences
 
 
-def first_look(source: DataConfig) -> tuple[str, list[str]]:
-    """Return data.exclude for a CSV file, and sentences about all that is left out or in doubt.
+def first_look(source: DataConfig) -> tuple[dict[str, str], list[str]]:
+    """Return changes for a CSV file by key, and sentences about what is left out or in doubt.
 
-    Columns that cannot be features, and identifiers, are excluded, unless the user excludes some.
+    Columns that cannot be features, and identifiers, are excluded, unless the user excludes some. A
+    label of many different numbers is predicted as a number.
     Raises InputError if the file is no table with such columns.
     """
-    exclude, sentences = source.exclude, []
-    if not exclude:
-        target = parsed(source.target)
-        reasons = csv_file.unfit(Source(source.name, source.root, source.label, target=target))
-        exclude = ",".join(reasons)
+    changes: dict[str, str] = {}
+    sentences = []
+    own = Source(source.name, source.root, source.label, target=parsed(source.target))
+    if not source.exclude and (reasons := csv_file.unfit(own)):
+        changes["data.exclude"] = ",".join(reasons)
         sentences = [f"column '{name}' {why}, and is left out" for name, why in reasons.items()]
-    sentences += cautions(loaded(source.model_copy(update={"exclude": exclude}), ""))
+    if not (source.target or source.classes) and (ends := csv_file.range_of_label(own)):
+        changes |= {"data.target": "{:.17g},{:.17g}".format(*ends), "model.task": "regression"}
+        sentences.append(
+            f"column '{source.label}' is predicted as a number between {ends[0]:g} and "
+            f"{ends[1]:g}, its ends in the file: give a public range with --set data.target"
+        )
+    update = {key.removeprefix("data."): value for key, value in changes.items()}
+    update.pop("model.task", None)
+    sentences += cautions(loaded(source.model_copy(update=update), ""))
     if sentences:
         sentences.append(
             "fedsim schema proposes a public schema, which keeps rows with gaps, dates and "
             "placeholders: set data.public-schema to its file"
         )
-    return exclude, sentences
+    return changes, sentences
 
 
 def _numbered(values: npt.NDArray[Any]) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import csv_format, originals, table
 from fedsim.learning.data.loaders.dataset import CsvFormat, Dataset, Source
@@ -44,6 +46,23 @@ def unfit(source: Source) -> dict[str, str]:
         if table.is_identifier(name, columns[name].tolist(), values.dtype.kind != "U"):
             reasons[name] = "differs in every row, like an identifier"
     return reasons
+
+
+MOST_NUMBERED_CLASSES = 20
+"""Different numbers of a label, above which it is a number to predict, and not a class."""
+
+
+def range_of_label(source: Source) -> tuple[float, float] | None:
+    """Return the least and largest label of many different numbers; None for classes.
+
+    Raises InputError if the file is no table with such columns.
+    """
+    names, table_rows, _ = _named(source)
+    columns, _ = table.columns_of(names, table_rows, source.file)
+    values = table.typed(columns[source.label])
+    if values.dtype.kind == "U" or len(np.unique(values)) <= MOST_NUMBERED_CLASSES:
+        return None
+    return float(values.min()), float(values.max())
 
 
 def _named(source: Source) -> tuple[list[str], list[list[str]], CsvFormat]:
