@@ -40,6 +40,9 @@ HOW_MANY_STEPS = (
     "privacy as a round, and saves the messages of one"
 )
 
+READING = {"data.public-schema", "data.exclude", "data.target", "data.classes", "data.name"}
+"""Keys with which the user says how a table is read."""
+
 File = Annotated[Path, typer.Argument(metavar="[FILE]", help="Path of the new file.")]
 Data = Annotated[
     str | None,
@@ -101,7 +104,8 @@ def init(
     A fifth of the records (4,000 at most) is kept to measure accuracy; the training uses the
     others. Delta is a tenth of one over the number of records.
 
-    For a CSV file without a column "label", it also asks for the column of the labels.
+    For a CSV file without a column "label", it also asks for the column of the labels. It proposes
+    a public schema of the file beside FILE. Lines of it that disclose something are marked.
 
     Example: fedsim init hospital.toml --data patients.csv --label diagnosis --yes
 
@@ -131,32 +135,48 @@ def init(
     if missing and not yes:
         answers, label_key = _ask(answers, missing, str(overrides.get("data.label", "label")))
         overrides |= label_key
-    _write(file, answers, overrides)
+    _write(file, answers, overrides, force)
 
 
-def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -> None:
+def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"], force: bool) -> None:
     """Write the configuration, and print its numbers and the next commands."""
     from fedsim.common import private_files  # noqa: PLC0415
+    from fedsim.learning.data import schema_proposal  # noqa: PLC0415  (SciPy)
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
-    overrides, found = _first_look(answers, overrides)
+    proposed = None
+    found: list[str] = []
+    label = str(overrides.get("data.label", "label"))
+    if not READING.intersection(overrides) and (proposed := _schema(answers.data, label, file)):
+        path, schema, found = proposed
+        if path.exists() and not force:
+            raise InputError(f"'{path}' exists; name another file, or overwrite it with --force")
+        overrides = first_configuration.with_schema(overrides, schema)
     values = first_configuration.values(answers, overrides)
     note = ""
     if answers.rehearse is not None:
         of_all = first_configuration.values(replace(answers, rehearse=None), overrides)
         note = first_configuration.rehearsal(values, int(of_all["data.records"]))
+    if proposed:
+        schema_proposal.write_schema(path, schema, force)
+        values["data.public-schema"] = path.name
     with private_files.new_file(file, replace=True) as written:
         written.write(first_configuration.text(values, file, note).encode())
     named = shlex.quote(str(file))
-    console = Terminal(stderr=True)
+    console, review = Terminal(stderr=True), ""
+    if proposed:
+        review = (
+            f"{path} says how the table is read; before you train on private records, replace "
+            "what its lines FROM RECORDS disclose. "
+        )
     if found:
         lines = "\n".join(f"  {sentence}" for sentence in found)
         console.print(f"{answers.data}:\n{lines}", markup=False, soft_wrap=True, highlight=False)
     console.print(
         f"{file}: {values['data.records']} records at {answers.clients} clients and "
         f"{values['data.held-out']} held out, {values['training.rounds']} rounds, delta = "
-        f"{values['privacy.delta']:g}. {note + ' ' if note else ''}Next, find the noise and the "
-        "model's accuracy with it, then make the whole report:\n"
+        f"{values['privacy.delta']:g}. {note + ' ' if note else ''}{review}Next, find "
+        "the noise and the best model with it, then make the whole report:\n"
         f"  fedsim choose {named} --max-belief {answers.max_belief:g}\n"
         f"  fedsim run {named}",
         soft_wrap=True,
@@ -164,21 +184,20 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"]) -
     )
 
 
-def _first_look(
-    answers: "InitAnswers", overrides: dict[str, "Scalar"]
-) -> tuple[dict[str, "Scalar"], list[str]]:
-    """Return the overrides with those of a first look at a CSV file, and what is in doubt."""
-    from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
-    from fedsim.learning.data import cautions  # noqa: PLC0415  (SciPy)
+def _schema(data: str, label: str, file: Path) -> tuple[Path, str, list[str]] | None:
+    """Return path and text of a schema for a CSV file with a header, and what the user should know.
+
+    Raises InputError if the file is no table with such a label.
+    """
+    from fedsim.learning.data import schema_proposal  # noqa: PLC0415  (SciPy)
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
-    name, root = first_configuration.recognised(answers.data)
-    if name != "csv" or overrides.get("data.public-schema"):
-        return overrides, []
-    own = {key: value for key, value in overrides.items() if key.startswith("data.")}
-    values = {"data.name": name, "data.root": root, **own}
-    changes, found = cautions.first_look(configuration.from_run_config(values).data)
-    return changes | overrides, found
+    name, root = first_configuration.recognised(data)
+    if name != "csv" or not first_configuration.has_header(data, label):
+        return None
+    labels, proposals, form = schema_proposal.propose(root, label)
+    text = schema_proposal.written(label, labels, proposals, form)
+    return file.with_suffix(".schema.toml"), text, schema_proposal.notes(labels, proposals, form)
 
 
 def on_terminal() -> bool:

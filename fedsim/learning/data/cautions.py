@@ -5,11 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.config.federation import DataConfig
 from fedsim.learning.data import Dataset, placeholders
-from fedsim.learning.data.distribution import dataset as loaded
-from fedsim.learning.data.loaders import csv_file
-from fedsim.learning.data.loaders.dataset import PLAIN, Source, parsed
+from fedsim.learning.data.loaders.dataset import PLAIN
 
 MOST_FEATURES = 20
 """So many categories, or records, never cause a remark."""
@@ -53,36 +50,6 @@ def cautions(dataset: Dataset) -> list[str]:
                 f'identifier, leave it out with data.exclude = "{name}"'
             )
     return sentences
-
-
-def first_look(source: DataConfig) -> tuple[dict[str, str], list[str]]:
-    """Return changes for a CSV file by key, and sentences about what is left out or in doubt.
-
-    Columns that cannot be features, and identifiers, are excluded, unless the user excludes some. A
-    label of many different numbers is predicted as a number.
-    Raises InputError if the file is no table with such columns.
-    """
-    changes: dict[str, str] = {}
-    sentences = []
-    own = Source(source.name, source.root, source.label, target=parsed(source.target))
-    if not source.exclude and (reasons := csv_file.unfit(own)):
-        changes["data.exclude"] = ",".join(reasons)
-        sentences = [f"column '{name}' {why}, and is left out" for name, why in reasons.items()]
-    if not (source.target or source.classes) and (ends := csv_file.range_of_label(own)):
-        changes |= {"data.target": "{:.17g},{:.17g}".format(*ends), "model.task": "regression"}
-        sentences.append(
-            f"column '{source.label}' is predicted as a number between {ends[0]:g} and "
-            f"{ends[1]:g}, its ends in the file: give a public range with --set data.target"
-        )
-    update = {key.removeprefix("data."): value for key, value in changes.items()}
-    update.pop("model.task", None)
-    sentences += cautions(loaded(source.model_copy(update=update), ""))
-    if sentences:
-        sentences.append(
-            "fedsim schema proposes a public schema, which keeps rows with gaps, dates and "
-            "placeholders: set data.public-schema to its file"
-        )
-    return changes, sentences
 
 
 def _numbered(values: npt.NDArray[Any]) -> bool:

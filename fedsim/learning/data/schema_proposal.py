@@ -180,6 +180,31 @@ def written(
     return "\n".join(lines) + "\n"
 
 
+def notes(labels: Labels, proposals: Sequence[Proposal], form: CsvFormat) -> list[str]:
+    """Return sentences about what the owner of a table should know of its reading."""
+    sentences = [] if form == PLAIN else [f"the file was read as {form}"]
+    names = [each.name for each in proposals if each.kind == "identifier"]
+    if names:
+        sentences.append(f"identifiers, which are no features: {', '.join(names)}")
+    ignored = [each.name for each in proposals if each.kind == "ignored"]
+    if ignored:
+        sentences.append(
+            f"not used, since no two of their values are in ten records each: {', '.join(ignored)}"
+        )
+    sentences += [
+        f"column '{each.name}': {each.placeholders.removeprefix('; ')}"
+        for each in proposals
+        if each.placeholders and each.rule
+    ]
+    gaps = [each.name for each in proposals if each.rule and 'missing = "category"' in each.rule]
+    if gaps:
+        sentences.append(f"gaps in {', '.join(gaps)} are a feature, so that no row is left out")
+    if labels.target is not None:
+        least, largest = labels.target
+        sentences.append(f"the label is predicted as a number from {least:g} to {largest:g}")
+    return sentences
+
+
 def write_schema(file: Path, text: str, force: bool) -> None:
     """Write a schema.
 

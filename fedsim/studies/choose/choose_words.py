@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.config.federation import OWN
-from fedsim.learning.training.criterion import AUC, BALANCED, Judged
+from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged
 from fedsim.report.document import worth
 from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.risks import in_cases, of_cases
@@ -202,8 +202,9 @@ def for_a_manager(result: Result) -> Iterator[str]:
     )
     if not result.of_noise:
         judged = chosen.utility.criterion
-        plain = "" if result.plain is None else f"; without privacy {shown(judged, result.plain)}"
-        yield f"{SAID.get(judged.name, OTHERWISE).format(shown(judged, judged.value))}{plain}."
+        said = number if judged.name == PERPLEXITY else percent
+        plain = "" if result.plain is None else f"; without privacy {said(result.plain)}"
+        yield f"{SAID.get(judged.name, OTHERWISE).format(said(judged.value))}{plain}."
 
 
 SAID = {

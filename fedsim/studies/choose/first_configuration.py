@@ -13,6 +13,7 @@ from fedsim.config.federation import OWN
 from fedsim.config.jobs import overlaid
 from fedsim.config.needs import as_toml
 from fedsim.learning.data import BUNDLED, Dataset, distribution
+from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import csv_file
 from fedsim.privacy import delta
 from fedsim.privacy.mechanism import Neighbouring
@@ -85,6 +86,18 @@ def columns(data: str, label: str) -> list[str]:
     first = csv_file.rows(Path(root))[0]
     numbered = [f"c{number}" for number in range(len(first))]
     return [] if label in first + numbered else first + numbered
+
+
+def has_header(data: str, label: str) -> bool:
+    """Return whether the first line of a CSV file names the column of the labels."""
+    return label in csv_file.rows(Path(recognised(data)[1]))[0]
+
+
+def with_schema(overrides: Mapping[str, Scalar], schema: str) -> dict[str, Scalar]:
+    """Return overrides with the text of a table's schema, and the task that its label needs."""
+    task = {"model.task": "regression"} if schemas.parse(schema).target else {}
+    label = {key: value for key, value in overrides.items() if key != "data.label"}
+    return {"data.public-schema": schema, **task, **label}
 
 
 def values(answers: InitAnswers, also: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -14,7 +14,7 @@ from typer.main import get_command
 from fedsim.cli.main import app
 from fedsim.config import documentation, load
 from fedsim.game.mechanisms.privacy import noise_multiplier
-from fedsim.learning.data import distribution
+from fedsim.learning.data import distribution, schema
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -55,30 +55,46 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     assert (tmp_path / "run" / "report.json").exists()
 
 
-def test_all_that_is_left_out_of_a_table_is_counted_in_one_message(
+def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
     fedsim: Fedsim, tmp_path: Path
 ) -> None:
     generator = np.random.default_rng(0)
     months = np.where(np.arange(80) % 20 == 19, 999, generator.integers(60, size=80))
     ages = [f"{n % 9},5" if n > 6 else "" for n in range(80)]
-    rows = [f"p{n};{ages[n]};{months[n]};1;{n % 2}" for n in range(80)]
+    rows = [f"p{n};{ages[n]};{months[n]};{n % 2}" for n in range(80)]
     path, file = tmp_path / "own.csv", tmp_path / "first.toml"
-    path.write_text("\n".join(["customer;age;months;same;ill", *rows]) + "\n")
+    path.write_text("\n".join(["customer;age;months;ill", *rows]) + "\n")
     status, _, err = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
     assert status == 0
     for sentence in (
-        "column 'same' has only one value, 1, and is left out",
-        "column 'customer' differs in every row, like an identifier, and is left out",
+        "identifiers, which are no features: customer",
         "the file was read as values separated by ';', decimal commas, utf-8",
-        "column 'months': 999 in 4 rows looks like a missing value, but is read as a number",
+        "column 'months': 999 in 4 records looks like a missing value, and is read as one",
+        "gaps in age, months are a feature, so that no row is left out",
+        "replace what its lines FROM RECORDS disclose",
     ):
-        assert err.count(sentence) == 1
-    assert load(file).data.exclude == "same,customer"
-    excluded = ("--set", "data.exclude=same,customer,months")
-    _, _, err = fedsim(
-        "init", file, "--data", path, "--label", "ill", "--yes", "--force", *excluded
+        assert err.replace("\n", " ").count(sentence) == 1
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (64, 16)
+    assert "FROM RECORDS" in (tmp_path / "first.schema.toml").read_text()
+    status, _, err = fedsim(
+        "init", tmp_path / "first.tml", "--data", path, "--label", "ill", "--yes"
     )
-    assert "months" not in err.partition("first.toml")[0]
+    assert (status, "first.schema.toml' exists" in err) == (2, True)
+    # A user who says how the table is read gets no schema.
+    plain = ("--set", "data.exclude=customer", "--label", "ill", "--yes")
+    assert fedsim("init", tmp_path / "plain.toml", "--data", path, *plain)[0] == 0
+    assert not load(tmp_path / "plain.toml").data.public_schema
+
+
+def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim: Fedsim, tmp_path: Path) -> None:
+    rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
+    (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
+    file = tmp_path / "first.toml"
+    asked = ("--data", tmp_path / "own.csv", "--label", "days", "--yes")
+    status, _, err = fedsim("init", file, *asked)
+    assert (status, "predicted as a number from 0 to" in err) == (0, True)
+    assert load(file).model.task == "regression"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +166,8 @@ def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
     assert result.exit_code == 0, result.output
     assert "age, value, ill" in result.output
     config = load(file)
-    assert (config.data.label, config.privacy.rho_beta) == ("ill", 0.8)
+    assert config.privacy.rho_beta == 0.8
+    assert schema.parse(config.data.public_schema).label == "ill"
 
 
 def test_the_end_of_the_input_is_said_and_writes_nothing(

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from adversaries.errors import InputError
 from fedsim.learning.data.loaders import csv_format, originals, table
 from fedsim.learning.data.loaders.dataset import CsvFormat, Dataset, Source
@@ -31,38 +29,6 @@ def own(source: Source) -> Dataset:
         source.name, path, columns, source.label, source.exclude, dropped, source.target
     )
     return replace(dataset, form=form, gaps=table.gaps(names, table_rows))
-
-
-def unfit(source: Source) -> dict[str, str]:
-    """Return why columns of a file cannot, or should not, be features, by name.
-
-    Raises InputError if the file is no table with such columns.
-    """
-    names, table_rows, _ = _named(source)
-    columns, _ = table.columns_of(names, table_rows, source.file)
-    typed = {name: table.typed(columns[name]) for name in names if name != source.label}
-    reasons = table.unusable(typed)
-    for name, values in typed.items():
-        if table.is_identifier(name, columns[name].tolist(), values.dtype.kind != "U"):
-            reasons[name] = "differs in every row, like an identifier"
-    return reasons
-
-
-MOST_NUMBERED_CLASSES = 20
-"""Different numbers of a label, above which it is a number to predict, and not a class."""
-
-
-def range_of_label(source: Source) -> tuple[float, float] | None:
-    """Return the least and largest label of many different numbers; None for classes.
-
-    Raises InputError if the file is no table with such columns.
-    """
-    names, table_rows, _ = _named(source)
-    columns, _ = table.columns_of(names, table_rows, source.file)
-    values = table.typed(columns[source.label])
-    if values.dtype.kind == "U" or len(np.unique(values)) <= MOST_NUMBERED_CLASSES:
-        return None
-    return float(values.min()), float(values.max())
 
 
 def _named(source: Source) -> tuple[list[str], list[list[str]], CsvFormat]:
