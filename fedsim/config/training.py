@@ -23,8 +23,9 @@ class ModelConfig(TomlTable):
             token of a text; "regression": a number, by squared error. "huber": a number, by Huber's
             loss, which limits large errors.
         class_priors: Public shares of the classes, separated by commas. Give them in the order of
-            the classes. The loss of a record is weighted by the inverse share of its class before
-            its gradient is clipped. Empty: all records weigh the same.
+            the classes. A record's clipped gradient is weighted by the inverse share of its class,
+            and is at most training.clipping-norm long in the rarest class. Empty: all records
+            weigh the same.
         batch_norm: Treatment of batch normalisation, which mixes records. "refuse": an error; the
             other values replace those layers.
         frozen: Layers or parameters not to train, separated by commas. * stands for any part of a

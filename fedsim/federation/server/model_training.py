@@ -164,7 +164,7 @@ def clipped_share(loaded: Federation, parameters: torch.Tensor) -> float:
     groups = torch.arange(len(labels), device=loaded.device)[None, :, None]
     lengths = loaded.clipper.clipped_distances(parameters, features, labels, groups)
     # A clipped gradient is a little shorter than the norm (`clipped_block.MARGIN`).
-    return float((lengths > (1 - 1e-4) * loaded.clipper.clipping_norm).double().mean())
+    return float((lengths > (1 - 1e-4) * loaded.clipper.longest(labels)).double().mean())
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:

@@ -196,7 +196,7 @@ def _by_torch_func(model: nn.Module, precision: Precision) -> Gradients:
     model, shapes, task = copy.deepcopy(model), parameter_shapes(model), task_of(model)
 
     def loss(values: dict[str, Tensor], feature: Tensor, label: Tensor) -> Tensor:
-        return task.objective(functional_call(model, values, (feature[None],)), label[None])[0]
+        return task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
 
     def gradients(parameters: Tensor, features: Tensor, labels: Tensor) -> list[Dense]:
         own = 0 if labels.dim() == 2 else None

@@ -22,6 +22,7 @@ from fedsim.learning.training.clipped_block import Method
 from fedsim.learning.training.cutting import Cut
 from fedsim.learning.training.models import size
 from fedsim.learning.training.slots import SLOTS, Contents, arranged, in_front
+from fedsim.learning.training.tasks import task_of
 
 BLOCK_BYTES = {"cpu": 2**25, "cuda": 2**32}
 """Memory of a block's examples: about the size of CPU caches, or enough to fill a GPU."""
@@ -74,9 +75,11 @@ class Clipper:
         contents: Contents | None = None,
         norms: Tensor | None = None,
     ) -> Tensor:
-        """Return sum_x w(x) g(x) min(1, C/|g(x)|) of every trial.
+        """Return sum_x w(x) r(x) g(x) min(1, C/|g(x)|) of every trial.
 
-        No record's term is longer than C, for every model and record, rounding included. With
+        r is `Task.shares_of_norm`, 1 without class priors. It multiplies a gradient that was
+        clipped to C, and is at most 1. So no record's term is longer than C, for every model and
+        record, rounding included, and the sensitivity is as without priors. With
         `exact`, leaving a record out changes a trial's sum by at most C, because it moves no other
         record (`slots`). Otherwise the float32 sum of a block of b records may round by b^2 2^-23 C
         more.
@@ -114,6 +117,11 @@ class Clipper:
         def block(trials: slice, part: slice) -> Tensor:
             inside = None if weights is None else weights[trials, part]
             at = part if chosen is None else chosen[trials, part]
+            shares = self._shares(labels[at])
+            if shares is not None:
+                inside = shares.expand(len(parameters[trials]), -1) * (
+                    1.0 if inside is None else inside
+                )
             norm = self.clipping_norm if norms is None else norms[trials]
             return summed(norm, parameters[trials], features[at], labels[at], inside)
 
@@ -125,7 +133,7 @@ class Clipper:
     def clipped_sums(
         self, parameters: Tensor, features: Tensor, labels: Tensor, masks: Tensor
     ) -> Tensor:
-        """Return sum_x w_j(x) g(x) min(1, C/|g(x)|) for m selections, from one backward pass.
+        """Return `clipped_sum` for m selections, from one backward pass.
 
         masks: w_j, [m, n], the same for all trials.
         Returns: float64 [T, m, P].
@@ -141,14 +149,16 @@ class Clipper:
         cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
 
         def block(trials: slice, part: slice) -> Tensor:
-            return summed(parameters[trials], features[part], labels[part], masks[:, part])
+            shares, inside = self._shares(labels[part]), masks[:, part]
+            inside = inside if shares is None else shares * inside
+            return summed(parameters[trials], features[part], labels[part], inside)
 
         _add_up(total, block, cut.blocks(len(parameters), len(labels)), self.threads)
         clipped_block.check_finite(total)
         return total
 
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the clipped gradient of a few records, float64 [T, n, P], in full precision.
+        """Return r(x) g(x) min(1, C/|g(x)|) of a few records, float64 [T, n, P], in full precision.
 
         Raises FloatingPointError if a gradient is not finite.
         Raises RuntimeError if one is longer than the clipping norm, on which every statement
@@ -160,7 +170,7 @@ class Clipper:
         limit = self.block_bytes(parameters.device)
 
         def block(trials: slice) -> Tensor:
-            return clipped(parameters[trials], features, labels)
+            return _times(clipped(parameters[trials], features, labels), self._shares(labels))
 
         blocks = [(part,) for part in slices(len(parameters), max(1, int(limit / each)))]
         each_clipped = torch.cat(list(run(block, blocks, self.threads)))
@@ -201,6 +211,7 @@ class Clipper:
             # The members of these groups, [t, groups * members], are each trial's own batch.
             at = groups[trials, part].flatten(1)
             each = clipped(parameters[trials], features[at], labels[at])
+            each = _times(each, self._shares(labels[at]))
             # [t, groups, members, P]
             each = each.unflatten(1, (-1, members))
             difference = each[:, :, 0] if members == 1 else each[:, :, 0] - each[:, :, 1]
@@ -212,6 +223,15 @@ class Clipper:
             distances[place] = part
         clipped_block.check_finite(distances)
         return distances
+
+    def longest(self, labels: Tensor) -> Tensor:
+        """Return the largest norm of each record's term, float64 [n]: C, or less by its class."""
+        shares = self._shares(labels)
+        norms = torch.full(labels.shape[:1], self.clipping_norm, dtype=torch.float64)
+        return norms.to(labels.device) * (1.0 if shares is None else shares)
+
+    def _shares(self, labels: Tensor) -> Tensor | None:
+        return task_of(self.model).shares_of_norm(labels)
 
     def fallbacks(self, record: Tensor, label: Tensor) -> dict[str, str]:
         """Return why layers go through `torch.func`, by name; '' stands for the whole model."""
@@ -310,6 +330,11 @@ class Clipper:
                 exact=self.exact,
             )
         return self._methods[kind]
+
+
+def _times(gradients: Tensor, shares: Tensor | None) -> Tensor:
+    """Return gradients [t, n, P] times shares [n] or [t, n]; None for all ones."""
+    return gradients if shares is None else gradients * shares[..., None]
 
 
 def _of_all(

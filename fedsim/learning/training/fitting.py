@@ -14,12 +14,14 @@ STEPS, LEARNING_RATE = 200, 0.01
 def fitted(model: nn.Module, start: Tensor, features: Tensor, labels: Tensor) -> Tensor:
     """Return the parameters [P] after `STEPS` steps of Adam on the mean loss, from `start` [P]."""
     shapes = parameter_shapes(model)
+    shares = task_of(model).shares_of_norm(labels)
     flat = start.clone().requires_grad_(True)
     optimizer = torch.optim.Adam([flat], lr=LEARNING_RATE)
     with torch.enable_grad():
         for _ in range(STEPS):
             optimizer.zero_grad()
             outputs = functional_call(model, unflatten(flat, shapes), (features,))
-            task_of(model).objective(outputs, labels).mean().backward()
+            losses = task_of(model).loss(outputs, labels)
+            (losses if shares is None else losses * shares.to(losses)).mean().backward()
             optimizer.step()
     return flat.detach()

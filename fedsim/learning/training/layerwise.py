@@ -98,7 +98,7 @@ class LayerwiseModel:
         with reduced(self._precision, features.device):
             logits = self._run(features)
             self._check(logits)
-            loss = task_of(self._model).objective(logits, labels).sum()
+            loss = task_of(self._model).loss(logits, labels).sum()
             edges = [call.output for call in self._calls if call.output is not None]
             errors = torch.autograd.grad(loss, edges)
         # A rule may overwrite its e, but added branches share one e: copy e if it is shared.
@@ -306,7 +306,7 @@ def _compare(model: nn.Module, record: Tensor) -> None:
         values = unflatten(parameters[trial].requires_grad_(), shapes)
         loss = torch.stack(
             [
-                task.objective(functional_call(model, values, (feature[None],)), label[None])[0]
+                task.loss(functional_call(model, values, (feature[None],)), label[None])[0]
                 for feature, label in zip(features, labels, strict=True)
             ]
         ).dot(weights[trial])

@@ -70,9 +70,12 @@ class Task(ABC):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of each record, [...], at least float32, by outputs [..., c]."""
 
-    def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the objective whose gradient is taken, [...]: the loss, or a weighted loss."""
-        return self.loss(outputs, labels)
+    def shares_of_norm(self, labels: Tensor) -> Tensor | None:
+        """Return the factor of each record's clipped gradient, float64 [...], in (0, 1].
+
+        None: 1 for all.
+        """
+        return None
 
     @abstractmethod
     def score(self, outputs: Tensor, labels: Tensor) -> Tensor:
@@ -111,20 +114,20 @@ class Task(ABC):
 class Classification(Task):
     """One of several classes for each record, by cross-entropy.
 
-    With public shares of the classes, `priors`, the objective is the loss divided by the number of
-    classes and by the share of the record's class.
+    With public shares of the classes, `priors`, a record's clipped gradient is multiplied by the
+    share of the rarest class over the share of its own. A weight in the loss would be undone: after
+    clipping, the gradients of both classes are equally long.
     """
 
     name = "classification"
     priors: tuple[float, ...] = ()
 
-    def objective(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        loss = self.loss(outputs, labels)
+    def shares_of_norm(self, labels: Tensor) -> Tensor | None:
         if not self.priors:
-            return loss
-        # A record of a rare class weighs more.
-        weights = 1 / (len(self.priors) * torch.tensor(self.priors).to(loss))
-        return weights[labels] * loss
+            return None
+        # At most 1, rounding included: a correctly rounded quotient of x <= y is at most 1.
+        shares = torch.tensor(self.priors, dtype=torch.float64, device=labels.device)
+        return (shares.min() / shares)[labels]
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return per_example(outputs, labels)

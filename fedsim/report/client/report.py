@@ -243,13 +243,14 @@ def measure(
     std = faced * largest
     features, labels = data.members(data.owned_by(partition))
     each = torch.arange(len(labels), device=data.device)[None, :, None]
+    longest = data.clipper.longest(labels).cpu().numpy()
     squares, clipped = np.zeros(len(labels)), list[float]()
     for round in training.models:
         model = torch.from_numpy(training.model(round)).to(data.device)[None]
         norms = data.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
         # Another record in this one's place has a gradient of length C in the opposite direction.
         squares += ((norms + largest - clipping_norm) / std) ** 2
-        clipped.append(float((norms >= WHOLE * clipping_norm).mean()))
+        clipped.append(float((norms >= WHOLE * longest).mean()))
     rounds = np.array(list(training.models), dtype=np.int64)
     everybody = math.sqrt(len(rounds)) / faced
     return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody, delta)

@@ -138,7 +138,9 @@ def unless_learnt(
             "The model answers one class for nearly every record. Choose a threshold of its "
             "probabilities that suits your purpose, set model.class-priors, or train more rounds."
         )
-    if measured.loss is not None and loss_before is not None and measured.loss > loss_before:
+    # With class priors the loss may rise, since it weighs all records alike.
+    rose = measured.loss is not None and loss_before is not None and measured.loss > loss_before
+    if rose and judged.name not in (AUC, BALANCED):
         return (
             "The model has learnt little: its loss is above the loss of the first model. "
             f"{words.advice}"

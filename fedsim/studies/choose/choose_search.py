@@ -42,6 +42,7 @@ KIND = "choice"
 
 MODEL, ROUNDS = "model.name", "training.rounds"
 RATE, NORM = "training.learning-rate", "training.clipping-norm"
+OPTIMIZER = "training.optimizer"
 
 OF_TABLES = ("linear", "mlp")
 MULTIPLES = (1, 2, 5)
@@ -226,9 +227,16 @@ def search(
     available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
     choice = rule.choose(candidates, request.least, of_noise)
     answer = choice.chosen or (choice.nearest or choice.candidates)[0]
-    config = load(overlaid(request.asked, answer.values)).placed_at("")
+    # A rate that is set changes the default optimiser, with which the models were not trained.
+    stepping = {} if OPTIMIZER in request.over else _optimizer(first)
+    config = load(overlaid({**request.asked, **stepping}, answer.values)).placed_at("")
     plain = None if of_noise else _without_privacy(families)
     return Result(request, question, config, choice, available, of_noise, len(screened), plain), out
+
+
+def _optimizer(config: Config) -> dict[str, Scalar]:
+    training = config.training
+    return {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
 
 
 def _question(request: ChoiceRequest, first: Config) -> str:

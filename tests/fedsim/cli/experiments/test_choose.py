@@ -11,7 +11,9 @@ from scipy.stats import norm
 
 import fedsim as api
 from fedsim.config import Config, dump, load
-from fedsim.game import trainings
+from fedsim.game import federation, trainings
+from fedsim.game.trainings import Setting
+from fedsim.studies.choose import utility
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -71,6 +73,10 @@ def test_an_uneven_table_is_answered_without_any_further_option(
     settings = load(out / "config.toml")
     assert settings.privacy.rho_beta == 0.9
     assert settings.training.rounds == chosen["training.rounds"]
+    loaded = federation.load(settings.experiment)
+    alone = trainings.trained([Setting(settings, chosen["noise_multiplier"])], loaded, 3)
+    areas = [row["area"] for row in utility.measure(loaded, alone)]
+    assert np.mean(areas) == pytest.approx(chosen["value"], abs=0.003)
     least = fedsim(*asked, "--min-auc", 0.7, "--json")
     strict = next(row for row in json.loads(least[1])["settings"] if row["chosen"])
     assert strict["epsilon"] <= chosen["epsilon"]

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fedsim
 from adversaries.errors import InputError
@@ -53,26 +55,59 @@ def test_gradients_are_those_of_each_record_clipped_by_itself(task: str, referen
     torch.testing.assert_close(total[0].double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_class_priors_weigh_the_gradient_and_leave_what_is_measured_alone() -> None:
+def test_class_priors_weigh_what_was_clipped_and_leave_what_is_measured_alone() -> None:
     outputs, labels = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 0])
     plain, weighted = tasks.named("classification"), tasks.named("classification", "0.8,0.2")
     assert torch.equal(weighted.loss(outputs, labels), plain.loss(outputs, labels))
-    weights = torch.tensor([1 / 1.6, 1 / 0.4])[labels]
-    torch.testing.assert_close(
-        weighted.objective(outputs, labels), weights * plain.loss(outputs, labels)
-    )
-    # The bound holds for a record of any weight.
-    model = models.build("linear", (4,), 2, 1, class_priors="0.99,0.01")
-    theta = models.flatten(model)[None]
+    shares = weighted.shares_of_norm(labels)
+    assert shares is not None
+    assert shares.tolist() == [0.25, 0.25, 0.25, 1, 1, 0.25]
+    # Both classes' gradients are clipped; the common class's term is still four times shorter.
+    model = models.build("linear", (4,), 2, 1, class_priors="0.8,0.2")
+    theta = torch.zeros(1, models.size(model))
     features = 100 * torch.randn(1, 4)
-    for label in (0, 1):
-        found = Clipper(model, 0.5).clipped_sum(
-            theta, features, torch.tensor([label]), torch.ones(1, 1)
-        )
-        assert found.double().norm() <= 0.5
+    for label, longest in ((0, 0.125), (1, 0.5)):
+        one = torch.tensor([label])
+        clipper = Clipper(model, 0.5)
+        term = clipper.clipped_sum(theta, features, one, torch.ones(1, 1))[0]
+        assert float(term.double().norm()) == pytest.approx(longest, rel=1e-4)
+        assert float(clipper.longest(one)) == longest
+        (sums,) = clipper.clipped_sums(theta, features, one, torch.ones(1, 1))
+        torch.testing.assert_close(sums[0], term)
+        ((formed,),) = clipper.clipped_gradients(theta, features, one)
+        torch.testing.assert_close(formed, term, rtol=1e-4, atol=1e-6)
+        distance = clipper.clipped_distances(theta, features, one, torch.zeros(1, 1, 1).long())
+        assert float(distance) == pytest.approx(longest, rel=1e-4)
     for priors, complaint in (("0.5", "sum to 1"), ("1,0", "sum to 1"), ("0.2,0.3,0.5", "names 3")):
         with pytest.raises(InputError, match=complaint):
             tasks.named("classification", priors).widths(2)
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rarest=st.sampled_from([1e-9, 0.02, 0.18, 0.5]),
+    norm=st.sampled_from([1e-3, 1.0, 50.0]),
+    magnitude=st.sampled_from([1e-6, 1.0, 1e4, 1e30]),
+)
+def test_no_record_moves_a_weighted_sum_by_more_than_the_norm(
+    seed: int, rarest: float, norm: float, magnitude: float
+) -> None:
+    """Search for a record, model and priors that exceed C, by leaving each record out."""
+    draw = torch.Generator().manual_seed(seed)
+    model = models.build("mlp", (3,), 2, 4, class_priors=f"{1 - rarest!r},{rarest!r}")
+    theta = magnitude * torch.randn(1, models.size(model), generator=draw)
+    features = magnitude * torch.randn(7, 3, generator=draw)
+    labels = torch.randint(2, (7,), generator=draw)
+    clipper = Clipper(model, norm, exact=True)
+    longest = clipper.longest(labels)
+    assert float(longest.max()) <= norm
+    whole = clipper.clipped_sum(theta, features, labels, torch.ones(1, 7))
+    for left_out in range(7):
+        weights = torch.ones(1, 7)
+        weights[0, left_out] = 0
+        moved = (whole - clipper.clipped_sum(theta, features, labels, weights)).norm()
+        assert float(moved) <= float(longest[left_out])
 
 
 def test_errors_of_a_regression_are_those_of_the_records() -> None:
