@@ -243,7 +243,10 @@ def caption(result: Result) -> str:
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
     headings = ("setting", "ε", "right in at most", "limit", judged.name, "least recall")
-    return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
+    cells = [_cells(result, each) for each in result.choice.candidates]
+    if all(row[-1] == DASH for row in cells):
+        headings, cells = headings[:-1], [row[:-1] for row in cells]
+    return doc.tabulated(headings, cells)
 
 
 def _cells(result: Result, each: Candidate) -> list[str]:

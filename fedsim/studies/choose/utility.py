@@ -1,6 +1,7 @@
 """How good models are on held-out records, by the criterion of their task."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,6 +76,7 @@ def fitted(loaded: Federation) -> Tensor:
 
     It is a logistic regression of the records of D, or the least squares of a number.
     """
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  (slow)
     from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415  (slow)
 
     features, labels = loaded.members(np.arange(len(loaded.client_of)))
@@ -85,7 +87,9 @@ def fitted(loaded: Federation) -> Tensor:
         model = LinearRegression().fit(features.numpy(), target)
         found = model.coef_.reshape(1, -1), np.atleast_1d(model.intercept_)
     else:
-        model = LogisticRegression(max_iter=1000).fit(features.numpy(), labels.numpy())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to compare with
+            model = LogisticRegression(max_iter=1000).fit(features.numpy(), labels.numpy())
         found = model.coef_, model.intercept_
         if len(found[1]) == 1 < classes:  # two classes have one row of coefficients
             found = (
