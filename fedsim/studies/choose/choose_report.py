@@ -242,7 +242,7 @@ def caption(result: Result) -> str:
 
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
-    headings = ("setting", "ε", "right in at most", "limit", judged.name, "least recall")
+    headings = ["setting", "ε", "right in at most", "limit", judged.name, "least recall"]
     cells = [_cells(result, each) for each in result.choice.candidates]
     if all(row[-1] == DASH for row in cells):
         headings, cells = headings[:-1], [row[:-1] for row in cells]
