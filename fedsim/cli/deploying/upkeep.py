@@ -159,25 +159,14 @@ def proxy(
 
 
 def superlink(directory: Directory) -> None:
-    """Start the SuperLink of this machine in place of this process. start.sh calls it."""
-    from fedsim.deployment.run import become_superlink  # noqa: PLC0415
+    """Run the SuperLink of this machine, and watch its processes. start.sh calls it."""
+    from fedsim.deployment.run import serve_superlink  # noqa: PLC0415
 
-    become_superlink(directory)
+    serve_superlink(directory)
 
 
 def supernode(directory: Directory) -> None:
-    """Start the SuperNode of this machine in place of this process. start.sh calls it."""
+    """Run the SuperNode of this machine, and answer its messages. start.sh calls it."""
     from fedsim.deployment import supernode  # noqa: PLC0415
 
-    supernode.start(directory)
-
-
-def apps(
-    directory: Directory,
-    parent: Annotated[int, typer.Argument()],
-    held: Annotated[int, typer.Argument()],
-) -> None:
-    """Start the processes of the SuperNode's tasks, beside it. `supernode` calls it."""
-    from fedsim.deployment import supernode  # noqa: PLC0415
-
-    supernode.serve_apps(directory, parent, held)
+    supernode.serve(directory)
