@@ -154,6 +154,7 @@ def _supernode(place: Path) -> list[str]:
         log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
+    (runtime / "heard").unlink(missing_ok=True)  # the server has not heard the new one
     secret = secrets.token_bytes(32)
     contents = {"secret": secret, "key": pair.private, "crt": pair.public, "ca": trusted}
     for name, content in contents.items():

@@ -76,7 +76,7 @@ def status(
     Example: fedsim deploy status hospitals
     """
     from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.deployment.status import status  # noqa: PLC0415
+    from fedsim.deployment.checks.status import status  # noqa: PLC0415
 
     now = status(kit.folder(directory, "server"))
     if json_:
@@ -86,6 +86,8 @@ def status(
             typer.echo(f"{node.machine}: {node.state}{f' since {node.since}' * bool(node.since)}")
         if (last := now.run) is not None:
             typer.echo(f"{last.directory}: {last.state}, round {last.round} of {last.rounds}")
+            if last.reason:
+                typer.echo(f"{last.directory}: {' '.join(last.reason.split())}")
             for busy in last.busy:
                 typer.echo(f"{busy.machine}: no answer for {busy.seconds:.0f} s")
         typer.echo(f"certificate: {now.certificate_days:.0f} days left")
