@@ -1,9 +1,13 @@
 """A SuperNode forgets what has ended, waits for what will end, and ends when it is not heard."""
 
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -20,10 +24,11 @@ from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.nodestate import NodeState, NodeStateFactory
 
-from fedsim.deployment.supernode import SUPERNODE
+from fedsim.deployment import kit
+from fedsim.deployment.supernode import SUPERNODE, _supernode
 from fedsim.federation.protocol import node_machine
 from fedsim.federation.protocol.flower_private import assign_message_id, become_task
-from fedsim.federation.runtimes import mended_supernode
+from fedsim.federation.runtimes import flower_command, mended_supernode
 from fedsim.federation.runtimes.mended_supernode import FleetClient, mend
 
 RUN, NODE = 3, 7
@@ -167,6 +172,54 @@ def test_a_supernode_ends_once_the_server_has_not_heard_it(
     assert quiet == [0, 0, 0, 1]  # each look counts one second
     assert ended == ["the server has answered no heartbeat of this node for 2 s"]
     assert heard.stat().st_mode & 0o077 == 0
+
+
+class Failing(BaseHTTPRequestHandler):
+    """A server that lets a node connect, and then has a full disk."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        accepts = self.path.endswith("/activate-node")
+        content = ActivateNodeResponse(node_id=NODE).SerializeToString() if accepts else b""
+        self.send_response(200 if accepts else 500)
+        self.send_header("content-type", "application/protobuf")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_supernode_whose_server_fails_ends(tmp_path: Path) -> None:
+    """Flower's own would live on without a connection, so that nothing starts another."""
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    place, server = tmp_path / "kit" / "clients" / "client-0", tmp_path / "kit" / "server"
+    with HTTPServer(("127.0.0.1", 0), Failing) as failing:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server / "server.crt", server / "server.key")
+        failing.socket = context.wrap_socket(failing.socket, server_side=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            free = probe.getsockname()[1]
+        settings = f"SUPERLINK=127.0.0.1:{failing.server_port}\nNODE_PORT={free}\n"
+        (place / "settings.env").write_text(settings)
+        threading.Thread(target=failing.serve_forever, daemon=True).start()
+        command, own = _supernode(place), flower_command.environment(tmp_path / "flower")
+        own[node_machine.HEARD] = f"{place / 'state' / 'runtime' / 'heard'}"
+        said = subprocess.run(
+            command,
+            env=own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        failing.shutdown()
+    assert (said.returncode, "SuperNode ID: 7" in said.stdout) == (1, True), said.stdout
+    assert "Server error '500 Internal Server Error'" in said.stdout
 
 
 def test_a_nodes_program_is_flowers() -> None:
