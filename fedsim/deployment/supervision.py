@@ -137,6 +137,12 @@ def parent(place: Path, service: str) -> psutil.Process | None:
     return None
 
 
+def number(place: Path, service: str) -> int | None:
+    """Return the process number of a service's parent; None if this user sees no such process."""
+    process = parent(place, service)
+    return None if process is None else process.pid
+
+
 def _serves(process: psutil.Process, place: Path, service: str) -> bool:
     words = process.cmdline()
     return any(

@@ -151,15 +151,3 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
         and one.laddr
         and (one.laddr.port == port or (one.pid is not None and one.pid in own))
     ]
-
-
-def process(place: Path, name: str) -> int | None:
-    """Return the id of the process that start.sh started; None: it has ended."""
-    try:
-        pid = int((place / f"{name}.pid").read_text())
-        command = " ".join(psutil.Process(pid).cmdline())
-    except (OSError, ValueError, psutil.Error):
-        return None
-    # The number in an old file may belong to another program.
-    folders = {place.absolute(), place.resolve()}
-    return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.deployment import kit, logs, run
+from fedsim.deployment import kit, logs, run, supervision
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
@@ -326,7 +326,7 @@ def clock(ahead: float) -> Line:
 
 def running(place: Path, port: int) -> Iterator[Line]:
     """Check that the node runs, is heard by the server, and alone gets its tasks."""
-    process = connection.process(place, "supernode")
+    process = supervision.number(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
     reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
     if process is None and (place / "supernode.pid").exists():

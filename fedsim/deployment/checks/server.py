@@ -133,7 +133,7 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
 def _superlink_addresses(place: Path, port: int) -> Line:
     """Check the addresses where the SuperLink listens, even if it was started by other means."""
     what = "superlink's addresses"
-    addresses = connection.addresses(port, connection.process(place, "superlink"))
+    addresses = connection.addresses(port, supervision.number(place, "superlink"))
     if addresses is None:
         message = f"are hidden from this user; check that port {port} listens on loopback only"
         return what, NOTE, message
@@ -147,7 +147,7 @@ def _superlink_addresses(place: Path, port: int) -> Line:
 
 
 def _service(place: Path, name: str, at: str, port: int, trusted: str, host: str) -> Line:
-    process = connection.process(place, name)
+    process = supervision.number(place, name)
     if not ports.listening(at, port):
         return name, WRONG, f"does not answer on port {port}; sh {place / 'start.sh'}"
     if not _speaks_tls(place / trusted, at, port, host):
@@ -156,7 +156,7 @@ def _service(place: Path, name: str, at: str, port: int, trusted: str, host: str
             f"{place / 'settings.env'}"
         )
         return name, WRONG, message
-    number = "" if process is None else f" (process {process})"  # hidden under systemd
+    number = "" if process is None else f" (process {process})"  # hidden in a container
     return name, OK, f"answers on port {port}{number}"
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import kit
-from fedsim.deployment.checks import connection as connection_checks
+from fedsim.deployment import kit, supervision
 from fedsim.deployment.checks import node as supernode_checks
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
@@ -83,7 +82,7 @@ def test_a_runtime_api_that_is_anybodys(
         "gives_tasks_to_anybody",
         lambda url: True if url.startswith("http:") else None,
     )
-    monkeypatch.setattr(connection_checks, "process", lambda *_: 1)
+    monkeypatch.setattr(supervision, "number", lambda *_: 1)
     for host, said in (("127.0.0.1", "every account of this machine"), ("0.0.0.0", "on 0.0.0.0")):
         with socket.create_server((host, 0)) as node:
             change(written / "clients" / "client-0", "NODE_PORT", node.getsockname()[1])
