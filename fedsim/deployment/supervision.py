@@ -90,7 +90,11 @@ class Service:
             if part.process is None:
                 if now < part.start_at:
                     return False
-                part.start()
+                try:
+                    part.start()
+                except OSError as error:  # a full disk, for example
+                    self.restart(index, f"{part.name} cannot start ({error})")
+                    return False
         return True
 
     def restart(self, index: int, why: str) -> None:
@@ -120,7 +124,8 @@ def ending(status: int) -> str:
     """Return how a process ended, from its status: negative for the number of a signal."""
     if status >= 0:
         return f"ended with status {status}"
-    return f"was killed by signal {-status} ({signal.Signals(-status).name})"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"was killed by signal {-status} ({names.get(-status, 'a real-time signal')})"
 
 
 def parent(place: Path, service: str) -> psutil.Process | None:

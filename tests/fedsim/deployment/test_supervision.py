@@ -88,6 +88,22 @@ def test_the_parts_end_with_their_parent(running: Running, number: signal.Signal
     assert supervision.missing(running.place, "superlink") == ["superlink"]
 
 
+def test_a_part_that_cannot_start_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervision, "PAUSE", 0.0)
+    commands = iter([["/nowhere/program"], [sys.executable, "-c", "import time; time.sleep(600)"]])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        parts = [supervision.Part("the SuperNode", lambda: next(commands), os.environ)]
+        with supervision.Service(parts) as service:
+            assert not service.watch()
+            assert service.watch()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
+
+
 def test_a_service_of_another_folder_is_another(running: Running, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
