@@ -11,7 +11,9 @@ import os
 import secrets
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -52,35 +54,47 @@ LOGS_INTERVAL = 60.0
 class Answering:
     """A claimed task: its message, the process that answers it, and the way of the answer back.
 
-    Flower gives a task up that sends no heartbeat within 30 seconds, and hands it out again. On a
-    busy machine a process may need minutes. So this program sends the heartbeats, and kills a
-    process that takes longer than its deadline. A process that dies is replaced once, if computing
-    again releases nothing more.
+    Flower gives a task up that sends no heartbeat within 30 seconds, and hands it out again. A
+    message may need minutes to arrive, and a process to answer it. So this program sends the
+    heartbeats, and kills a process that takes longer than its deadline. A process that dies is
+    replaced once, if computing again releases nothing more.
 
     deadline: in seconds.
     """
 
-    def __init__(self, question: Question, token: str, deadline: float) -> None:
+    def __init__(self, runtime: RuntimeApi, token: str, deadline: float) -> None:
         now = time.monotonic()
-        self._question, self._token, self._deadline = question, token, deadline
+        self._token, self._deadline = token, deadline
         self._begun, self._end = now, now + deadline
         self._next_beat, self._next_line = now, now + SLOW
         self._reply: tuple[Message, Context] | None = None
-        self._again = own_app.repeats(question)
-        self._answer = self._process()
+        self._question: Future[Question] = Future()
+        self._answer: Answer | None = None
+        self._again = True
+        threading.Thread(target=self._fetch, args=(runtime,), daemon=True).start()
+
+    def _fetch(self, runtime: RuntimeApi) -> None:
+        try:
+            self._question.set_result(Question(*runtime.message(self._token)))
+        except Exception as error:
+            self._question.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
 
     def goes_on(self, runtime: RuntimeApi) -> bool:
         """Return whether the task goes on. The message is answered, or given up, where not.
 
-        Raises httpx.HTTPError if the SuperNode does not answer, or does not take the answer.
+        Raises httpx.HTTPError, RuntimeError or ValueError if the SuperNode does not pass the
+        message, or does not take the answer.
         """
         now = time.monotonic()
+        if self._question.done() and self._question.exception() and not runtime.keep(self._token):
+            log.info("the SuperNode has dropped a message whose run has ended")
+            return False
         if self._reply is None:
             self._reply = self._look(now)
         if now > self._next_line:
             self._next_line = 2 * now - self._begun
-            busy = "process %d has been answering a message for %.0f s"
-            log.warning(busy, self._answer.process.pid, now - self._begun)
+            who = "the SuperNode" if self._answer is None else f"process {self._answer.process.pid}"
+            log.warning("%s has been busy with a message for %.0f s", who, now - self._begun)
         if self._reply is None and now <= self._next_beat:
             return True
         self._next_beat = now + BEAT_INTERVAL
@@ -95,20 +109,28 @@ class Answering:
 
     def kill(self) -> None:
         """Kill the process, and the processes that it started."""
+        if self._answer is None:
+            return
         number = self._answer.process.pid
         assert number is not None  # it was started
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(number, signal.SIGKILL)
         self._answer.file.close()
 
-    def _process(self) -> Answer:
-        answer = own_app.begin(self._question)
+    def _process(self, question: Question) -> Answer:
+        answer = own_app.begin(question)
         log.info("process %d answers a message", answer.process.pid)
         return answer
 
     def _look(self, now: float) -> tuple[Message, Context] | None:
         """Return the answer, with its context, once there is one."""
-        question, status = self._question, self._answer.process.exitcode
+        if not self._question.done():
+            return None
+        question = self._question.result()
+        if self._answer is None:
+            self._again = own_app.repeats(question)
+            self._answer = self._process(question)
+        status = self._answer.process.exitcode
         if status == 0:
             return self._answer.read()
         if status is None and now <= self._end:
@@ -121,7 +143,7 @@ class Answering:
             if self._again:
                 self._again = False
                 log.warning("%s; another process computes the same answer", why)
-                self._answer = self._process()
+                self._answer = self._process(question)
                 return None
         log.error("the server gets no answer: %s", why)
         return question.failed(why), question.context
@@ -182,8 +204,7 @@ def _answer_all(place: Path, service: Service, address: str, deadline: float) ->
                     if answering and not answering.goes_on(runtime):
                         answering = None
                     if not answering and (token := _task(runtime)):
-                        question = Question(*runtime.message(token))
-                        answering = Answering(question, token, deadline)
+                        answering = Answering(runtime, token, deadline)
                         last_question = time.monotonic()
                 except httpx.TransportError as error:
                     log.warning("the SuperNode does not answer: %s", error)

@@ -49,6 +49,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 PATIENCE = 10.0
 """Seconds in which a SuperLink begins a run, before a message says that it has not."""
 
+WITHOUT_REASON = (
+    "Task failed with unknown error.",
+    "Task stopped by user.",
+    "No heartbeat received from the task",
+)
+"""Flower's details of a run whose process ended with flower-superexec or the SuperLink."""
+
 BEGUN = ("running",)
 """Flower's statuses of a run that has begun and not ended."""
 
@@ -111,6 +118,11 @@ class Submission:
 
 def reason(details: str) -> str:
     """Return why a run failed, from Flower's details of its status."""
+    if details in WITHOUT_REASON:
+        return (
+            "the run's process on the server ended before the run; the log of the SuperLink says "
+            "why, and the same command goes on after the last finished round"
+        )
     return re.sub(r"^\w+ failed with exception: ", "", details)
 
 

@@ -72,10 +72,12 @@ def _question() -> Question:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Return a function that asks this node a message, which an app answers."""
 
-    def ask(app: App, deadline: float = 60, again: bool = False) -> Answering:
+    def ask(runtime: Runtime, app: App, deadline: float = 60, again: bool = False) -> Answering:
         monkeypatch.setattr(own_app, "own_app", lambda _: app)
         monkeypatch.setattr(own_app, "repeats", lambda _: again)
-        return Answering(_question(), "token", deadline)
+        one = Answering(runtime, "token", deadline)  # type: ignore[arg-type]
+        one._question.exception(30)  # the message is there
+        return one
 
     return ask
 
@@ -110,7 +112,7 @@ def test_an_answer_and_its_state_come_from_the_process(
 
     runtime, contexts = Runtime(), []
     monkeypatch.setattr(runtime, "answer", lambda *said: contexts.append(said[2]))
-    _end(asked(app), runtime)
+    _end(asked(runtime, app), runtime)
     (context,) = contexts
     assert context.node_config["own process"] != os.getpid()
 
@@ -125,7 +127,7 @@ def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(
         return _reply(message, context)
 
     runtime = Runtime()
-    _end(asked(dies_once, again=True), runtime)
+    _end(asked(runtime, dies_once, again=True), runtime)
     (reply,) = runtime.answers
     assert not reply.has_error()
     assert "killed by signal 9 (SIGKILL); another process computes the same answer" in caplog.text
@@ -136,7 +138,7 @@ def test_a_message_whose_process_dies_is_answered_with_an_error_at_once(
     again: bool, asked: Asked
 ) -> None:
     runtime, begun = Runtime(), time.monotonic()
-    _end(asked(_die, again=again), runtime)
+    _end(asked(runtime, _die, again=again), runtime)
     assert time.monotonic() - begun < 15
     (reply,) = runtime.answers
     assert reply.error.code in flower_private.GONE
@@ -148,7 +150,7 @@ def test_an_error_of_the_app_leaves_in_flowers_form(asked: Asked) -> None:
         raise InputError("too many rounds")
 
     runtime = Runtime()
-    _end(asked(refuse, again=True), runtime)
+    _end(asked(runtime, refuse, again=True), runtime)
     (reply,) = runtime.answers
     assert reply.error.reason == "<class 'adversaries.errors.InputError'>:<'too many rounds'>"
 
@@ -178,7 +180,7 @@ def test_a_process_takes_along_what_it_forked(tmp_path: Path, asked: Asked, ends
         return _sleep(message, context) if ends_by == "its deadline" else _reply(message, context)
 
     runtime = Runtime()
-    _end(asked(forks, 0.5 if ends_by == "its deadline" else 60), runtime)
+    _end(asked(runtime, forks, 0.5 if ends_by == "its deadline" else 60), runtime)
     deadline = time.monotonic() + 10
     while not _is_free(lock):
         assert time.monotonic() < deadline, "a forked child lives and holds the lock"
@@ -191,9 +193,12 @@ def test_a_process_takes_along_what_it_forked(tmp_path: Path, asked: Asked, ends
 
 
 def test_a_message_that_was_given_up_is_not_answered(asked: Asked) -> None:
-    runtime, one = Runtime(claimed=False), asked(_sleep)
+    runtime = Runtime(claimed=False)
+    one = asked(runtime, _sleep)
+    assert one._look(time.monotonic()) is None  # its process begins
     _end(one, runtime)
     assert (runtime.kept, runtime.answers) == (1, [])
+    assert one._answer is not None
     one._answer.process.join(10)
     assert one._answer.process.exitcode == -signal.SIGKILL
 
@@ -204,7 +209,7 @@ def test_the_log_says_how_long_a_process_is_busy(
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     runtime = Runtime(error=httpx.ConnectError("nobody listens"))
-    one = asked(_sleep, 3600)
+    one = asked(runtime, _sleep, 3600)
     try:
         for _ in range(500):
             now += 1
@@ -253,16 +258,17 @@ def test_a_message_is_not_begun_twice_and_ends_with_its_supernode(
     monkeypatch.setattr(supernode, "RuntimeApi", Runtime())
     monkeypatch.setattr(own_app, "own_app", lambda _: _sleep)
     monkeypatch.setattr(own_app, "begin", begun)
-    supernode._answer_all(place, Supervised(40), "", 60)  # type: ignore[arg-type]
+    supernode._answer_all(place, Supervised(200), "", 60)  # type: ignore[arg-type]
     (answer,) = started
     answer.process.join(10)
     assert answer.process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("claimed", [True, False])
 def test_a_supernode_that_passes_no_message_starts_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool
 ) -> None:
-    runtime, service = Runtime(), Supervised(40)
+    runtime, service = Runtime(claimed), Supervised(200)
 
     def lost(_: str) -> None:
         raise RuntimeError("No messages received from Runtime API")
@@ -270,8 +276,11 @@ def test_a_supernode_that_passes_no_message_starts_again(
     monkeypatch.setattr(runtime, "message", lost)
     monkeypatch.setattr(supernode, "RuntimeApi", runtime)
     supernode._answer_all(place, service, "", 60)  # type: ignore[arg-type]
-    (why,) = service.restarted
-    assert why.startswith("the SuperNode does not pass a message (No messages")
+    if claimed:
+        (why,) = service.restarted
+        assert why.startswith("the SuperNode does not pass a message (RuntimeError: No messages")
+    else:  # its run has ended, and the SuperNode waits for no answer
+        assert not service.restarted
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-3", "inf", "nan", ""])
