@@ -199,7 +199,7 @@ on intruder "ssh-keygen -q -t ecdsa -b 384 -N '' -C '' -f new && mv new node.key
 on intruder "timeout 60 sh start.sh supernode >log 2>&1; grep -o '\\[code.*\\|SuperNode ID' log | sort -u" |
     tee "$T/intruder"
 grep -q "Failed to activate SuperNode" "$T/intruder"
-if grep -q "SuperNode ID" "$T/intruder"; then exit 1; fi
+if grep -q "^SuperNode ID" "$T/intruder"; then exit 1; fi
 on client-0 "python -c 'import socket; socket.create_connection((\"10.77.0.1\", 8000), 5)' 2>&1 | tail -n 1" |
     tee "$T/superlink"
 grep -q ConnectionRefusedError "$T/superlink"
