@@ -20,7 +20,8 @@ import sys, time
 from fedsim.deployment import supervision
 supervision.PAUSE = 0.2
 def part(name, word):
-    return supervision.Part(name, lambda: ["sh", "-c", "sleep 600; true", word], None)
+    program = [sys.executable, "-c", "import time; time.sleep(600)", word]
+    return supervision.Part(name, lambda: program, None)
 parts = [part("the SuperLink", "flower-superlink"), part("flower-superexec", "flower-superexec")]
 with supervision.Service(parts) as service:
     while True:
@@ -38,6 +39,14 @@ def _until(find: Callable[[], T], seconds: float = 20) -> T:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Return whether a process runs: an ended one may wait until the system's first reaps it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Running:
@@ -64,7 +73,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     yield service
     with service.process, service.log:
         service.process.kill()
-    _until(lambda: not any(part.is_running() for part in service.seen))
+    _until(lambda: not any(map(_lives, service.seen)))
 
 
 @pytest.mark.parametrize(("killed", "again"), [(0, 2), (1, 1)])
@@ -84,7 +93,7 @@ def test_a_part_that_is_killed_starts_again_with_those_after_it(
 def test_the_parts_end_with_their_parent(running: Running, number: signal.Signals) -> None:
     running.process.send_signal(number)
     assert running.process.wait(20) == (0 if number == signal.SIGTERM else -9)
-    _until(lambda: not any(part.is_running() for part in running.seen))
+    _until(lambda: not any(map(_lives, running.seen)))
     assert supervision.missing(running.place, "superlink") == ["superlink"]
 
 
