@@ -1,5 +1,6 @@
 """The Flower ServerApp: it runs every batch of trials, then writes the report."""
 
+import errno
 import platform
 import time
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks.posterior import log_odds
+from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.config import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
@@ -76,14 +78,22 @@ def carry_out(
         elsewhere: trains the batches of an experiment in other processes; None: the grid's nodes.
 
     Raises:
-        InputError: the directory is damaged, or another process runs it.
+        InputError: the directory is damaged, its disk is full, or another process runs it.
         ClientFailedError: a client is missing that may not be.
     """
-    with directory.lock():
-        if plan.config.run.job == "training":
-            _train_model(grid, plan, directory)
-        else:
-            _run(grid, plan, directory, elsewhere)
+    try:
+        with directory.lock():
+            if plan.config.run.job == "training":
+                _train_model(grid, plan, directory)
+            else:
+                _run(grid, plan, directory, elsewhere)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise InputError(
+            f"cannot write to '{directory.path}': {error.strerror}; make room there, then give the "
+            "same command again, which continues"
+        ) from None
 
 
 def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:

@@ -103,7 +103,6 @@ DEPLOY = CommandGroup(
         Command("proxy", "deploying.upkeep:proxy", hidden=True),
         Command("superlink", "deploying.upkeep:superlink", hidden=True),
         Command("supernode", "deploying.upkeep:supernode", hidden=True),
-        Command("apps", "deploying.upkeep:apps", hidden=True),
     ),
 )
 

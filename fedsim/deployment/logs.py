@@ -19,10 +19,17 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 COMPLAINT = re.compile(
     r"\[code: \d+\]|\bERROR\b|\w+(Error|Exception)\b|terminated|did not|mismatch"
+    r"|retrying in|still counts|\[SSL: |(Client|Server) error '"
 )
 
-HARMLESS = "Runtime task-token authentication failed"
-"""A SuperNode's line where this program asks for a task that has just been answered."""
+HARMLESS = (
+    "Runtime task-token authentication failed",
+    "SuperExec authentication failed",
+    "it starts again in",
+    "Exit Code: ",
+)
+"""Lines that name no cause: answers to this program's late requests and to the probe of
+`fedsim deploy check`, and the sentences around the end of a process."""
 
 
 class _Line(logging.Formatter):
@@ -68,5 +75,9 @@ def complaint(log: Path) -> str:
             lines = COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
     except OSError:
         return ""
-    complaints = [line for line in lines if COMPLAINT.search(line) and HARMLESS not in line]
+    complaints = [
+        line
+        for line in lines
+        if COMPLAINT.search(line) and not any(one in line for one in HARMLESS)
+    ]
     return "".join(c for c in complaints[-1] if c.isprintable())[:200].strip() if complaints else ""

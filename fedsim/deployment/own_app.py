@@ -1,27 +1,36 @@
 """The process that answers one message at a deployed node, with the fedsim of the node's machine.
 
 Flower's program unpacks the app that the server submits, and runs it. A hostile server would submit
-an app without the checks of this node. Here the app's files stay packed: the process reads only the
+an app without the checks of this node. Here the app's files stay packed: the node reads only the
 app's name and version, and the SuperNode the defaults of its run config. The process is forked from
-one that has imported fedsim, so that no message waits for imports.
+one that has imported fedsim and has fetched the message, so that no message waits for imports, and
+a process that dies can be replaced.
 """
 
 import importlib
 import logging
 import multiprocessing
 import os
-from collections.abc import Callable
+import pickle
+import signal
 from contextlib import suppress
-from importlib.metadata import version
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from typing import BinaryIO
 
 import numpy as np
+from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
-from flwr.supernode.runtime import run_clientapp as flower
+from flwr.common.constant import ErrorCode
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
+from fedsim.deployment.supervision import end_with_parent
+from fedsim.federation.protocol import consent
+from fedsim.federation.protocol.flower_private import Run
+
+log = logging.getLogger(__name__)
 
 CLIENTS = (
     "fedsim.federation.client.training_node",
@@ -34,35 +43,61 @@ CLIENTS = (
 """Modules that `client_app` imports for a client's messages, and what these load at first use."""
 
 
-def own_app(name: str, number: str, digest: str) -> ClientApp:
+@dataclass(frozen=True)
+class Question:
+    """A message to this node, with the context and the run that it belongs to."""
+
+    message: Message
+    context: Context
+    run: Run
+
+    def failed(self, reason: str) -> Message:
+        """Return the reply that says that no process answered."""
+        return Message(Error(ErrorCode.CLIENT_APP_CRASHED, reason), reply_to=self.message)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A process that answers, and the file in memory into which it writes its answer."""
+
+    process: BaseProcess
+    file: BinaryIO
+
+    def read(self) -> tuple[Message, Context]:
+        """Return the reply and the context of a process that ended with status 0."""
+        self.file.seek(0)
+        reply, context = pickle.load(self.file)
+        return reply, context
+
+
+def own_app(run: Run) -> ClientApp:
     """Return this machine's ClientApp, for a run of the same app and version.
 
     Raises InputError for another app or version.
     """
-    if name.partition("/")[2] != fedsim.DISTRIBUTION:
+    if run.fab_id.partition("/")[2] != fedsim.DISTRIBUTION:
         raise InputError(
-            f"this node answers only for {fedsim.DISTRIBUTION}, but the server runs {name}"
+            f"this node answers only for {fedsim.DISTRIBUTION}, but the server runs {run.fab_id}"
         )
-    if number != fedsim.__version__:
+    if run.fab_version != fedsim.__version__:
         raise InputError(
-            f"this node has fedsim {fedsim.__version__}, but the server has {number}; install the "
-            "server's version on the node's machine (install.sh of fedsim deploy upgrade) and "
-            "restart it"
+            f"this node has fedsim {fedsim.__version__}, but the server has {run.fab_version}; "
+            "install the server's version on the node's machine (install.sh of fedsim deploy "
+            "upgrade) and restart it"
         )
     return client_app.app
 
 
-INSTEAD: dict[str, Callable[..., object]] = {
-    "install_from_fab": lambda *_, **__: None,
-    "get_load_client_app_fn": lambda *_, **__: own_app,
-}
-"""By name, what stands in for Flower's functions that unpack the server's app and that load it."""
+def repeats(question: Question) -> bool:
+    """Return whether another process may compute an answer again, at no further cost."""
+    try:
+        if consent.terms(question.context.node_config) is None:  # of an auditor, without torch
+            return False
+        from fedsim.federation.client import kept_answer  # noqa: PLC0415  (torch)
 
-if not INSTEAD.keys() <= {*flower.run_clientapp.__code__.co_names}:
-    raise ImportError(
-        f"flwr {version('flwr')} unpacks the server's app by functions that fedsim does not know; "
-        "install the version that pip install fedsim-identifiability chooses"
-    )
+        return kept_answer.repeats(question.context)
+    except (InputError, consent.RefusedError):
+        return False  # the process answers with this error
 
 
 def import_ahead() -> None:
@@ -71,45 +106,37 @@ def import_ahead() -> None:
         importlib.import_module(module)
 
 
-def begin(address: str, trusted: bytes, token: str, held: int) -> BaseProcess:
-    """Start and return the process of a task, which ends with this process.
+def begin(question: Question) -> Answer:
+    """Start the process that answers a message. It ends with this process.
 
     It leads its own process group. A new session would undo the node's NICE, since Linux may share
     a processor among sessions first.
-
-    Args:
-        address: of the SuperNode's Runtime API.
-        trusted: certificate of that API.
-        token: of the task.
-        held: a file descriptor that the process closes, because it holds a lock of this process.
     """
+    file = os.fdopen(os.memfd_create("answer"), "w+b")
     # A daemon, so that this process does not wait for it when it ends.
     process = multiprocessing.get_context("fork").Process(
-        target=_answer, args=(address, trusted, token, held, os.getpid()), daemon=True
+        target=_answer, args=(question, file), daemon=True
     )
     process.start()
     assert process.pid is not None
     with suppress(OSError):  # it does the same; here, so that it can be killed from now on
         os.setpgid(process.pid, process.pid)
-    return process
+    return Answer(process, file)
 
 
-def _answer(address: str, trusted: bytes, token: str, held: int, parent: int) -> None:
+def _answer(question: Question, file: BinaryIO) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_parent(signal.SIGKILL)
     os.setpgid(0, 0)
-    os.close(held)
     multiprocessing.current_process().daemon = False  # it may have child processes itself
     np.random.seed()  # noqa: NPY002  (a client's own code may use it, and forks are alike)
-    # Flower's lines go to this node's log once, in its form.
-    log = logging.getLogger("flwr")
-    log.handlers.clear()
-    log.setLevel(logging.INFO)
-    for name, stand_in in INSTEAD.items():
-        setattr(flower, name, stand_in)
-    flower.run_clientapp(
-        address,
-        token,
-        insecure=False,
-        certificates=trusted,
-        parent_pid=parent,
-        runtime_dependency_install=False,
-    )
+    try:
+        reply = own_app(question.run)(question.message, question.context)
+    except Exception as error:  # in Flower's form, as a simulation's client answers
+        log.exception("this node answers with an error")
+        reason = f"{type(error)}:<'{error}'>"
+        code = ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+        reply = Message(Error(code, reason), reply_to=question.message)
+    pickle.dump((reply, question.context), file)
+    file.flush()
+    os._exit(0)  # it waits for no process that it started

@@ -6,8 +6,8 @@ path of its data. Only nodes with registered public keys take part.
 
 import json
 import logging
-import os
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -18,6 +18,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.deployment import certificates, kit, logs
+from fedsim.deployment.supervision import Part, Service
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
     Submission,
@@ -41,6 +42,9 @@ IN_USE = "already in use"
 
 POLL_INTERVAL = "0.5"
 """Seconds between two requests of Flower's process starter for a task."""
+
+WATCH_INTERVAL = 0.5
+"""Seconds between two looks at the processes of the service."""
 
 
 @dataclass(frozen=True)
@@ -179,16 +183,29 @@ def write_registered(server: Path, nodes: Mapping[str, Registration]) -> None:
     kit.write_file(server / "nodes.json", json.dumps(values, indent=2) + "\n")
 
 
-def become_superlink(place: Path) -> None:
-    """Become the SuperLink of the folder, on loopback: whatever reaches it can start runs."""
-    program = executable("flower-superlink")
-    command = [program, "--host", "127.0.0.1", "--port", f"{kit.port(place, 'SUPERLINK_PORT')}"]
-    command += ["--ssl-ca-certfile", f"{place / 'superlink-ca.crt'}"]
-    command += ["--ssl-certfile", f"{place / 'superlink.crt'}"]
-    command += ["--ssl-keyfile", f"{place / 'superlink.key'}"]
-    command += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-    command += ["--database", f"{place / 'state' / 'superlink.db'}"]
+def serve_superlink(place: Path) -> None:
+    """Run the SuperLink of the folder, on loopback, and the program that starts its runs.
+
+    Whatever reaches the SuperLink can start runs.
+    """
+    address = f"127.0.0.1:{kit.port(place, 'SUPERLINK_PORT')}"
+    authority = f"{place / 'superlink-ca.crt'}"
+    superlink = [executable("flower-superlink"), "--host", "127.0.0.1"]
+    superlink += ["--port", address.rpartition(":")[2], "--ssl-ca-certfile", authority]
+    superlink += ["--ssl-certfile", f"{place / 'superlink.crt'}"]
+    superlink += ["--ssl-keyfile", f"{place / 'superlink.key'}"]
+    superlink += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+    superlink += ["--database", f"{place / 'state' / 'superlink.db'}", "--isolation", "process"]
+    superexec = [executable("flower-superexec"), "--root-certificates", authority]
+    superexec += ["--runtime-api-address", address]
     own = environment(place / "flower") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": POLL_INTERVAL}
     logs.begin("server")
     log.info("superlink begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
-    os.execve(program, command, own)
+    parts = [
+        Part("the SuperLink", lambda: superlink, own),
+        Part("flower-superexec", lambda: superexec, own),
+    ]
+    with Service(parts) as service:
+        while True:
+            service.watch()
+            time.sleep(WATCH_INTERVAL)

@@ -1,4 +1,4 @@
-"""A SuperNode that gives its tasks only to its own processes, and to no other account.
+"""A node: a SuperNode that gives its tasks only to its parent, which answers them.
 
 Flower's SuperNode gives each task, on loopback, to the first program that asks. A task has the
 run's configuration, the model, and the right to answer for the node. Flower also starts a task's
@@ -6,24 +6,26 @@ process with the token on the command line, which every account can read. Here a
 secret, over TLS, with a secret and a key that are new with each start. The token stays in memory.
 """
 
-import fcntl
 import logging
 import os
 import secrets
 import signal
-import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from importlib.metadata import version
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import httpx
+from flwr.app import Context, Message
 
 import fedsim
 from fedsim.common.waiting import pause
-from fedsim.deployment import certificates, kit, logs, upkeep
+from fedsim.deployment import certificates, kit, logs, own_app, upkeep
+from fedsim.deployment.own_app import Answer, Question
+from fedsim.deployment.supervision import Part, Service, ending
 from fedsim.federation.protocol import node_machine
 from fedsim.federation.runtimes.flower_command import environment
 from fedsim.federation.runtimes.flower_services import RuntimeApi
@@ -36,89 +38,8 @@ BEAT_INTERVAL = 10.0
 SLOW = 60.0
 """Seconds after which the log mentions a busy process; the time doubles with each line."""
 
-GRACE = 60.0
-"""Seconds in which a process must end after its answer was sent, or after it was killed."""
-
-
-class Answering:
-    """A process that answers one message within a deadline in seconds, with its child processes.
-
-    On a busy machine a process may need minutes to start. Flower gives a process up that sends no
-    heartbeat within 30 seconds, and hands its task out again. So this program sends the heartbeats
-    while the process lives, and kills a process that takes too long.
-    """
-
-    def __init__(self, process: BaseProcess, token: str, deadline: float) -> None:
-        now = time.monotonic()
-        assert process.pid is not None  # it was started
-        self.process, self.number = process, process.pid
-        self._token = token
-        self._deadline = deadline
-        self._begun, self._end = now, now + deadline
-        self._next_beat, self._next_line = now, now + SLOW
-        self._claimed = True
-
-    def goes_on(self, runtime: RuntimeApi) -> bool:
-        """Return whether the process lives. If it does, keep its claim; else end its children."""
-        if (status := self.process.exitcode) is not None:
-            self.kill()  # its remaining children
-            if status:
-                self._fail(runtime, status)
-            return False
-        now = time.monotonic()
-        if now > self._end:
-            self._kill_late(now)
-        if now > self._next_line:
-            self._next_line = 2 * now - self._begun
-            busy = "process %d has been answering a message for %.0f s"
-            log.warning(busy, self.number, now - self._begun)
-        if self._claimed and now > self._next_beat:
-            self._next_beat = now + BEAT_INTERVAL
-            self._beat(runtime, now)
-        return True
-
-    def kill(self) -> None:
-        """Kill the process and its children.
-
-        On a polite signal, Flower's process tells the SuperNode that its task has failed, without
-        an answer to the message. The SuperNode would then wait for the answer forever.
-        """
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.number, signal.SIGKILL)
-
-    def _kill_late(self, now: float) -> None:
-        late = "process %d is killed: it did not end within %.0f s"
-        log.error(late, self.number, now - self._begun)
-        self.kill()
-        self._claimed = False  # so that the server learns it, even if the process survives
-        self._end = now + GRACE  # a process that waits for a disk survives for a while
-
-    def _beat(self, runtime: RuntimeApi, now: float) -> None:
-        try:
-            self._claimed = runtime.keep(self._token)
-        except httpx.HTTPError as error:
-            log.warning("cannot send a heartbeat to the SuperNode: %s", error)
-        if not self._claimed:
-            # The message was answered, or given up. The process can achieve nothing more.
-            self._end = min(self._end, now + GRACE)
-
-    def _fail(self, runtime: RuntimeApi, status: int) -> None:
-        log.warning("process %d ended with status %d", self.number, status)
-        late = time.monotonic() - self._begun > self._deadline
-        reason = (
-            f"no answer within {self._deadline:.0f} s, the node's DEADLINE"
-            if late
-            else "its process ended before it read the message"
-        )
-        # A process that read the message has answered it, or Flower answers with an error.
-        with suppress(httpx.HTTPError, RuntimeError):
-            runtime.fail(self._token, reason)
-
-
-log = logging.getLogger(__name__)
-
 SUPERNODE = "fedsim.federation.runtimes.mended_supernode"
-"""Module that becomes Flower's SuperNode. This process does not import it."""
+"""Module that becomes Flower's SuperNode."""
 
 CERTIFICATE_DAYS = 3650
 """Longer than any node runs."""
@@ -130,94 +51,167 @@ LOGS_INTERVAL = 60.0
 """Seconds between two checks of the log's length."""
 
 
-def start(place: Path) -> None:
-    """Become the SuperNode of a machine's folder, beside a process that starts its apps."""
-    logs.begin(kit.read_kit(place).machine)
-    settings, port = kit.settings(place), kit.port(place, "NODE_PORT")
+class Answering:
+    """A claimed task: its message, the process that answers it, and the way of the answer back.
+
+    Flower gives a task up that sends no heartbeat within 30 seconds, and hands it out again. A
+    message may need minutes to arrive, and a process to answer it. So this program sends the
+    heartbeats, and kills a process that takes longer than its deadline. A process that dies is
+    replaced once, if computing again releases nothing more.
+
+    deadline: in seconds.
+    """
+
+    def __init__(self, runtime: RuntimeApi, token: str, deadline: float) -> None:
+        now = time.monotonic()
+        self._token, self._deadline = token, deadline
+        self._begun, self._end = now, now + deadline
+        self._next_beat, self._next_line = now, now + SLOW
+        self._reply: tuple[Message, Context] | None = None
+        self._question: Future[Question] = Future()
+        self._answer: Answer | None = None
+        self._again = True
+        threading.Thread(target=self._fetch, args=(runtime,), daemon=True).start()
+
+    def _fetch(self, runtime: RuntimeApi) -> None:
+        try:
+            self._question.set_result(Question(*runtime.message(self._token)))
+        except Exception as error:
+            self._question.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+
+    def goes_on(self, runtime: RuntimeApi) -> bool:
+        """Return whether the task goes on. The message is answered, or given up, where not.
+
+        Raises httpx.HTTPError, RuntimeError or ValueError if the SuperNode does not pass the
+        message, or does not take the answer.
+        """
+        now = time.monotonic()
+        if self._question.done() and self._question.exception() and not runtime.keep(self._token):
+            log.info("the SuperNode has dropped a message whose run has ended")
+            return False
+        if self._reply is None:
+            self._reply = self._look(now)
+        if now > self._next_line:
+            self._next_line = 2 * now - self._begun
+            who = "the SuperNode" if self._answer is None else f"process {self._answer.process.pid}"
+            log.warning("%s has been busy with a message for %.0f s", who, now - self._begun)
+        if self._reply is None and now <= self._next_beat:
+            return True
+        self._next_beat = now + BEAT_INTERVAL
+        if not runtime.keep(self._token):
+            log.warning("the SuperNode has given the message up, so this node does not answer it")
+        elif self._reply is None:
+            return True
+        else:
+            runtime.answer(self._token, *self._reply)
+        self.kill()
+        return False
+
+    def kill(self) -> None:
+        """Kill the process, and the processes that it started."""
+        if self._answer is None:
+            return
+        number = self._answer.process.pid
+        assert number is not None  # it was started
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(number, signal.SIGKILL)
+        self._answer.file.close()
+
+    def _process(self, question: Question) -> Answer:
+        answer = own_app.begin(question)
+        log.info("process %d answers a message", answer.process.pid)
+        return answer
+
+    def _look(self, now: float) -> tuple[Message, Context] | None:
+        """Return the answer, with its context, once there is one."""
+        if not self._question.done():
+            return None
+        question = self._question.result()
+        if self._answer is None:
+            self._again = own_app.repeats(question)
+            self._answer = self._process(question)
+        status = self._answer.process.exitcode
+        if status == 0:
+            return self._answer.read()
+        if status is None and now <= self._end:
+            return None
+        self.kill()
+        if status is None:
+            why = f"no answer within {self._deadline:.0f} s, the node's DEADLINE"
+        else:
+            why = f"the process that computed the answer {ending(status)}"
+            if self._again:
+                self._again = False
+                log.warning("%s; another process computes the same answer", why)
+                self._answer = self._process(question)
+                return None
+        log.error("the server gets no answer: %s", why)
+        return question.failed(why), question.context
+
+
+def serve(place: Path) -> None:
+    """Run the SuperNode of a machine's folder, and answer its messages, one at a time."""
+    machine = kit.read_kit(place).machine
+    logs.begin(machine)
+    logging.getLogger("flwr").handlers.clear()  # its lines go to the log once, in this form
+    deadline, address = kit.deadline(place), f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
+    os.environ |= environment(place / "flower") | {node_machine.DEADLINE: f"{deadline}"}
+    folder = place / "state" / "runtime"
+    own = dict(os.environ) | {node_machine.HEARD: f"{folder / 'heard'}"}
+    log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
+    with Service([Part("the SuperNode", lambda: _supernode(place), own)]) as service:
+        service.watch()
+        if machine != "auditor":
+            own_app.import_ahead()
+        while True:
+            if service.watch():
+                _answer_all(place, service, address, deadline)
+            time.sleep(POLL_INTERVAL)
+
+
+def _supernode(place: Path) -> list[str]:
+    """Write the secrets of a new SuperNode; return its command line."""
+    settings = kit.settings(place)
     if upkeep.take_up(place, settings.get("SUPERLINK", "")):
         log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
-    runtime, secret = place / "state" / "runtime", secrets.token_bytes(32)
+    runtime = place / "state" / "runtime"
+    (runtime / "heard").unlink(missing_ok=True)  # the server has not heard the new one
+    secret = secrets.token_bytes(32)
     contents = {"secret": secret, "key": pair.private, "crt": pair.public, "ca": trusted}
     for name, content in contents.items():
         kit.write_file(runtime / name, content)
-    beside = [sys.executable, "-m", "fedsim", "deploy", "apps", f"{place}/", str(os.getpid())]
-    own = environment(place / "flower") | {node_machine.DEADLINE: f"{kit.deadline(place)}"}
-    with (runtime / "secret").open("rb") as held:
-        # The other process now holds the lock until it ends. `starts_apps` tests the lock.
-        fcntl.flock(held, fcntl.LOCK_EX)
-        subprocess.Popen([*beside, f"{held.fileno()}"], env=own, pass_fds=[held.fileno()])
-    log.info("supernode begins: fedsim %s, flwr %s", fedsim.__version__, version("flwr"))
     command = [sys.executable, "-m", SUPERNODE]
     command += ["--superlink", settings.get("SUPERLINK", "")]
     command += ["--root-certificates", f"{place / 'ca.crt'}"]
     command += ["--auth-supernode-private-key", f"{place / 'node.key'}"]
-    command += ["--node-config", f"{place / 'node.toml'}", "--port", f"{port}"]
+    command += ["--node-config", f"{place / 'node.toml'}"]
+    command += ["--port", f"{kit.port(place, 'NODE_PORT')}"]
     command += ["--isolation", "process", "--superexec-auth-secret-file", f"{runtime / 'secret'}"]
     command += ["--ssl-keyfile", f"{runtime / 'key'}", "--ssl-certfile", f"{runtime / 'crt'}"]
-    command += ["--ssl-ca-certfile", f"{runtime / 'ca'}"]
-    os.execve(sys.executable, command, own)
+    return [*command, "--ssl-ca-certfile", f"{runtime / 'ca'}"]
 
 
-def starts_apps(place: Path) -> bool:
-    """Return whether the process beside the last started SuperNode lives."""
-    try:
-        with (place / "state" / "runtime" / "secret").open("rb") as secret:
-            fcntl.flock(secret, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass  # the node was never started
-    return False
-
-
-def serve_apps(place: Path, supernode: int, held: int) -> None:
-    """Start a process for each task of the parent SuperNode, until both end together.
-
-    Without this process the SuperNode would look healthy but never answer.
-
-    Args:
-        place: the machine's folder.
-        supernode: the SuperNode's process number.
-        held: the inherited file descriptor of the lock that `starts_apps` tests.
-    """
-
-    def end(number: int, _: object) -> None:
-        sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)  # so that the process of a message ends, too
-    try:
-        _serve_apps(place, supernode, held)
-    except BaseException as error:
-        if os.getppid() == supernode:
-            # On SIGTERM, Flower ends with status 0, which stands for a requested end.
-            failed = isinstance(error, Exception)
-            os.kill(supernode, signal.SIGKILL if failed else signal.SIGTERM)
-        raise
-
-
-def _serve_apps(place: Path, supernode: int, held: int) -> None:
-    from fedsim.deployment import own_app  # noqa: PLC0415  (only this process answers messages)
-
-    folder, address = place / "state" / "runtime", f"127.0.0.1:{kit.port(place, 'NODE_PORT')}"
-    machine = kit.read_kit(place).machine
-    logs.begin(machine)
-    if machine != "auditor":
-        own_app.import_ahead()
-    deadline = kit.deadline(place)
-    answering: Answering | None = None
+def _answer_all(place: Path, service: Service, address: str, deadline: float) -> None:
+    """Answer the messages of a SuperNode until it ends."""
+    folder, answering = place / "state" / "runtime", None
     looked, last_question = 0.0, time.monotonic()
     trusted, secret = (folder / "ca").read_bytes(), (folder / "secret").read_bytes()
     try:
         with RuntimeApi(address, trusted, secret) as runtime:
-            while os.getppid() == supernode:
-                if answering and not answering.goes_on(runtime):
-                    answering = None
-                if not answering and (token := _task(runtime)):
-                    process = own_app.begin(address, trusted, token, held)
-                    answering = Answering(process, token, deadline)
-                    log.info("process %d answers a message", process.pid)
-                    last_question = time.monotonic()
+            while service.watch():
+                try:
+                    if answering and not answering.goes_on(runtime):
+                        answering = None
+                    if not answering and (token := _task(runtime)):
+                        answering = Answering(runtime, token, deadline)
+                        last_question = time.monotonic()
+                except httpx.TransportError as error:
+                    log.warning("the SuperNode does not answer: %s", error)
+                    time.sleep(1)
+                except (httpx.HTTPError, RuntimeError, ValueError) as error:
+                    # Else it would wait for the answer forever.
+                    service.restart(0, f"the SuperNode does not pass a message ({error})")
                 if time.monotonic() - looked > LOGS_INTERVAL:
                     looked = time.monotonic()
                     logs.rotate(place / "logs")
@@ -228,9 +222,9 @@ def _serve_apps(place: Path, supernode: int, held: int) -> None:
 
 
 def _task(runtime: RuntimeApi) -> str:
-    """Return the token of a task; "": no task, or the SuperNode does not answer."""
+    """Return the token of a task; "": no task, or the SuperNode is starting or ending."""
     try:
         return runtime.task()
     except httpx.HTTPError:
-        time.sleep(1)  # the SuperNode is starting or ending
+        time.sleep(1)
         return ""

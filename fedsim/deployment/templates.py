@@ -36,6 +36,11 @@ start() {
     echo "$pid" >"$HERE/$name.pid"
     tries=0
     until tail -c "+$((before + 1))" "$log" | grep -q "$ready"; do
+        if tail -c "+$((before + 1))" "$log" | grep -q "it starts again in"; then
+            echo "$name does not start, and tries again every few seconds (logs/$name.log);" \\
+                "run fedsim deploy check $HERE for the reason" >&2
+            exit 1
+        fi
         # While it becomes another program its arguments are hidden, but its state is not.
         case "$(ps -o stat= -p "$pid")" in "" | Z*)
             echo "$name has ended (logs/$name.log);" \\
@@ -112,7 +117,7 @@ done
 # The folder itself is compared: another machine's may have the same path in a namespace of its own.
 for process in /proc/[0-9]*; do
     [ "$process/cwd" -ef "$HERE/work" ] 2>/dev/null || continue
-    if ps -ww -p "${process#/proc/}" -o args= | grep -q -e "flwr-" -e "fedsim deploy apps"; then
+    if ps -ww -p "${process#/proc/}" -o args= | grep -q -e "flwr-" -e "fedsim deploy super"; then
         kill -9 "${process#/proc/}" 2>/dev/null || true
     fi
 done
@@ -267,10 +272,9 @@ TimeoutStartSec=300
 ExecStart=/bin/sh @FOLDER@/start.sh @NAME@
 User=fedsim
 UMask=0077
-# Flower ends a refused node with the status of a requested end.
+# The service itself starts its processes again; this is for its own end.
 Restart=always
-# For a minute, the server takes a killed node for alive and refuses its key.
-RestartSec=70
+RestartSec=5
 # Share of the machine's memory. To change it: systemctl edit @UNIT@
 MemoryMax=@MEMORY@
 NoNewPrivileges=true

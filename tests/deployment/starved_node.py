@@ -24,7 +24,7 @@ import psutil
 import tomli_w
 
 import fedsim
-from fedsim.deployment import kit
+from fedsim.deployment import kit, supervision
 from fedsim.deployment import run as deployment
 from fedsim.federation.runtimes.flower_command import FlowerError, submit
 
@@ -119,20 +119,12 @@ def busy_loops(nice: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             loop.wait()
 
 
-def processes(apps: int) -> set[int]:
-    """Return the processes that answer messages, the children of the process that starts them."""
-    children = Path(f"/proc/{apps}/task/{apps}/children")
-    return set(map(int, children.read_text().split())) if children.exists() else set()
-
-
-def starter(place: Path) -> int:
-    """Return the process that starts the apps of a node."""
-    wanted = ["deploy", "apps", f"{place}/"]
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if process.cmdline()[3:6] == wanted:
-                return process.pid
-    raise TimeoutError(f"no process starts apps for {place}")
+def processes(node: psutil.Process) -> set[int]:
+    """Return the processes that answer messages, which are copies of the node's process."""
+    with suppress(psutil.Error):
+        own = node.cmdline()
+        return {child.pid for child in node.children() if child.cmdline() == own}
+    return set()
 
 
 def submitted(folder: Path, rounds: int, ahead: int) -> Path:
@@ -179,7 +171,8 @@ def measure(
         stop: whether it is stopped then, until the other work ends.
     """
     place = kit.folder(folder / "kit", STARVED)
-    apps = starter(place)
+    node = supervision.parent(place, "supernode")
+    assert node is not None
     started: set[int] = set()
     most, finished = 0, []
     with busy_loops(nice) as loops:
@@ -192,7 +185,7 @@ def measure(
                 if started:
                     with suppress(ProcessLookupError):
                         os.kill(min(started), signal.SIGCONT)
-            living = processes(apps)
+            living = processes(node)
             if (kill or stop) and living and not started:
                 os.kill(min(living), signal.SIGKILL if kill else signal.SIGSTOP)
             started |= living

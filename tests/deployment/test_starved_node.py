@@ -36,6 +36,7 @@ def test_a_message_whose_process_was_killed_is_answered_with_an_error_at_once(
 ) -> None:
     # Flower would hand the task out again, half a minute later.
     seen = _seen(tmp_path, "--busy", "10", "--seconds", "300", "--kill")
-    assert seen["errors"] == ["its process ended before it read the message"]
+    said = "the process that computed the answer was killed by signal 9 (SIGKILL)"
+    assert seen["errors"] == [said]
     assert seen["processes"] == 1
     assert seen["seconds"][0] < 30

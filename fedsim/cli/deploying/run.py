@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -143,7 +144,7 @@ def _carry_out(
     submitted = deployment.start(server, run_config, Path(config.run.out))
     try:
         with progress(run_directory, console):
-            submitted.wait(lambda: run_directory.has(LAST_FILE))
+            submitted.wait(lambda: run_directory.has(LAST_FILE), partial(_say_why, server, console))
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
@@ -151,6 +152,18 @@ def _carry_out(
             f"--out {run_directory.path}"
         ) from None
     return run_directory
+
+
+def _say_why(server: Path, console: Console, state: str, seconds: float) -> None:
+    """Print that a submitted run has not begun for some seconds, and which part is missing."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.deployment.checks.connection import WRONG  # noqa: PLC0415
+    from fedsim.deployment.checks.server import services  # noqa: PLC0415
+
+    found = services(server, kit.read_kit(server))
+    why = "; ".join(f"{what}: {message}" for what, state, message in found if state == WRONG)
+    why = why or "all parts of the server live, so its machine is busy: see logs/superlink.log"
+    console.print(f"the run is {state} for {seconds:.0f} s: {why}", markup=False, highlight=False)
 
 
 def _clients_nodes(server: Path, clients: int) -> dict[str, int]:

@@ -76,7 +76,7 @@ def status(
     Example: fedsim deploy status hospitals
     """
     from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.deployment.status import status  # noqa: PLC0415
+    from fedsim.deployment.checks.status import status  # noqa: PLC0415
 
     now = status(kit.folder(directory, "server"))
     if json_:
@@ -86,6 +86,8 @@ def status(
             typer.echo(f"{node.machine}: {node.state}{f' since {node.since}' * bool(node.since)}")
         if (last := now.run) is not None:
             typer.echo(f"{last.directory}: {last.state}, round {last.round} of {last.rounds}")
+            if last.reason:
+                typer.echo(f"{last.directory}: {' '.join(last.reason.split())}")
             for busy in last.busy:
                 typer.echo(f"{busy.machine}: no answer for {busy.seconds:.0f} s")
         typer.echo(f"certificate: {now.certificate_days:.0f} days left")
@@ -159,25 +161,14 @@ def proxy(
 
 
 def superlink(directory: Directory) -> None:
-    """Start the SuperLink of this machine in place of this process. start.sh calls it."""
-    from fedsim.deployment.run import become_superlink  # noqa: PLC0415
+    """Run the SuperLink of this machine, and watch its processes. start.sh calls it."""
+    from fedsim.deployment.run import serve_superlink  # noqa: PLC0415
 
-    become_superlink(directory)
+    serve_superlink(directory)
 
 
 def supernode(directory: Directory) -> None:
-    """Start the SuperNode of this machine in place of this process. start.sh calls it."""
+    """Run the SuperNode of this machine, and answer its messages. start.sh calls it."""
     from fedsim.deployment import supernode  # noqa: PLC0415
 
-    supernode.start(directory)
-
-
-def apps(
-    directory: Directory,
-    parent: Annotated[int, typer.Argument()],
-    held: Annotated[int, typer.Argument()],
-) -> None:
-    """Start the processes of the SuperNode's tasks, beside it. `supernode` calls it."""
-    from fedsim.deployment import supernode  # noqa: PLC0415
-
-    supernode.serve_apps(directory, parent, held)
+    supernode.serve(directory)

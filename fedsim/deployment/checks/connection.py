@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -39,6 +40,9 @@ Line = tuple[str, str, str]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 TIMEOUT = 5.0
 
+EXPIRED = 10
+"""OpenSSL's code of an expired certificate (X509_V_ERR_CERT_HAS_EXPIRED)."""
+
 FLEET = "/v1/fleet/pull-messages"
 """A path of the nodes' API."""
 
@@ -72,9 +76,12 @@ def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | 
     try:
         handshake(trusted, host, port, name)
     except ssl.SSLCertVerificationError as error:
+        remedy = "give all machines the folders of one kit"
+        if error.verify_code == EXPIRED:
+            remedy = "the server's operator runs fedsim deploy renew; this node needs no change"
         message = (
             f"{host}:{port} shows a certificate that is not valid here ({error.verify_message}); "
-            "give all machines the folders of one kit"
+            f"{remedy}"
         )
         return "TLS", WRONG, message
     except ssl.SSLError as error:
@@ -126,7 +133,13 @@ def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
 
 
 def addresses(port: int, process: int | None) -> list[Address] | None:
-    """Return the addresses where a port, or a process, listens; None if the system hides them."""
+    """Return the addresses where a port, or a process with its children, listens.
+
+    Returns: None if the system hides them.
+    """
+    own = {process}
+    with suppress(psutil.Error):
+        own |= {child.pid for child in psutil.Process(process).children(recursive=True)}
     try:
         sockets = psutil.net_connections("tcp")
     except psutil.AccessDenied:
@@ -136,17 +149,5 @@ def addresses(port: int, process: int | None) -> list[Address] | None:
         for one in sockets
         if one.status == psutil.CONN_LISTEN
         and one.laddr
-        and (one.laddr.port == port or (one.pid is not None and one.pid == process))
+        and (one.laddr.port == port or (one.pid is not None and one.pid in own))
     ]
-
-
-def process(place: Path, name: str) -> int | None:
-    """Return the id of the process that start.sh started; None: it has ended."""
-    try:
-        pid = int((place / f"{name}.pid").read_text())
-        command = " ".join(psutil.Process(pid).cmdline())
-    except (OSError, ValueError, psutil.Error):
-        return None
-    # The number in an old file may belong to another program.
-    folders = {place.absolute(), place.resolve()}
-    return pid if any(f"{folder}/" in f"{command}/" for folder in folders) else None

@@ -3,6 +3,7 @@
 import os
 import ssl
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key, l
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.deployment import kit, logs, run, supernode
+from fedsim.deployment import kit, logs, run, supervision
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
@@ -29,6 +30,7 @@ from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_services import (
     EARLIEST,
     LATEST,
+    LEASE,
     gives_tasks_to_anybody,
     server_knows,
 )
@@ -323,18 +325,19 @@ def clock(ahead: float) -> Line:
 
 
 def running(place: Path, port: int) -> Iterator[Line]:
-    """Check that the SuperNode runs, and that only its own processes get its tasks."""
-    process = connection.process(place, "supernode")
+    """Check that the node runs, is heard by the server, and alone gets its tasks."""
+    process = supervision.number(place, "supernode")
     listening = ports.listening("127.0.0.1", port)
+    reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
     if process is None and (place / "supernode.pid").exists():
-        reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
         restart = f"sh {place / 'start.sh'}"
         yield "supernode", WRONG, f"has ended by itself ({reason}); fix the cause, then {restart}"
     elif process is None and not listening:
         yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
     elif process is not None and not listening:
-        reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
-        message = f"runs (process {process}), but is not ready ({reason}); see logs/"
+        message = (
+            f"runs (process {process}), but is not ready ({reason}) and tries again; see logs/"
+        )
         yield "supernode", WRONG, message
     elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
         message = (
@@ -344,7 +347,7 @@ def running(place: Path, port: int) -> Iterator[Line]:
         yield "supernode", WRONG, message
     else:
         yield "supernode", OK, f"runs (process {process})" if process else "runs"
-        yield _apps(place)
+        yield _heard(place, reason)
         yield _runtime(port, process)
         if _edited_since_start(place):
             yield (
@@ -355,13 +358,19 @@ def running(place: Path, port: int) -> Iterator[Line]:
             )
 
 
-def _apps(place: Path) -> Line:
-    """Check the process without which the SuperNode answers nothing."""
-    if supernode.starts_apps(place):
-        return "apps", OK, "are started for the node's tasks"
-    reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
-    message = f"are not started ({reason}), so the node never answers; {_restart(place)}"
-    return "apps", WRONG, message
+def _heard(place: Path, reason: str) -> Line:
+    """Check that the server answers the heartbeats of this node, which come every 20 seconds."""
+    try:
+        quiet = time.time() - (place / "state" / "runtime" / "heard").stat().st_mtime
+    except OSError:
+        return "heartbeat", WRONG, f"the server has not accepted this node yet ({reason})"
+    if quiet > LEASE:
+        message = (
+            f"the server has answered none for {quiet:.0f} s, so it counts this node as away "
+            f"({reason}); the node tries again"
+        )
+        return "heartbeat", WRONG, message
+    return "heartbeat", OK, f"the server answered {quiet:.0f} s ago"
 
 
 def _runtime(port: int, process: int | None) -> Line:

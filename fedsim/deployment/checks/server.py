@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.deployment import certificates, kit, run
+from fedsim.deployment import certificates, kit, run, supervision
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
@@ -17,7 +17,7 @@ from fedsim.federation.runtimes.flower_command import FlowerError
 RENEW = "fedsim deploy renew KIT, then copy server.key and server.crt here"
 """The remedy for a certificate. KIT is the folder of the whole kit."""
 
-HOST_MISMATCH, EXPIRED = 62, 10
+HOST_MISMATCH, EXPIRED = 62, connection.EXPIRED
 """OpenSSL's codes of two reasons to refuse a certificate (X509_V_ERR_)."""
 
 
@@ -27,17 +27,39 @@ def server(place: Path, laid_out: Kit) -> Iterator[Line]:
     if (place / "ca.key").exists():
         yield "authority", WRONG, f"its key must not be here; remove {place / 'ca.key'}"
     yield from _node_keys(place, laid_out)
+    wrong = set()
+    for line in services(place, laid_out):
+        wrong |= {line[0]} if line[1] == WRONG else set()
+        yield line
+    if "superlink" not in wrong:
+        yield _superlink_addresses(place, kit.port(place, "SUPERLINK_PORT"))
+        yield from _registrations(place, laid_out)
+    if "proxy" not in wrong:
+        port = kit.port(place, "PORT")
+        yield from connection.reached(place, _host(place), port, laid_out.address)
+
+
+def services(place: Path, laid_out: Kit) -> Iterator[Line]:
+    """Check the processes of the SuperLink's service and of the proxy, and their ports."""
     port = kit.port(place, "SUPERLINK_PORT")
-    superlink = _service(place, "superlink", port, "superlink-ca.crt", "127.0.0.1")
+    superlink = _service(place, "superlink", "127.0.0.1", port, "superlink-ca.crt", "127.0.0.1")
     yield superlink
     if superlink[1] == OK:
-        yield _superlink_addresses(place, port)
-        yield from _registrations(place, laid_out)
+        for name in supervision.missing(place, "superlink"):
+            if name != "superlink":  # where its processes are hidden, its port has to do
+                message = (
+                    f"has ended, so no run can begin; it starts again within "
+                    f"{supervision.PAUSE:g} s, see {place / 'logs' / 'superlink.log'}"
+                )
+                yield name, WRONG, message
     port = kit.port(place, "PORT")
-    proxy = _service(place, "proxy", port, "ca.crt", laid_out.address)
-    yield proxy
-    if proxy[1] == OK:
-        yield from connection.reached(place, "127.0.0.1", port, laid_out.address)
+    yield _service(place, "proxy", _host(place), port, "ca.crt", laid_out.address)
+
+
+def _host(place: Path) -> str:
+    """Return the address where this machine reaches the proxy."""
+    listen = kit.settings(place).get("LISTEN", "")
+    return "127.0.0.1" if listen in ("", "0.0.0.0", "::") else listen
 
 
 def authority(place: Path) -> Iterator[Line]:
@@ -111,7 +133,7 @@ def _node_keys(place: Path, laid_out: Kit) -> Iterator[Line]:
 def _superlink_addresses(place: Path, port: int) -> Line:
     """Check the addresses where the SuperLink listens, even if it was started by other means."""
     what = "superlink's addresses"
-    addresses = connection.addresses(port, connection.process(place, "superlink"))
+    addresses = connection.addresses(port, supervision.number(place, "superlink"))
     if addresses is None:
         message = f"are hidden from this user; check that port {port} listens on loopback only"
         return what, NOTE, message
@@ -124,22 +146,26 @@ def _superlink_addresses(place: Path, port: int) -> Line:
     return what, OK, ", ".join(sorted({str(address) for address in addresses})) or "none"
 
 
-def _service(place: Path, name: str, port: int, trusted: str, host: str) -> Line:
-    process = connection.process(place, name)
-    if not ports.listening("127.0.0.1", port):
-        return name, WRONG, f"is unreachable on port {port}; sh {place / 'start.sh'}"
-    if process is not None:
-        return name, OK, f"answers on port {port} (process {process})"
-    if _speaks_tls(place / trusted, port, host):
-        return name, OK, f"answers on port {port}"  # under systemd or in a container
-    message = f"port {port} is taken by another program; set another in {place / 'settings.env'}"
-    return name, WRONG, message
+def _service(place: Path, name: str, at: str, port: int, trusted: str, host: str) -> Line:
+    process = supervision.number(place, name)
+    if not ports.listening(at, port):
+        return name, WRONG, f"does not answer on port {port}; sh {place / 'start.sh'}"
+    if not _speaks_tls(place / trusted, at, port, host):
+        message = (
+            f"port {port} is taken by another program; stop it, or set another port in "
+            f"{place / 'settings.env'}"
+        )
+        return name, WRONG, message
+    number = "" if process is None else f" (process {process})"  # hidden in a container
+    return name, OK, f"answers on port {port}{number}"
 
 
-def _speaks_tls(authority: Path, port: int, host: str) -> bool:
-    """Return whether a port shows a certificate of an authority for a host."""
+def _speaks_tls(authority: Path, at: str, port: int, host: str) -> bool:
+    """Return whether a port shows a certificate of an authority for a host, even an expired one."""
     try:
-        connection.handshake(ssl.create_default_context(cafile=authority), "127.0.0.1", port, host)
+        connection.handshake(ssl.create_default_context(cafile=authority), at, port, host)
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code == EXPIRED
     except (OSError, ssl.SSLError):
         return False
     return True

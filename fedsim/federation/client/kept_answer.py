@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Context
 
 from fedsim.common import private_files, reading
+from fedsim.config import from_run_config
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.client_ledger import AnsweredMessage
@@ -79,6 +80,20 @@ def answered(
     return content
 
 
+def repeats(context: Context) -> bool:
+    """Return whether a node keeps its answers in a run: with noise, in a deployed training.
+
+    Such a message may be computed again: nothing left before, or the same bits leave again.
+    """
+    terms, config = consent.terms(context.node_config), from_run_config(context.run_config)
+    return (
+        terms is not None
+        and terms.kinds.isdisjoint(consent.UNPROTECTED)
+        and config.run.job == "training"
+        and config.federation.repeats_answers
+    )
+
+
 @contextmanager
 def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
     """Yield what is known of a request, and let no other process answer it within the block.
@@ -86,13 +101,8 @@ def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
     Yields None unless the answer is a sum with noise, of a deployed client in a training that may
     be repeated.
     """
-    terms, config = consent.terms(received.context.node_config), received.config
-    if (
-        terms is None
-        or not terms.kinds.isdisjoint(consent.UNPROTECTED)
-        or config.run.job != "training"
-        or not config.federation.repeats_answers
-    ):
+    terms = consent.terms(received.context.node_config)
+    if terms is None or not repeats(received.context):
         yield None
         return
     folder = terms.state.resolve()

@@ -63,6 +63,9 @@ def _path(context: Context, name: str) -> Path | None:
     return Path(str(folder)).resolve() / f"{context.run_id}-{context.node_id}-{name}.npz"
 
 
+HEARD = "FEDSIM_HEARD"
+"""Environment variable of a deployed SuperNode: a file that it touches when the server hears it."""
+
 DEADLINE = "FEDSIM_DEADLINE"
 """Environment variable of a deployed node's processes: DEADLINE of its settings.env, in seconds."""
 

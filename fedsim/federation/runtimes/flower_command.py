@@ -43,8 +43,21 @@ SHIPPED = (
     *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "document", "sections")),
 )
 """Files that a client, a server and an auditor's node run, without other parts of fedsim."""
-FIRST_PAUSE, LONGEST_PAUSE = 2.0, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds between two requests for a run's status. Each starts a process of two seconds."""
+
+PATIENCE = 10.0
+"""Seconds in which a SuperLink begins a run, before a message says that it has not."""
+
+WITHOUT_REASON = (
+    "Task failed with unknown error.",
+    "Task stopped by user.",
+    "No heartbeat received from the task",
+)
+"""Flower's details of a run whose process ended with flower-superexec or the SuperLink."""
+
+BEGUN = ("running",)
+"""Flower's statuses of a run that has begun and not ended."""
 
 GLANCE = 0.2
 """Seconds between two checks of the run's last file."""
@@ -73,29 +86,44 @@ class Submission:
         run = flwr(self.home, "list", self.connection, "--run-id", self.run_id)["runs"][0]
         return run["status"], run.get("status-details", "")
 
-    def wait(self, ending: Callable[[], bool]) -> None:
+    def wait(
+        self, ending: Callable[[], bool], report: Callable[[str, float], None] = lambda *_: None
+    ) -> None:
         """Wait for the end of the run.
 
         The pauses between requests grow, but the last request follows at once.
 
         ending: returns whether the run has written its last file, which a failing run never does.
+        report: receives the status of a run that has not begun, and the seconds so far.
         Raises FlowerError if the run failed or was stopped.
         """
-        pause = FIRST_PAUSE
+        pause, begun = FIRST_PAUSE, time.monotonic()
         while not (status := self.status())[0].startswith("finished"):
             if ending():
                 time.sleep(FIRST_PAUSE)
                 continue
+            waited = time.monotonic() - begun
+            if status[0] not in BEGUN and waited > PATIENCE:
+                report(status[0], waited)
             until = time.monotonic() + pause
             while time.monotonic() < until and not ending():
                 time.sleep(GLANCE)
             pause = min(1.5 * pause, LONGEST_PAUSE)
         if status[0] != "finished:completed":
-            reason = re.sub(r"^\w+ failed with exception: ", "", status[1])
-            raise FlowerError(reason or f"the run ended with the status {status[0]}")
+            raise FlowerError(reason(status[1]) or f"the run ended with the status {status[0]}")
 
     def stop(self) -> None:
         flwr(self.home, "stop", self.run_id, self.connection)
+
+
+def reason(details: str) -> str:
+    """Return why a run failed, from Flower's details of its status."""
+    if details in WITHOUT_REASON:
+        return (
+            "the run's process on the server ended before the run; the log of the SuperLink says "
+            "why, and the same command goes on after the last finished round"
+        )
+    return re.sub(r"^\w+ failed with exception: ", "", details)
 
 
 def submit(home: Path, connection: str, app: Path, run_config: Path, *options: str) -> Submission:

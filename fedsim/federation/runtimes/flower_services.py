@@ -18,12 +18,11 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePrivateKey,
     EllipticCurvePublicKey,
 )
-from flwr.app import Error, Message
+from flwr.app import Context, Message
 from flwr.common.constant import (
     SYSTEM_TIME_TOLERANCE,
     TIMESTAMP_HEADER,
     TIMESTAMP_TOLERANCE,
-    ErrorCode,
     SubStatus,
 )
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
@@ -43,10 +42,12 @@ from flwr.supercore.primitives.asymmetric import (
     verify_signature,
 )
 from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
+from flwr.supercore.run import Run
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.types import ASGIApp
 
@@ -54,6 +55,9 @@ from adversaries.errors import InputError
 
 EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
 """Seconds of a signature's age between which a SuperLink accepts it."""
+
+LEASE = 60.0
+"""Seconds for which a server counts a node as connected after its last heartbeat: 2 x 30."""
 
 ACTIVATION: dict[int, bool] = {
     ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL: True,
@@ -100,11 +104,28 @@ class RuntimeApi:
         request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
         return str(self._client.AcquireTask(request).token)
 
+    def message(self, token: str) -> tuple[Message, Context, Run]:
+        """Fetch the message of a claimed task, once. The SuperNode then forgets its content.
+
+        Raises httpx.HTTPError, RuntimeError or ValueError if it is not there.
+        """
+        self._token.value = token
+        message, context, run, _ = pull_task_input(self._client)
+        return message, context, run
+
+    def answer(self, token: str, reply: Message, context: Context) -> None:
+        """Answer the message of a task, and end the task.
+
+        context: its state replaces the state that the SuperNode has.
+        Raises httpx.HTTPError if the SuperNode does not take the answer.
+        """
+        self._token.value = token
+        push_message(self._client, reply, context)
+        state = SubStatus.FAILED if reply.has_error() else SubStatus.COMPLETED
+        push_task_output(self._client, context, state, "")
+
     def keep(self, token: str) -> bool:
         """Keep the claim of a task for one more minute; return whether the claim still holds.
-
-        A task without a claim is handed out again, or answered with an error if its process has
-        read the message.
 
         Raises httpx.TransportError if the SuperNode does not answer.
         """
@@ -113,25 +134,6 @@ class RuntimeApi:
             return bool(self._client.SendTaskHeartbeat(SendTaskHeartbeatRequest()).success)
         except httpx.HTTPStatusError as error:
             return error.response.is_server_error  # an error that is not about the task
-
-    def fail(self, token: str, reason: str) -> None:
-        """Answer a task's message with an error, if no process has read it.
-
-        Raises httpx.HTTPError if the SuperNode does not answer; or a process has read the message,
-        and Flower answers with an error once the claim ends.
-        """
-        # No other process needs these imports.
-        from flwr.supernode.runtime.run_clientapp import (  # noqa: PLC0415
-            pull_task_input,
-            push_message,
-            push_task_output,
-        )
-
-        self._token.value = token
-        message, context, _, _ = pull_task_input(self._client)
-        error = Error(ErrorCode.CLIENT_APP_CRASHED, reason)
-        push_message(self._client, Message(error, reply_to=message), context)
-        push_task_output(self._client, context, SubStatus.FAILED, reason)
 
 
 class _TaskToken:
@@ -186,9 +188,16 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
     public = key.public_key()
     interceptors = (_Version(), NodeAuthHttpInterceptor(key, public))
     client = FleetHttpClient(url, interceptors=interceptors, verify=trusted, timeout=5)
-    request = ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=0)
     try:
-        client.ActivateNode(request)
+        return _knows(client, public_key_to_bytes(public))
+    finally:
+        client.close()
+
+
+def _knows(client: FleetHttpClient, key: bytes) -> bool | None:
+    request = ActivateNodeRequest(public_key=key, heartbeat_interval=0)
+    try:
+        FleetHttpClient.ActivateNode(client, request)
     except httpx.HTTPStatusError as error:
         if error.response.status_code == httpx.codes.UNAUTHORIZED:
             return None
@@ -198,9 +207,16 @@ def server_knows(url: str, trusted: ssl.SSLContext, key: EllipticCurvePrivateKey
         if answer is None or answer.code not in ACTIVATION:
             raise
         return ACTIVATION[answer.code]
-    finally:
-        client.close()
     return True
+
+
+def refuses_second_start(
+    error: httpx.HTTPStatusError, client: FleetHttpClient, request: ActivateNodeRequest
+) -> bool:
+    """Return whether a server refuses to activate a node whose key it knows: it is connected."""
+    answer = FlowerError.from_json(error.response.text)
+    refused = answer is not None and answer.code == ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
+    return refused and bool(_knows(client, request.public_key))
 
 
 def refused_version(headers: Mapping[str, str]) -> str | None:

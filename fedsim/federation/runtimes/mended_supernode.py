@@ -1,29 +1,114 @@
-"""Flower's SuperNode, with a fix: it drops the task of a message if its run ends during the fetch.
+"""Flower's SuperNode, with fixes: it never stays alive without its server, or waits in vain.
 
-Flower makes the task of a message before it fetches the message's content. If the run has ended by
-then, Flower drops the message but keeps the task. The process of that task waits up to two hours
-for the content, and a node with one process at a time answers no other run. A server that was
-killed and starts again, or a stopped run, leaves such messages behind.
+- Flower makes the task of a message before it fetches the message's content. If the run has ended
+  by then, Flower drops the message but keeps the task, and its process waits up to two hours. Here
+  the task is dropped, too. A killed server, or a stopped run, leaves such messages behind.
+- A server counts a killed node as connected for a minute, and refuses its next start. This
+  SuperNode tries again until then.
+- Flower's SuperNode gives up after an error of the server, or of TLS, but its process lives on. Its
+  heartbeats may end without notice. This SuperNode ends, and says why, so that its parent starts
+  another.
 
     python -m fedsim.federation.runtimes.mended_supernode OPTIONS
 
 OPTIONS are those of `flower-supernode`.
 """
 
+import logging
+import os
+import threading
+import time
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from pathlib import Path
+from typing import NoReturn, ParamSpec, TypeVar
 
+import httpx
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, ActivateNodeResponse
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
 from flwr.supercore.run import RunNotRunningException
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.cli import flower_supernode
+from flwr.supernode.fleet_http_client import FleetHttpClient
+
+from fedsim.federation.protocol import node_machine
+from fedsim.federation.runtimes.flower_services import LEASE, refuses_second_start
+
+log = logging.getLogger("flwr")
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+SILENCE = 90.0
+"""Seconds without an answer to a heartbeat after which a SuperNode ends. Its server has counted it
+as disconnected since LEASE, and answers in its name that it is unavailable."""
+
+RETRY_INTERVAL = 5.0
+"""Seconds between two tries to connect while an earlier start counts as connected."""
+
+
+class FleetClient(FleetHttpClient):
+    """The SuperNode's requests to its server.
+
+    Attributes:
+        quiet: seconds since the server answered a heartbeat, as `watch` counts them.
+    """
+
+    quiet = 0.0
+
+    def ActivateNode(self, request: ActivateNodeRequest) -> ActivateNodeResponse:  # noqa: N802
+        """Connect, once an earlier start of this node no longer counts as connected."""
+        waited = 0.0
+        while True:
+            try:
+                answer = super().ActivateNode(request)
+            except httpx.HTTPStatusError as error:
+                if waited > LEASE + RETRY_INTERVAL or not refuses_second_start(
+                    error, self, request
+                ):
+                    raise
+                log.warning(
+                    "the server still counts an earlier start of this node as connected, for at "
+                    "most %.0f s; this SuperNode tries again until then",
+                    max(0.0, LEASE - waited),
+                )
+                waited += RETRY_INTERVAL
+                time.sleep(RETRY_INTERVAL)
+            else:
+                self._heard()
+                threading.Thread(target=self.watch, args=(SILENCE, end), daemon=True).start()
+                return answer
+
+    def SendNodeHeartbeat(self, request: SendNodeHeartbeatRequest) -> SendNodeHeartbeatResponse:  # noqa: N802
+        answer = super().SendNodeHeartbeat(request)
+        if answer.success:
+            self._heard()
+        return answer
+
+    def watch(self, silence: float, end: Callable[[str], object], interval: float = 1.0) -> None:
+        """End the process once the server has answered no heartbeat for some seconds.
+
+        It counts its own intervals, so that a machine that stood still has time for a heartbeat.
+        """
+        while self.quiet < silence:
+            time.sleep(interval)
+            self.quiet += interval
+        end(f"the server has answered no heartbeat of this node for {silence:.0f} s")
+
+    def _heard(self) -> None:
+        self.quiet = 0.0
+        if path := os.environ.get(node_machine.HEARD):
+            Path(path).touch(0o600)
+
+
+def end(why: str) -> NoReturn:
+    """End the process with status 1, also where other threads live."""
+    log.error("%s; this SuperNode ends", why)
+    os._exit(1)
+
 
 def mend() -> None:
-    """Make Flower's SuperNode drop the task of a message whose run has ended."""
+    """Make Flower's SuperNode use `FleetClient`, and drop the task of an ended run's message."""
     fetch = start_client_internal._pull_and_store_message
 
     @wraps(fetch)
@@ -33,6 +118,7 @@ def mend() -> None:
         return fetch(**arguments)  # type: ignore[arg-type]
 
     start_client_internal._pull_and_store_message = mended  # type: ignore[assignment]
+    fleet_http_connection.FleetHttpClient = FleetClient  # type: ignore[attr-defined]
 
 
 def _as_error(call: Callable[P, T]) -> Callable[P, T]:
@@ -54,3 +140,4 @@ def _as_error(call: Callable[P, T]) -> Callable[P, T]:
 if __name__ == "__main__":
     mend()
     flower_supernode()
+    os._exit(1)  # its log says why; a thread of its Runtime API would keep it alive

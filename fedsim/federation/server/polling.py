@@ -13,7 +13,7 @@ INTERVAL = 0.2
 """Seconds between the first requests for missing replies. Later requests are rarer."""
 
 
-SLOW = 60.0
+SLOW = 20.0
 """Seconds after which missing replies are reported; the time doubles with each report."""
 
 

@@ -1,46 +1,36 @@
-"""A node has one process for a message, keeps its claim while it lives, and ends it in the end."""
+"""A node answers each message: by its process, by another one, or by an error at once."""
 
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+from flwr.app import Context, Message, RecordDict
 
 from adversaries.errors import InputError
 from fedsim.config.federation import FederationConfig
 from fedsim.deployment import kit, own_app, supernode
+from fedsim.deployment.own_app import Question
 from fedsim.deployment.supernode import Answering
+from fedsim.federation.protocol import flower_private
 
-PYTHON = sys.executable
-SLEEPS = "import time; time.sleep(600)"
-
-
-class Process(subprocess.Popen[bytes]):
-    """A program as a process of a message."""
-
-    @property
-    def exitcode(self) -> int | None:
-        return self.poll()
-
-
-Begin = Callable[..., Process]
+App = Callable[[Message, Context], Message]
+Asked = Callable[..., Answering]
 
 
 class Runtime:
-    """A SuperNode with one task, which it hands out again as soon as its claim is not kept."""
+    """A SuperNode with one task, and what it was answered."""
 
     def __init__(self, claimed: bool = True, error: httpx.HTTPError | None = None) -> None:
         self.claimed = claimed
         self.error = error
         self.kept = 0
-        self.failed: list[str] = []
+        self.answers: list[Message] = []
 
     def __call__(self, *_: object) -> "Runtime":
         return self
@@ -54,6 +44,11 @@ class Runtime:
     def task(self) -> str:
         return "token"
 
+    def message(self, token: str) -> tuple[Message, Context, flower_private.Run]:
+        assert token == "token"
+        question = _question()
+        return question.message, question.context, question.run
+
     def keep(self, token: str) -> bool:
         assert token == "token"
         self.kept += 1
@@ -61,44 +56,103 @@ class Runtime:
             raise self.error
         return self.claimed
 
-    def fail(self, token: str, reason: str) -> None:
+    def answer(self, token: str, reply: Message, context: Context) -> None:
         assert token == "token"
-        self.failed.append(reason)
+        self.answers.append(reply)
+
+
+def _question() -> Question:
+    flower_private.become_task(3, 1)
+    message = Message(RecordDict(), 7, "train")
+    flower_private.assign_message_id(message)
+    return Question(message, Context(3, 7, {}, RecordDict(), {}), flower_private.empty_run(3))
 
 
 @pytest.fixture
-def begin() -> Iterator[Begin]:
-    """Return a function that begins a program in a process group of its own."""
-    begun: list[Process] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Return a function that asks this node a message, which an app answers."""
 
-    def begin(program: str, *arguments: object) -> Process:
-        command = [PYTHON, "-c", program, *map(str, arguments)]
-        begun.append(Process(command, process_group=0, stdout=subprocess.PIPE))
-        return begun[-1]
+    def ask(runtime: Runtime, app: App, deadline: float = 60, again: bool = False) -> Answering:
+        monkeypatch.setattr(own_app, "own_app", lambda _: app)
+        monkeypatch.setattr(own_app, "repeats", lambda _: again)
+        one = Answering(runtime, "token", deadline)  # type: ignore[arg-type]
+        one._question.exception(30)  # the message is there
+        return one
 
-    yield begin
-    for process in begun:
-        with process, suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    return ask
 
 
 def _end(one: Answering, runtime: Runtime) -> None:
     deadline = time.monotonic() + 30
-    while one.goes_on(runtime):
+    while one.goes_on(runtime):  # type: ignore[arg-type]
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-# The child inherits the open file, and the lock with it, and ignores its parent's end.
-FORKS = """
-import fcntl, os, signal, sys, time
-held = open(sys.argv[1], "w")
-fcntl.flock(held, fcntl.LOCK_EX)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.fork()
-os.write(1, b"ready" + bytes([10]))
-time.sleep(600)
-"""
+def _reply(message: Message, _: Context) -> Message:
+    return Message(RecordDict(), reply_to=message)
+
+
+def _sleep(message: Message, _: Context) -> Message:
+    time.sleep(600)
+    raise AssertionError
+
+
+def _die(message: Message, _: Context) -> Message:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
+
+
+def test_an_answer_and_its_state_come_from_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
+) -> None:
+    def app(message: Message, context: Context) -> Message:
+        context.node_config["own process"] = os.getpid()
+        return _reply(message, context)
+
+    runtime, contexts = Runtime(), []
+    monkeypatch.setattr(runtime, "answer", lambda *said: contexts.append(said[2]))
+    _end(asked(runtime, app), runtime)
+    (context,) = contexts
+    assert context.node_config["own process"] != os.getpid()
+
+
+def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, asked: Asked
+) -> None:
+    def dies_once(message: Message, context: Context) -> Message:
+        if not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            return _die(message, context)
+        return _reply(message, context)
+
+    runtime = Runtime()
+    _end(asked(runtime, dies_once, again=True), runtime)
+    (reply,) = runtime.answers
+    assert not reply.has_error()
+    assert "killed by signal 9 (SIGKILL); another process computes the same answer" in caplog.text
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_message_whose_process_dies_is_answered_with_an_error_at_once(
+    again: bool, asked: Asked
+) -> None:
+    runtime, begun = Runtime(), time.monotonic()
+    _end(asked(runtime, _die, again=again), runtime)
+    assert time.monotonic() - begun < 15
+    (reply,) = runtime.answers
+    assert reply.error.code in flower_private.GONE
+    assert "was killed by signal 9 (SIGKILL)" in reply.error.reason
+
+
+def test_an_error_of_the_app_leaves_in_flowers_form(asked: Asked) -> None:
+    def refuse(*_: object) -> Message:
+        raise InputError("too many rounds")
+
+    runtime = Runtime()
+    _end(asked(runtime, refuse, again=True), runtime)
+    (reply,) = runtime.answers
+    assert reply.error.reason == "<class 'adversaries.errors.InputError'>:<'too many rounds'>"
 
 
 def _is_free(path: Path) -> bool:
@@ -110,56 +164,57 @@ def _is_free(path: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("ends_by", ["its deadline", "itself"])
-def test_a_process_takes_along_what_it_forked(tmp_path: Path, begin: Begin, ends_by: str) -> None:
-    lock, runtime = tmp_path / "lock", Runtime()
-    process = begin(FORKS, lock)
-    assert process.stdout is not None
-    for _ in range(2):
-        assert process.stdout.readline() == b"ready\n"
-    one = Answering(process, "token", 0.2 if ends_by == "its deadline" else 60)
-    if ends_by == "itself":
-        os.kill(process.pid, signal.SIGKILL)  # for want of memory, say
-    _end(one, runtime)
+@pytest.mark.parametrize("ends_by", ["its deadline", "a kill", "its answer"])
+def test_a_process_takes_along_what_it_forked(tmp_path: Path, asked: Asked, ends_by: str) -> None:
+    lock = tmp_path / "lock"
+
+    def forks(message: Message, context: Context) -> Message:
+        # The child inherits the open file, and the lock with it, and ignores its parent's end.
+        held = lock.open("w")
+        fcntl.flock(held, fcntl.LOCK_EX)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            time.sleep(600)
+        if ends_by == "a kill":
+            _die(message, context)
+        return _sleep(message, context) if ends_by == "its deadline" else _reply(message, context)
+
+    runtime = Runtime()
+    _end(asked(runtime, forks, 0.5 if ends_by == "its deadline" else 60), runtime)
     deadline = time.monotonic() + 10
     while not _is_free(lock):
         assert time.monotonic() < deadline, "a forked child lives and holds the lock"
         time.sleep(0.02)
-    (reason,) = runtime.failed
-    assert ("DEADLINE" in reason) is (ends_by == "its deadline")
+    (reply,) = runtime.answers
+    assert reply.has_error() is (ends_by != "its answer")
+    assert ("DEADLINE" in reply.error.reason if reply.has_error() else False) is (
+        ends_by == "its deadline"
+    )
 
 
-def test_a_process_that_answered_leaves_its_message_alone(begin: Begin) -> None:
-    runtime = Runtime()
-    _end(Answering(begin(""), "token", 60), runtime)
-    assert runtime.failed == []
-
-
-def test_a_process_whose_claim_is_gone_has_a_little_time_to_end(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begin: Begin
-) -> None:
-    monkeypatch.setattr(supernode, "GRACE", 0.3)
+def test_a_message_that_was_given_up_is_not_answered(asked: Asked) -> None:
     runtime = Runtime(claimed=False)
-    _end(Answering(begin(SLEEPS), "token", 600), runtime)
-    assert runtime.kept == 1
-    assert "is killed" in caplog.text
+    one = asked(runtime, _sleep)
+    assert one._look(time.monotonic()) is None  # its process begins
+    _end(one, runtime)
+    assert (runtime.kept, runtime.answers) == (1, [])
+    assert one._answer is not None
+    one._answer.process.join(10)
+    assert one._answer.process.exitcode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("error", [None, httpx.ConnectError("nobody listens")])
-def test_the_log_says_how_long_a_process_is_busy_whatever_the_supernode_answers(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    begin: Begin,
-    error: httpx.HTTPError | None,
+def test_the_log_says_how_long_a_process_is_busy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: Asked
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    runtime = Runtime(error=error)
-    one = Answering(begin(SLEEPS), "token", 3600)
+    runtime = Runtime(error=httpx.ConnectError("nobody listens"))
+    one = asked(runtime, _sleep, 3600)
     try:
         for _ in range(500):
             now += 1
-            assert one.goes_on(runtime)
+            with suppress(httpx.TransportError):
+                assert one.goes_on(runtime)  # type: ignore[arg-type]
     finally:
         one.kill()
     said = [record.getMessage() for record in caplog.records if "has been" in record.getMessage()]
@@ -167,42 +222,65 @@ def test_the_log_says_how_long_a_process_is_busy_whatever_the_supernode_answers(
     assert 45 <= runtime.kept <= 50  # every ten seconds, not at every look
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_message_is_not_begun_twice_while_its_process_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begin: Begin, stopped: bool
-) -> None:
-    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
-    place = tmp_path / "kit" / "clients" / "client-0"
-    kit.write_file(place / "state" / "runtime" / "ca", b"")
-    kit.write_file(place / "state" / "runtime" / "secret", b"")
-    started: list[Process] = []
+class Supervised:
+    """A SuperNode that lives for some looks, and why it was to start again."""
 
-    def begin_process(*_: object) -> Process:
-        started.append(begin(SLEEPS))
+    def __init__(self, looks: int) -> None:
+        self._looks = iter(range(looks))
+        self.restarted: list[str] = []
+
+    def watch(self) -> bool:
+        return not self.restarted and next(self._looks, None) is not None
+
+    def restart(self, _: int, why: str) -> None:
+        self.restarted.append(why)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a node, whose requests go to `Runtime`."""
+    kit.write_file(tmp_path / "state" / "runtime" / "ca", b"")
+    kit.write_file(tmp_path / "state" / "runtime" / "secret", b"")
+    monkeypatch.setattr(supernode, "pause", lambda *_: 0.01)
+    return tmp_path
+
+
+def test_a_message_is_not_begun_twice_and_ends_with_its_supernode(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[own_app.Answer] = []
+    begin = own_app.begin
+
+    def begun(question: Question) -> own_app.Answer:
+        started.append(begin(question))
         return started[-1]
 
-    looks = iter(range(40))
-
-    def parent() -> int:
-        if next(looks, None) is not None:
-            return 77
-        if stopped:
-            signal.raise_signal(signal.SIGTERM)
-        return 1  # the SuperNode has ended
-
     monkeypatch.setattr(supernode, "RuntimeApi", Runtime())
-    monkeypatch.setattr(own_app, "begin", begin_process)
-    monkeypatch.setattr(own_app, "import_ahead", lambda: None)
-    monkeypatch.setattr(supernode, "pause", lambda *_: 0.01)
-    monkeypatch.setattr(os, "getppid", parent)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        with pytest.raises(SystemExit) if stopped else nullcontext():
-            supernode.serve_apps(place, 77, 0)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    (process,) = started
-    assert process.wait(10) == -signal.SIGKILL  # nothing is left, whichever of the two has ended
+    monkeypatch.setattr(own_app, "own_app", lambda _: _sleep)
+    monkeypatch.setattr(own_app, "begin", begun)
+    supernode._answer_all(place, Supervised(200), "", 60)  # type: ignore[arg-type]
+    (answer,) = started
+    answer.process.join(10)
+    assert answer.process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_supernode_that_passes_no_message_starts_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool
+) -> None:
+    runtime, service = Runtime(claimed), Supervised(200)
+
+    def lost(_: str) -> None:
+        raise RuntimeError("No messages received from Runtime API")
+
+    monkeypatch.setattr(runtime, "message", lost)
+    monkeypatch.setattr(supernode, "RuntimeApi", runtime)
+    supernode._answer_all(place, service, "", 60)  # type: ignore[arg-type]
+    if claimed:
+        (why,) = service.restarted
+        assert why.startswith("the SuperNode does not pass a message (RuntimeError: No messages")
+    else:  # its run has ended, and the SuperNode waits for no answer
+        assert not service.restarted
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-3", "inf", "nan", ""])

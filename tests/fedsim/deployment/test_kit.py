@@ -437,7 +437,7 @@ def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: P
             (folder / "work").mkdir(exist_ok=True)
             process = subprocess.Popen(
                 # A message's process is forked, and has the arguments of its parent.
-                ["sh", hanging, "-m", "fedsim", "deploy", "apps"],
+                ["sh", hanging, "fedsim", "deploy", "supernode"],
                 cwd=folder / "work",
                 stdout=subprocess.PIPE,
                 text=True,

@@ -56,6 +56,16 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
             "task-token authentication failed.\n",
             "OSError: no port",
         ),
+        (
+            "[code: 2004] Failed.\nERROR : [/v1/runtime/acquire-task][ApiError:1008] SuperExec "
+            "authentication failed for /flwr.proto.Runtime/AcquireTask.\n"
+            "ERROR the SuperNode ended with status 1; it starts again in 5 s\n",
+            "[code: 2004] Failed.",
+        ),
+        (
+            "ERROR :     Exit Code: 305\nFailed to connect.\n[SSL: WRONG_VERSION_NUMBER] wrong\n",
+            "[SSL: WRONG_VERSION_NUMBER] wrong",
+        ),
     ],
 )
 def test_the_last_complaint_of_a_log(tmp_path: Path, log: str, said: str) -> None:

@@ -1,68 +1,64 @@
 """A deployed node answers with its own fedsim: code that a server submits stays packed."""
 
-import io
-import json
+import inspect
 import os
-import zipfile
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
+from flwr.app import Context, Message, RecordDict
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.common import randomness
 from fedsim.deployment import own_app
+from fedsim.deployment.own_app import Question
+from fedsim.federation.protocol import flower_private
+from fedsim.federation.protocol.messages import array_record
+from fedsim.federation.runtimes import flower_services
 
 NAME = f"fedsim/{fedsim.DISTRIBUTION}"
 
 
-def _answered(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a function in place of Flower's program, in the process of a message."""
-    monkeypatch.setattr(own_app.flower, "run_clientapp", run)
-    held = os.open(os.devnull, os.O_RDONLY)
-    process = own_app.begin("127.0.0.1:9094", b"certificate", "a-token", held)
-    os.close(held)
-    process.join(60)
-    assert process.exitcode == 0
+def _run(name: str = NAME, version: str = fedsim.__version__) -> flower_private.Run:
+    return replace(flower_private.empty_run(3), fab_id=name, fab_version=version)
 
 
-def test_the_code_that_a_server_submits_is_neither_unpacked_nor_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Flower's program calls these two by name, and nothing else of it touches the app's files.
-    called = own_app.flower.run_clientapp.__code__.co_names
-    assert own_app.INSTEAD.keys() < set(called)
-    monkeypatch.setenv("FLWR_HOME", f"{tmp_path}")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("fedsim/client_app.py", "raise SystemExit(7)")
+def _answered(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return noise of a message's process, which leads a process group."""
 
-    def run(address: str, token: str, **options: object) -> None:
-        program = vars(own_app.flower)
-        program["install_from_fab"](packed.getvalue(), skip_prompt=True)
-        load = program["get_load_client_app_fn"](default_app_ref="", app_path=None, multi_app=True)
-        assert load(NAME, fedsim.__version__, "hash") is client_app.app
-        assert (os.getpgid(0), options["insecure"]) == (os.getpid(), False)
-        assert options["parent_pid"] == os.getppid()
-        (tmp_path / "seen").write_text(f"{address} {token}")
+    def app(message: Message, context: Context) -> Message:
+        noise = randomness.gaussian_noise(None, range(1), 1, 0, 4)
+        context.node_config["group"] = os.getpgid(0)
+        return Message(RecordDict({"noise": array_record(noise=noise)}), reply_to=message)
 
-    _answered(run, monkeypatch)
-    assert [path.name for path in tmp_path.iterdir()] == ["seen"]
-    assert (tmp_path / "seen").read_text() == "127.0.0.1:9094 a-token"
+    monkeypatch.setattr(own_app, "own_app", lambda _: app)
+    flower_private.become_task(3, 1)
+    message = Message(RecordDict(), 7, "train")
+    flower_private.assign_message_id(message)
+    answer = own_app.begin(Question(message, Context(3, 7, {}, RecordDict(), {}), _run()))
+    answer.process.join(60)
+    assert answer.process.exitcode == 0
+    reply, context = answer.read()
+    answer.file.close()
+    assert context.node_config["group"] == answer.process.pid
+    noise: list[float] = reply.content.array_records["noise"]["noise"].numpy().ravel().tolist()
+    return noise
 
 
-def test_forked_processes_draw_other_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(2):
+def test_forked_processes_draw_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _answered(monkeypatch) != _answered(monkeypatch)
 
-        def run(*_: object, number: int = number, **__: object) -> None:
-            noise = randomness.gaussian_noise(None, range(1), 1, 0, 4)
-            (tmp_path / f"{number}.json").write_text(json.dumps(noise.tolist()))
 
-        _answered(run, monkeypatch)
-    first, second = (json.loads((tmp_path / f"{number}.json").read_text()) for number in range(2))
-    assert first != second
+def test_no_program_of_the_node_unpacks_an_app() -> None:
+    # These functions of Flower do, by the names that its own program calls.
+    for module in (own_app, flower_services):
+        source = inspect.getsource(module)
+        assert not any(name in source for name in ("install_from_fab", "get_load_client_app_fn"))
+
+
+def test_a_node_answers_with_its_own_app() -> None:
+    assert own_app.own_app(_run()) is client_app.app
 
 
 @pytest.mark.parametrize(
@@ -74,4 +70,4 @@ def test_forked_processes_draw_other_noise(tmp_path: Path, monkeypatch: pytest.M
 )
 def test_a_node_refuses_another_app_or_version(name: str, version: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        own_app.own_app(name, version, "hash")
+        own_app.own_app(_run(name, version))

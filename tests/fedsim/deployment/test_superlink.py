@@ -1,23 +1,33 @@
-"""A SuperLink is reached from its own machine alone."""
+"""A SuperLink is reached from its own machine alone, beside the program that starts its runs."""
 
-import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fedsim.deployment import kit, run
+from fedsim.deployment.supervision import Part
 
 
 def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class EndedError(Exception):
+        pass
+
+    def serve(parts: Sequence[Part]) -> None:
+        commands.extend(part.command() for part in parts)
+        raise EndedError
+
+    commands: list[Sequence[str]] = []
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2, superlink_port=8001)
-    became: list[list[str]] = []
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(os, "execve", lambda _, command, __: became.append(command))
-    run.become_superlink(tmp_path / "kit" / "server")
-    ((program, *options),) = became
+    monkeypatch.setattr(run, "Service", serve)
+    with pytest.raises(EndedError):
+        run.serve_superlink(tmp_path / "kit" / "server")
+    (program, *options), superexec = commands
     assert Path(program) == Path(sys.executable).with_name("flower-superlink")
     assert options[:4] == ["--host", "127.0.0.1", "--port", "8001"]
     assert "--enable-supernode-auth" in options
+    assert superexec[-2:] == ["--runtime-api-address", "127.0.0.1:8001"]

@@ -20,7 +20,7 @@ Change = Callable[[Path, str, object], None]
 def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> None:
     server = found("server")
     assert set(server) == {"superlink", "proxy"}
-    assert "is unreachable" in server["superlink"]
+    assert "does not answer on port" in server["superlink"]
     assert "start.sh" in server["superlink"]
     client = found("client-0")
     assert set(client) == {"server"}

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import certificates, kit, run
+from fedsim.deployment import certificates, kit, run, supervision
 from fedsim.deployment import run as deployment
-from fedsim.deployment.checks import connection, machines
+from fedsim.deployment.checks import machines
+from fedsim.deployment.checks import server as server_checks
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.runtimes import ports
 
@@ -87,8 +88,10 @@ def registered(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         deployment, "statuses", lambda _: {"client-0's": "online", "client-1's": "registered"}
     )
-    monkeypatch.setattr(connection, "process", lambda *_: 1)
+    monkeypatch.setattr(supervision, "number", lambda *_: 1)
     monkeypatch.setattr(ports, "listening", lambda *_: True)
+    monkeypatch.setattr(supervision, "missing", lambda *_: [])
+    monkeypatch.setattr(server_checks, "_speaks_tls", lambda *_: True)
     return server
 
 

@@ -1,15 +1,14 @@
 """Whether a server takes a node, and who its work, is found as it is."""
 
-import fcntl
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from fedsim.deployment import kit
-from fedsim.deployment.checks import connection as connection_checks
+from fedsim.deployment import kit, supervision
 from fedsim.deployment.checks import node as supernode_checks
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
@@ -39,14 +38,16 @@ def test_a_config_that_was_edited_while_the_node_runs(
     assert "was edited after the node started" in found("client-0")["node.toml"]
 
 
-@pytest.mark.slow
-def test_a_node_whose_tasks_nobody_takes(found: Found, running: Path) -> None:
-    kit.write_file(running / "state" / "runtime" / "secret", "of this start")
+def test_a_node_that_the_server_does_not_hear(found: Found, running: Path) -> None:
     kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
-    assert "are not started (OSError: disk full)" in found("client-0")["apps"]
-    with (running / "state" / "runtime" / "secret").open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert "apps" not in found("client-0")
+    said = "the server has not accepted this node yet (OSError: disk full)"
+    assert said in found("client-0")["heartbeat"]
+    heard = running / "state" / "runtime" / "heard"
+    kit.write_file(heard, "")
+    assert "heartbeat" not in found("client-0")
+    os.utime(heard, (time.time() - 70,) * 2)
+    said = "has answered none for 70 s, so it counts this node as away (OSError: disk full)"
+    assert said in found("client-0")["heartbeat"]
 
 
 def test_a_port_that_another_program_has(
@@ -81,7 +82,7 @@ def test_a_runtime_api_that_is_anybodys(
         "gives_tasks_to_anybody",
         lambda url: True if url.startswith("http:") else None,
     )
-    monkeypatch.setattr(connection_checks, "process", lambda *_: 1)
+    monkeypatch.setattr(supervision, "number", lambda *_: 1)
     for host, said in (("127.0.0.1", "every account of this machine"), ("0.0.0.0", "on 0.0.0.0")):
         with socket.create_server((host, 0)) as node:
             change(written / "clients" / "client-0", "NODE_PORT", node.getsockname()[1])

@@ -13,8 +13,9 @@ from hostile import FILES, Case, contexts
 
 from fedsim import client_app
 from fedsim.common.tables import Scalar
+from fedsim.deployment import own_app
 from fedsim.federation.client import admission, client_ledger, kept_answer, training_node
-from fedsim.federation.protocol import messages
+from fedsim.federation.protocol import flower_private, messages
 from fedsim.federation.protocol.consent import RefusedError
 
 ROWS = FILES["ward-7/patients.csv"]
@@ -45,6 +46,19 @@ def _asked_of(node: int, machine: Path, limit: float, **case: Any) -> np.ndarray
         client_app.app(message, context).content.array_records[messages.REPLY]
     )
     return sent
+
+
+@pytest.mark.parametrize(("consent", "repeats"), [("central", True), ("experiment", False)])
+def test_only_a_kept_answer_may_be_computed_by_a_second_process(
+    consent: str, repeats: bool, tmp_path: Path
+) -> None:
+    case = Case("", node={**NODE, "consent": consent})
+    context, message = contexts(case, "patients.csv", tmp_path, ROWS)
+    question = own_app.Question(message, context, flower_private.empty_run(1))
+    assert own_app.repeats(question) is repeats
+    for key in ("consent", "epsilon-limit", "state-path", "data-path"):
+        context.node_config.pop(key, None)
+    assert not own_app.repeats(question)  # of a node without terms, such as an auditor's
 
 
 def test_the_entry_of_another_node_is_not_its_own(tmp_path: Path) -> None:

@@ -1,21 +1,35 @@
-"""A node forgets a message whole if its run ends while the node fetches the message."""
+"""A SuperNode forgets what has ended, waits for what will end, and ends when it is not heard."""
 
+import socket
+import ssl
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import httpx
 import pytest
 from flwr.app import Context, Message, RecordDict
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, ActivateNodeResponse
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
 from flwr.supercore.constant import TaskType
+from flwr.supercore.error import ApiErrorCode, FlowerError
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run, RunNotRunningException
-from flwr.supernode import start_client_internal
+from flwr.supernode import fleet_http_connection, start_client_internal
+from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.nodestate import NodeState, NodeStateFactory
 
-from fedsim.deployment.supernode import SUPERNODE
+from fedsim.deployment import kit
+from fedsim.deployment.supernode import SUPERNODE, _supernode
+from fedsim.federation.protocol import node_machine
 from fedsim.federation.protocol.flower_private import assign_message_id, become_task
-from fedsim.federation.runtimes.mended_supernode import mend
+from fedsim.federation.runtimes import flower_command, mended_supernode
+from fedsim.federation.runtimes.mended_supernode import FleetClient, mend
 
 RUN, NODE = 3, 7
 ENDED = ("while it is pulled", "before it is confirmed")
@@ -25,6 +39,8 @@ ENDED = ("while it is pulled", "before it is confirmed")
 def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     original = start_client_internal._pull_and_store_message
     monkeypatch.setattr(start_client_internal, "_pull_and_store_message", original)
+    client = fleet_http_connection.FleetHttpClient
+    monkeypatch.setattr(fleet_http_connection, "FleetHttpClient", client)
     mend()
     yield
 
@@ -79,6 +95,131 @@ def test_a_message_whose_run_has_ended_leaves_no_task(ended: str) -> None:
     assert answer is None
     assert [task.status.status for task in state.get_tasks()] == ["finished"]
     assert list(state.get_messages_legacy(is_reply=False)) == []
+
+
+class Server:
+    """A server that counts an earlier start of a node as connected for some requests."""
+
+    def __init__(self, connected: int, registered: bool = True) -> None:
+        self.connected = connected
+        self.registered = registered
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        asked = ActivateNodeRequest.FromString(request.content)
+        code = ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
+        if self.registered and not asked.heartbeat_interval:
+            code = ApiErrorCode.FLEET_INVALID_HEARTBEAT_INTERVAL
+        elif self.registered and not self.connected:
+            return httpx.Response(
+                200, content=ActivateNodeResponse(node_id=NODE).SerializeToString()
+            )
+        else:
+            self.connected -= 1
+        return httpx.Response(400, json=FlowerError(code, "no", "no").to_json("refused"))
+
+
+@pytest.fixture
+def connecting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], int]:
+    """Return a function that connects a SuperNode to a server; it returns the node's number."""
+
+    def connect(server: Server) -> int:
+        client = FleetClient("http://server", interceptors=())
+        client._client = httpx.Client(
+            base_url="http://server", transport=httpx.MockTransport(server)
+        )
+        with client._client:
+            return client.ActivateNode(ActivateNodeRequest(heartbeat_interval=30)).node_id
+
+    monkeypatch.setattr(mended_supernode, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(mended_supernode, "SILENCE", 1e9)
+    return connect
+
+
+def test_a_supernode_waits_until_its_earlier_start_counts_as_gone(
+    connecting: Callable[[Server], int], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert connecting(Server(connected=3)) == NODE
+    assert caplog.text.count("still counts an earlier start of this node as connected") == 3
+
+
+def test_a_supernode_whose_key_is_unknown_does_not_wait(
+    connecting: Callable[[Server], int],
+) -> None:
+    with pytest.raises(httpx.HTTPStatusError):
+        connecting(Server(connected=3, registered=False))
+
+
+def test_a_supernode_ends_once_the_server_has_not_heard_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([True] * 3)
+    heard = tmp_path / "heard"
+    monkeypatch.setenv(node_machine.HEARD, f"{heard}")
+
+    def beat(*_: object) -> SendNodeHeartbeatResponse:
+        return SendNodeHeartbeatResponse(success=next(answers, False))
+
+    monkeypatch.setattr(FleetHttpClient, "SendNodeHeartbeat", beat)
+    client, ended = FleetClient("http://server", interceptors=()), list[str]()
+    quiet = []
+
+    def sleep(_: float) -> None:
+        client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
+        quiet.append(client.quiet)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    client.watch(2, ended.append)
+    assert quiet == [0, 0, 0, 1]  # each look counts one second
+    assert ended == ["the server has answered no heartbeat of this node for 2 s"]
+    assert heard.stat().st_mode & 0o077 == 0
+
+
+class Failing(BaseHTTPRequestHandler):
+    """A server that lets a node connect, and then has a full disk."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        accepts = self.path.endswith("/activate-node")
+        content = ActivateNodeResponse(node_id=NODE).SerializeToString() if accepts else b""
+        self.send_response(200 if accepts else 500)
+        self.send_header("content-type", "application/protobuf")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_supernode_whose_server_fails_ends(tmp_path: Path) -> None:
+    """Flower's own would live on without a connection, so that nothing starts another."""
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
+    place, server = tmp_path / "kit" / "clients" / "client-0", tmp_path / "kit" / "server"
+    with HTTPServer(("127.0.0.1", 0), Failing) as failing:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server / "server.crt", server / "server.key")
+        failing.socket = context.wrap_socket(failing.socket, server_side=True)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            free = probe.getsockname()[1]
+        settings = f"SUPERLINK=127.0.0.1:{failing.server_port}\nNODE_PORT={free}\n"
+        (place / "settings.env").write_text(settings)
+        threading.Thread(target=failing.serve_forever, daemon=True).start()
+        command, own = _supernode(place), flower_command.environment(tmp_path / "flower")
+        own[node_machine.HEARD] = f"{place / 'state' / 'runtime' / 'heard'}"
+        said = subprocess.run(
+            command,
+            env=own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        failing.shutdown()
+    assert (said.returncode, "SuperNode ID: 7" in said.stdout) == (1, True), said.stdout
+    assert "Server error '500 Internal Server Error'" in said.stdout
 
 
 def test_a_nodes_program_is_flowers() -> None:

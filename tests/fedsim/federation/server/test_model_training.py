@@ -1,8 +1,10 @@
 """A training is one run of the same rounds, attacked by nobody, whose model is kept."""
 
+import errno
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,12 +57,28 @@ def training(small: Make, tmp_path: Path) -> Callable[..., Config]:
     return make
 
 
+def throw(error: Exception) -> None:
+    raise error
+
+
 def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
     plan = prepare(config)
     directory = plan.begin()
     grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
     server_app.carry_out(grid, plan, directory)
     return directory
+
+
+def test_a_full_disk_is_named(
+    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = training({})
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(RunDirectory, "log_event", lambda *_, **__: throw(full))
+    with pytest.raises(
+        InputError, match=re.escape(f"cannot write to '{config.run.out}': No space")
+    ):
+        _train(config)
 
 
 @pytest.mark.parametrize("changes", [{}, {"federation.trust": "local"} | ADAM])

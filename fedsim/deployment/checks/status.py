@@ -9,8 +9,13 @@ from pathlib import Path
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.deployment import certificates, kit, run
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.deployment.checks import server as checks
+from fedsim.deployment.checks.connection import WRONG
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
+
+COMPLETED, FAILED = "finished:completed", "finished:failed"
 
 CONNECTED, AWAY, NEVER = "connected", "away", "never connected"
 
@@ -37,11 +42,12 @@ class SubmittedRun:
     """The last submitted run.
 
     Attributes:
-        state: Flower's name of its state.
+        state: Flower's name of its state; "finished:failed" also for a run without its last file.
+        reason: why it failed; "" while it runs, and of a run that succeeded.
         round: last finished round; 0 before the first.
         rounds: number of planned rounds; 0 before the training begins.
         batch: number of finished batches of trials; a training has one batch.
-        busy: clients that have not answered for a minute or more.
+        busy: clients that have not answered for 20 seconds or more.
     """
 
     directory: str
@@ -50,6 +56,7 @@ class SubmittedRun:
     rounds: int
     batch: int
     busy: tuple[Busy, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,9 +83,12 @@ def status(server: Path) -> Status:
         problems.append(f"the certificate expires in {days:.0f} days; run fedsim deploy renew KIT")
     nodes: tuple[Node, ...] = ()
     last = None
+    services = [line for line in checks.services(server, laid_out) if line[1] == WRONG]
+    problems += [f"{what}: {message}" for what, _, message in services]
     try:
-        nodes = tuple(_nodes(server, laid_out.nodes))
-        last = _run(server)
+        if not any(what == "superlink" for what, _, _ in services):
+            nodes = tuple(_nodes(server, laid_out.nodes))
+            last = _run(server)
     except FlowerError as error:
         reason = " ".join(str(error).split())
         problems.append(f"the SuperLink does not answer ({reason}); run fedsim deploy check")
@@ -115,10 +125,11 @@ def _run(server: Path) -> SubmittedRun | None:
         return None
     except reading.DAMAGE as error:
         raise InputError(f"cannot read '{path}': {reading.reason(error)}; delete it") from None
-    state, _ = run.submission(server, id).status()
+    state, reason = run.submission(server, id).status()
     finished = planned = batches = 0
     busy: tuple[Busy, ...] = ()
-    for event, _ in RunDirectory(Path(directory)).events():
+    directory_of = RunDirectory(Path(directory))
+    for event, _ in directory_of.events():
         planned = event.get("rounds", planned)
         finished = event.get("round", finished)
         batches += event.get("phase") == "batch"
@@ -127,4 +138,7 @@ def _run(server: Path) -> SubmittedRun | None:
             busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
     if state.startswith("finished"):
         busy = ()
-    return SubmittedRun(directory, state, finished, planned, batches, busy)
+    if state == COMPLETED and not directory_of.has(LAST_FILE):
+        state, reason = FAILED, f"'{directory}' has no {LAST_FILE}; see logs/superlink.log"
+    reason = flower_command.reason(reason) if state.startswith("finished") else ""
+    return SubmittedRun(directory, state, finished, planned, batches, busy, reason)

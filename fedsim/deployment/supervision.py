@@ -1,0 +1,172 @@
+"""The processes of a service, which its one parent watches and starts again when they end.
+
+The parent is `fedsim deploy superlink` or `fedsim deploy supernode`. Its children end with it,
+however it ends. `missing` tells from outside whether a service is complete.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+log = logging.getLogger(__name__)
+
+PAUSE = 5.0
+"""Seconds between the end of a process and its next start."""
+
+LONGEST_END = 10.0
+"""Seconds in which a process must end after SIGTERM."""
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PARENT_DEATH = 1
+"""Linux's PR_SET_PDEATHSIG."""
+
+PARTS = {
+    "superlink": {"the SuperLink": "flower-superlink", "flower-superexec": "flower-superexec"},
+    "proxy": {},
+    "supernode": {"the SuperNode": "mended_supernode"},
+}
+"""The children of each service: name, and a word of the command line."""
+
+
+@dataclass
+class Part:
+    """A process of a service.
+
+    Attributes:
+        name: its name in messages.
+        command: returns the command line, at each start.
+        environment: of the process.
+    """
+
+    name: str
+    command: Callable[[], Sequence[str]]
+    environment: Mapping[str, str]
+    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    start_at: float = field(default=0.0, init=False)
+
+    def start(self) -> None:
+        command, before = self.command(), end_with_parent
+        # Between fork and exec it makes one system call, and takes no lock.
+        self.process = subprocess.Popen(command, env=self.environment, preexec_fn=before)  # noqa: PLW1509
+
+
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask Linux to send this process a signal when its parent ends."""
+    LIBC.prctl(PARENT_DEATH, number)
+
+
+class Service:
+    """The parts of a service, while it runs. A part that ends takes the later ones along."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def __enter__(self) -> Self:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_from(0)
+
+    def watch(self) -> bool:
+        """Start parts that are due; return whether all parts live.
+
+        A part that has ended is reported in one sentence.
+        """
+        now = time.monotonic()
+        for index, part in enumerate(self._parts):
+            if part.process is not None and (status := part.process.poll()) is not None:
+                self.restart(index, f"{part.name} {ending(status)}")
+            if part.process is None:
+                if now < part.start_at:
+                    return False
+                try:
+                    part.start()
+                except OSError as error:  # a full disk, for example
+                    self.restart(index, f"{part.name} cannot start ({error})")
+                    return False
+        return True
+
+    def restart(self, index: int, why: str) -> None:
+        """End a part and those after it, say why in one sentence, and start them again later."""
+        log.error("%s; it starts again in %g s", why, PAUSE)
+        self._end_from(index)
+        for part in self._parts[index:]:
+            part.start_at = time.monotonic() + PAUSE
+
+    def _end_from(self, index: int) -> None:
+        """End the living parts from an index on: politely, and by force after LONGEST_END."""
+        living = [part.process for part in self._parts[index:] if part.process is not None]
+        for process in living:
+            process.terminate()
+        deadline = time.monotonic() + LONGEST_END
+        for process in living:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for part in self._parts[index:]:
+            part.process = None
+
+
+def ending(status: int) -> str:
+    """Return how a process ended, from its status: negative for the number of a signal."""
+    if status >= 0:
+        return f"ended with status {status}"
+    names = {each.value: each.name for each in signal.Signals}
+    return f"was killed by signal {-status} ({names.get(-status, 'a real-time signal')})"
+
+
+def parent(place: Path, service: str) -> psutil.Process | None:
+    """Return the parent process of a machine's service; None: this user sees no such process."""
+    for process in psutil.process_iter():
+        try:
+            if _serves(process, place, service):
+                above = process.parent()
+                # The process of a message is a copy of its parent.
+                if above is None or not _serves(above, place, service):
+                    return process
+        except psutil.Error:
+            continue
+    return None
+
+
+def number(place: Path, service: str) -> int | None:
+    """Return the process number of a service's parent; None if this user sees no such process."""
+    process = parent(place, service)
+    return None if process is None else process.pid
+
+
+def _serves(process: psutil.Process, place: Path, service: str) -> bool:
+    words = process.cmdline()
+    return any(
+        words[index : index + 2] == ["deploy", service]
+        and words[index + 2 : index + 3]
+        and os.path.realpath(words[index + 2]) == os.path.realpath(place)
+        for index in range(len(words))
+    )
+
+
+def missing(place: Path, service: str) -> list[str]:
+    """Return the parts of a service that have ended; the service's own name if it does not run."""
+    if (process := parent(place, service)) is None:
+        return [service]
+    lines = []
+    for child in process.children():
+        try:
+            lines.append(" ".join(child.cmdline()))
+        except psutil.Error:
+            continue
+    words = PARTS[service]
+    return [name for name, word in words.items() if not any(word in line for line in lines)]

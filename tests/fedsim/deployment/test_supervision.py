@@ -1,0 +1,130 @@
+"""A service's parent sees every process that ends, starts it again, and takes all along."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from fedsim.deployment import supervision
+
+SERVICE = """
+import sys, time
+from fedsim.deployment import supervision
+supervision.PAUSE = 0.2
+def part(name, word):
+    program = [sys.executable, "-c", "import time; time.sleep(600)", word]
+    return supervision.Part(name, lambda: program, None)
+parts = [part("the SuperLink", "flower-superlink"), part("flower-superexec", "flower-superexec")]
+with supervision.Service(parts) as service:
+    while True:
+        service.watch()
+        time.sleep(0.02)
+"""
+
+
+T = TypeVar("T")
+
+
+def _until(find: Callable[[], T], seconds: float = 20) -> T:
+    deadline = time.monotonic() + seconds
+    while not (found := find()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Return whether a process runs: an ended one may wait until the system's first reaps it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Running:
+    """A service of two parts in a process of its own, in the form of `fedsim deploy superlink`."""
+
+    def __init__(self, place: Path) -> None:
+        command = [sys.executable, "-c", SERVICE, "deploy", "superlink", f"{place}/"]
+        self.place = place
+        self.log = (place / "log").open("w+")
+        self.process = subprocess.Popen(command, stderr=self.log)
+        self.seen = self.parts()
+
+    def parts(self) -> list[psutil.Process]:
+        parent = psutil.Process(self.process.pid)
+        return _until(lambda: len(found := parent.children()) == 2 and found)
+
+    def said(self) -> list[str]:
+        return (self.place / "log").read_text().splitlines()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    service = Running(tmp_path)
+    yield service
+    with service.process, service.log:
+        service.process.kill()
+    _until(lambda: not any(map(_lives, service.seen)))
+
+
+@pytest.mark.parametrize(("killed", "again"), [(0, 2), (1, 1)])
+def test_a_part_that_is_killed_starts_again_with_those_after_it(
+    running: Running, killed: int, again: int
+) -> None:
+    running.seen[killed].kill()
+    name = ["the SuperLink", "flower-superexec"][killed]
+    _until(lambda: name in supervision.missing(running.place, "superlink"))
+    _until(lambda: not supervision.missing(running.place, "superlink"))
+    before, running.seen = running.seen, running.parts()
+    assert len({*running.seen} - {*before}) == again
+    assert running.said() == [f"{name} was killed by signal 9 (SIGKILL); it starts again in 0.2 s"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_parts_end_with_their_parent(running: Running, number: signal.Signals) -> None:
+    running.process.send_signal(number)
+    assert running.process.wait(20) == (0 if number == signal.SIGTERM else -9)
+    _until(lambda: not any(map(_lives, running.seen)))
+    assert supervision.missing(running.place, "superlink") == ["superlink"]
+
+
+def test_a_part_that_cannot_start_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervision, "PAUSE", 0.0)
+    commands = iter([["/nowhere/program"], [sys.executable, "-c", "import time; time.sleep(600)"]])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        parts = [supervision.Part("the SuperNode", lambda: next(commands), os.environ)]
+        with supervision.Service(parts) as service:
+            assert not service.watch()
+            assert service.watch()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
+
+
+def test_a_service_of_another_folder_is_another(running: Running, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert supervision.missing(other, "superlink") == ["superlink"]
+    assert supervision.missing(running.place, "proxy") == ["proxy"]
+    assert supervision.missing(Path(os.path.relpath(running.place)), "superlink") == []
+
+
+def test_every_part_of_a_service_is_a_program_that_the_kit_starts() -> None:
+    source = Path(supervision.__file__).parent
+    text = "".join((source / name).read_text("utf-8") for name in ("run.py", "supernode.py"))
+    for parts in supervision.PARTS.values():
+        for name, word in parts.items():
+            assert re.search(rf'Part\(\s*"{name}"', text)
+            assert word in text
