@@ -5,7 +5,7 @@ configuration tolerates it.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from flwr.app import Message, MessageType
@@ -63,7 +63,7 @@ def accept(
     """Return the valid replies by partition, sorted. Raises ClientFailedError for too few."""
     clients = batch.nodes if asked is None else list(asked)
     replies = sort_out(answers, batch.nodes, clients, inspect)
-    lost = {client: f"client {client} failed: {why}" for client, why in replies.failed.items()}
+    lost = lost_clients(replies.failed)
     if replies.missing:
         silent = (
             f"no answer from client {', '.join(map(str, replies.missing))} within "
@@ -89,6 +89,18 @@ def accept(
         for why in replies.unsolicited:
             log_event(dropped=None, of=what, reason=why)
     return replies.accepted
+
+
+def lost_clients(failed: Mapping[int, str]) -> dict[int, str]:
+    """Return a sentence for each client that failed; those with one reason share a sentence."""
+    alike: dict[str, list[int]] = {}
+    for client, why in failed.items():
+        alike.setdefault(why, []).append(client)
+    return {
+        client: f"client{'s' * (len(clients) > 1)} {', '.join(map(str, clients))} failed: {why}"
+        for why, clients in alike.items()
+        for client in clients
+    }
 
 
 def accept_round(
