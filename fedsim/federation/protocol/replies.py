@@ -49,6 +49,18 @@ class Replies:
     missing: tuple[int, ...]
     unsolicited: tuple[str, ...]
 
+    @property
+    def failures(self) -> dict[int, str]:
+        """A sentence for each client that failed; those with one reason share a sentence."""
+        alike: dict[str, list[int]] = {}
+        for client, why in self.failed.items():
+            alike.setdefault(why, []).append(client)
+        return {
+            client: f"client{'s' * (len(clients) > 1)} {', '.join(map(str, clients))} failed: {why}"
+            for why, clients in alike.items()
+            for client in clients
+        }
+
 
 def sort_out(
     replies: Iterable[Message],

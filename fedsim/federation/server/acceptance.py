@@ -5,7 +5,7 @@ configuration tolerates it.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 from flwr.app import Message, MessageType
@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
+from fedsim.config.federation import TOLERATED
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.messages import Role
@@ -63,16 +64,17 @@ def accept(
     """Return the valid replies by partition, sorted. Raises ClientFailedError for too few."""
     clients = batch.nodes if asked is None else list(asked)
     replies = sort_out(answers, batch.nodes, clients, inspect)
-    lost = lost_clients(replies.failed)
-    if replies.missing:
+    lost = replies.failures
+    if late := [client for client in replies.missing if client in batch.nodes]:
         silent = (
-            f"no answer from client {', '.join(map(str, replies.missing))} within "
+            f"no answer from client {', '.join(map(str, late))} within "
             f"{batch.plan.config.federation.timeout:g} s (federation.timeout)"
         )
-        lost |= dict.fromkeys(replies.missing, silent)
+        lost |= dict.fromkeys(late, silent)
+    lost |= {client: f"client {client} left" for client in clients if client not in batch.nodes}
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
     if reasons and not tolerated:
-        raise ClientFailedError(f"{what}: {reasons}")
+        raise ClientFailedError(f"{what}: {reasons}{_without(batch, lost)}")
     if len(lost) > tolerated:
         raise ClientFailedError(
             f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
@@ -91,16 +93,13 @@ def accept(
     return replies.accepted
 
 
-def lost_clients(failed: Mapping[int, str]) -> dict[int, str]:
-    """Return a sentence for each client that failed; those with one reason share a sentence."""
-    alike: dict[str, list[int]] = {}
-    for client, why in failed.items():
-        alike.setdefault(why, []).append(client)
-    return {
-        client: f"client{'s' * (len(clients) > 1)} {', '.join(map(str, clients))} failed: {why}"
-        for why, clients in alike.items()
-        for client in clients
-    }
+def _without(batch: Batch, lost: Collection[int]) -> str:
+    """Return how a training goes on without its lost clients; "" where it cannot."""
+    if batch.plan.config.run.job != "training" or not 0 < len(lost) < len(batch.nodes) - 1:
+        return ""
+    return (
+        f". If that stays so, the same command with --set {TOLERATED}={len(lost)} goes on without"
+    )
 
 
 def accept_round(

@@ -181,7 +181,8 @@ class DPSGD(Strategy):
         assert begun is not None and begun.grid is not None
         # A client that does not join the round sends no sum, and needs no keys.
         joining = config.participation.participants(begun.number)
-        summing_nodes = {client: self.batch.nodes[client] for client in joining}
+        nodes = self.batch.nodes
+        summing_nodes = {client: nodes[client] for client in joining if client in nodes}
         self._secure = None
         if not joining:
             return requests
