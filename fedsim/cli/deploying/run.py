@@ -1,5 +1,6 @@
 """`fedsim deploy run` and `fedsim deploy train`, on the server's machine."""
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -26,6 +27,7 @@ from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.privacy.trust.model import Vantage
 from fedsim.report.tracking.progress import conclude, conclude_training, progress
 
 if TYPE_CHECKING:
@@ -145,6 +147,8 @@ def _carry_out(
         with console.status("preparing") as status:
             plan = prepare(config, deployed=True)
             config, run_directory = plan.config, plan.begin()
+            if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
+                console.print(larger, highlight=False)
             if (running := _running(server, run_directory)) is not None:
                 say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
                 console.print(say, highlight=False)
@@ -250,6 +254,27 @@ def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
+
+
+def _larger(scheme: Scheme, nominal: float) -> str:
+    """Return a sentence about the largest epsilon; "" if it is towards federation.vantage."""
+    from fedsim.federation.server.plan import planned_epsilons  # noqa: PLC0415
+
+    configured, trust = scheme.federation.vantage, scheme.federation.trust.model
+    if not nominal:  # noise without an epsilon
+        return ""
+    epsilons = planned_epsilons(scheme, nominal)
+    if trust.server_draws:  # the server is trusted
+        del epsilons[Vantage.SERVER]
+    most = max(epsilons, key=lambda vantage: epsilons[vantage])
+    least = epsilons.get(configured, math.inf)
+    if epsilons[most] <= least * (1 + 1e-9):
+        return ""
+    return (
+        f"The rounds cost epsilon {epsilons[most]:.4g} towards the {most.value}, more than the "
+        f"{least:.4g} towards the {configured.value} that the file plans; a client's epsilon-limit "
+        "must allow the larger one."
+    )
 
 
 def _together(scheme: Scheme) -> str:

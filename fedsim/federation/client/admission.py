@@ -24,7 +24,13 @@ from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages, signed_keys
 from fedsim.federation.protocol.arrays import check_array
-from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
+from fedsim.federation.protocol.consent import (
+    DELTA_LIMIT,
+    EPSILON_LIMIT,
+    MAX_TRIALS,
+    RefusedError,
+    Terms,
+)
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import planned_kind
@@ -126,7 +132,15 @@ def check_request(received: ReceivedMessage) -> None:
         try:
             fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
         except InputError as error:
-            raise RefusedError(str(error)) from None
+            most = math.floor(100 * fixed_point.largest_epsilon(grid, steps, terms.delta_limit))
+            if not most:
+                raise RefusedError(str(error)) from None
+            raise RefusedError(
+                f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, but the integers of "
+                f"secure aggregation keep no guarantee above epsilon {most / 100:g} at its "
+                f"{DELTA_LIMIT} = {terms.delta_limit:g}; set {EPSILON_LIMIT} = {most / 100:g} or "
+                "less in the node's config"
+            ) from None
 
 
 def enter(received: ReceivedMessage) -> None:

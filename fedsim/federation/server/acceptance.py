@@ -74,7 +74,7 @@ def accept(
     lost |= {client: f"client {client} left" for client in clients if client not in batch.nodes}
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
     if reasons and not tolerated:
-        raise ClientFailedError(f"{what}: {reasons}{_without(batch, lost)}")
+        raise ClientFailedError(f"{what}: {reasons.rstrip('.')}{_without(batch, lost)}")
     if len(lost) > tolerated:
         raise ClientFailedError(
             f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
