@@ -183,7 +183,14 @@ def reserve(received: ReceivedMessage) -> None:
             "adds finite noise"
         )
     answer = answer_to(received, request.noise_multiplier)
-    client_ledger.reserve(terms, _planned(received, terms, answer), _ended(request))
+    if config.run.job == "training" and config.federation.repeats_answers:
+        earlier = client_ledger.last_round(terms, answer.experiment, answer.node)
+        # An interrupted round is answered again to the bit, and charged no more. If the answer
+        # cannot be given again, the new one is planned and checked before it is charged.
+        if earlier == request.round:
+            received = replace(received, request=replace(request, round=earlier + 1))
+    if received.request.round <= config.training.rounds:
+        client_ledger.reserve(terms, _planned(received, terms, answer), _ended(request))
 
 
 def _planned(received: ReceivedMessage, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:

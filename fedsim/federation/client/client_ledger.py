@@ -227,6 +227,14 @@ def attempted(terms: Terms, experiment: str) -> int:
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 
+def last_round(terms: Terms, experiment: str, node: str) -> int:
+    """Return the round of a node's last charged answer in a configuration; 0 for none."""
+    for answer in reversed(read_answers(terms.state)):
+        if (answer.experiment, answer.node) == (experiment, node) and answer.charged:
+            return answer.round
+    return 0
+
+
 def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> None:
     for old in reversed(answers):
         same = (old.run, old.node) == (new.run, new.node)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import Context, Message, RecordDict
 from hostile import FILES, Case, contexts
 
 from fedsim import client_app
@@ -25,19 +25,30 @@ def _epsilon(steps: int) -> float:
     return accountant("pld").epsilon(Mechanism((Steps(Z, steps),)), DELTA)
 
 
-def _asked(machine: Path, id: int, round: int, run: dict[str, Scalar], **lie: Any) -> Message:
-    """Return a client's answer, with a budget for one whole run and one round more."""
-    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(ROUNDS + 1), "delta-limit": DELTA}
-    case = Case("", run=run, node=node, id=id, lie={"round": round, **lie})
-    context, message = contexts(case, "ward-7/patients.csv", machine, FILES["ward-7/patients.csv"])
-    return client_app.app(message, context)
+def _request(
+    machine: Path,
+    id: int,
+    round: int,
+    run: dict[str, Scalar],
+    limit: int = ROUNDS + 1,
+    model: Any = np.asarray,
+    **lie: Any,
+) -> tuple[Message, Context]:
+    """Return a request to a client whose budget has room for as many rounds as `limit` says."""
+    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(limit), "delta-limit": DELTA}
+    case = Case("", run=run, node=node, id=id, model=model, lie={"round": round, **lie})
+    name = "ward-7/patients.csv"
+    context, message = contexts(case, name, machine, FILES[name])
+    return message, context
 
 
-def _joins(machine: Path, id: int, run: dict[str, Scalar], **lie: Any) -> Message:
+def _asked(machine: Path, id: int, round: int, run: dict[str, Scalar], **more: Any) -> Message:
+    return client_app.app(*_request(machine, id, round, run, **more))
+
+
+def _joins(machine: Path, id: int, run: dict[str, Scalar], round: int = 1, **more: Any) -> Message:
     """Return a client's answer to the question before a run's first round, which reserves."""
-    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(ROUNDS + 1), "delta-limit": DELTA}
-    case = Case("", run=run, node=node, id=id, lie={"round": 1, **lie})
-    context, message = contexts(case, "ward-7/patients.csv", machine, FILES["ward-7/patients.csv"])
+    message, context = _request(machine, id, round, run, **more)
     asked = RecordDict({messages.REQUEST: message.content[messages.REQUEST]})
     return client_app.app(Message(asked, 7, "query.data"), context)
 
@@ -72,6 +83,21 @@ def test_what_an_ended_run_did_not_use_is_free(how: str, tmp_path: Path) -> None
     _joins(tmp_path, 2, run, ended="17,1" if how == "named" else "")
     for round in range(1, ROUNDS + 1):
         _asked(tmp_path, 2, round, run)
+    assert _spent(tmp_path) == pytest.approx(_epsilon(ROUNDS))
+
+
+def test_an_interrupted_round_is_planned_once(tmp_path: Path) -> None:
+    """The budget of a whole training suffices for its continuation, and for no other answer."""
+    for round in (1, 2):
+        _asked(tmp_path, 1, round, FIRST, limit=ROUNDS)
+    _joins(tmp_path, 2, FIRST, round=2, limit=ROUNDS)
+    with pytest.raises(RefusedError, match="above its epsilon-limit"):
+        _joins(tmp_path, 2, FIRST, round=1, limit=ROUNDS)
+    for round in (2, 3):
+        _asked(tmp_path, 2, round, FIRST, limit=ROUNDS)
+    _joins(tmp_path, 3, FIRST, round=3, limit=ROUNDS)
+    with pytest.raises(RefusedError, match="above its epsilon-limit"):
+        _asked(tmp_path, 3, 3, FIRST, limit=ROUNDS, model=lambda model: model + np.float32(1e-3))
     assert _spent(tmp_path) == pytest.approx(_epsilon(ROUNDS))
 
 
