@@ -16,6 +16,7 @@ from fedsim.common.blocks import slices
 from fedsim.config.federation import TOLERATED
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
+from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.replies import (
     check_findings,
@@ -91,6 +92,22 @@ def accept(
         for why in replies.unsolicited:
             log_event(dropped=None, of=what, reason=why)
     return replies.accepted
+
+
+def unanswered(batch: Batch, round: int, answers: Iterable[Message], masked: bool) -> bool:
+    """Return whether all clients of a round said that they failed, so that nothing left them.
+
+    A client that is gone may have sent its answer too late for Flower to take it. Only a masked
+    sum then shows nothing.
+    """
+    answers = list(answers)
+    said = {
+        answer.metadata.src_node_id
+        for answer in answers
+        if answer.has_error() and (masked or answer.error.code not in GONE)
+    }
+    asked = {batch.nodes[client] for client in batch.asked(round) if client in batch.nodes}
+    return all(answer.has_error() for answer in answers) and asked <= said
 
 
 def _without(batch: Batch, lost: Collection[int]) -> str:

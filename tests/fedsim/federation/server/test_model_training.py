@@ -24,7 +24,7 @@ from fedsim.config.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs import ledger
+from fedsim.federation.runs import accounts, ledger, spending
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import checkpoint, nodes
@@ -219,6 +219,52 @@ def test_a_kill_costs_no_epsilon(
     assert [row.epsilon for row in card.privacy.towards] == [
         row.epsilon for row in whole.privacy.towards
     ]
+
+
+MASKED: dict[str, Scalar] = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+    "federation.clients": 5,
+    TOLERATED: 1,
+}
+
+
+@pytest.mark.parametrize("silent_in", [1, 2])
+@pytest.mark.parametrize(
+    ("job", "changes"),
+    [
+        ("training", {"federation.trust": "local"}),
+        ("training", MASKED),
+        ("experiment", {"federation.trust": "local"}),
+    ],
+)
+def test_a_round_that_no_client_answered_costs_nothing(
+    job: str, changes: dict[str, Scalar], silent_in: int, small: Make, tmp_path: Path
+) -> None:
+    """An experiment repeats its other rounds, which were answered; a training goes on after."""
+
+    class Refuses(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            request = message.content.config_records.get(messages.REQUEST, {})
+            if message.metadata.message_type == "train" and request.get("round") == silent_in:
+                raise RuntimeError("it refuses")
+            return client_app.app(message, context)
+
+    once: dict[str, Scalar] = {"privacy.noise-source": "system", "run.out": str(tmp_path / "run")}
+    once |= {"trials.count": 1, "trials.worlds": "d-only", "audit.attacks": "none"}
+    config = from_run_config(JOBS[job](to_run_config(small(once | changes))))
+    with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
+        _train(config, Refuses())
+    answered = silent_in - 1
+    assert accounts.together(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
+    if job == "experiment" and answered:
+        with pytest.raises(InputError, match="--accept-epsilon"):
+            _train(config)
+        return
+    rows = ledger.read(_train(config))
+    assert accounts.together(rows).most == 3
+    planned = spending.describe(config.scheme, rows[0].noise_multiplier, [])
+    assert spending.describe(config.scheme, 0.0, rows).count == planned.count
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
