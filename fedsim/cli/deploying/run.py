@@ -146,13 +146,14 @@ def _carry_out(
     with ExitStack() as held:
         with console.status("preparing") as status:
             plan = prepare(config, deployed=True)
-            config, run_directory = plan.config, plan.begin()
-            if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
-                console.print(larger, highlight=False)
+            config, run_directory = plan.config, RunDirectory(plan.path.absolute())
             if (running := _running(server, run_directory)) is not None:
                 say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
                 console.print(say, highlight=False)
                 return _follow(running, run_directory, console)
+            run_directory = plan.begin()
+            if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
+                console.print(larger, highlight=False)
             # Once the run has begun, the server's process holds the lock.
             status.update("waiting for the last server process of this run to end")
             held.enter_context(run_directory.lock(patience=ENDING))
