@@ -462,6 +462,7 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
 ) -> None:
     values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
     values |= {"federation.measures-epsilon": 1.5, "federation.vantage": "server"}
+    values |= {"privacy.delta": 1e-3}
     (tmp_path / "small.toml").write_text(dump(small(values)))
     for client, consent in enumerate(("measures", "")):
         place = kit.folder(server_up, f"client-{client}")
