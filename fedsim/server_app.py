@@ -21,13 +21,14 @@ from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.config import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
+from fedsim.federation.protocol.messages import Request
 from fedsim.federation.runs import ledger, precision, spending
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.server import batch_run, model_training
 from fedsim.federation.server.batch_run import Campaign, Trainer
-from fedsim.federation.server.nodes import connected, note_busy
+from fedsim.federation.server.nodes import SUBMITTED, connected, ended_runs, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
 from fedsim.game import challenge, record_display
@@ -83,6 +84,8 @@ def carry_out(
     """
     try:
         with directory.lock():
+            if isinstance(grid, PollingGrid):  # a command may follow it by Flower's number
+                directory.write_json(SUBMITTED, {"run-id": str(grid.run.run_id)})
             if plan.config.run.job == "training":
                 _train_model(grid, plan, directory)
             else:
@@ -171,7 +174,14 @@ def _train(
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
     directory.log_event(phase="connecting", seconds=time.perf_counter() - start)
-    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
+    left = (
+        trials for trials in plan.batches if not directory.has(directory.batch_file(trials.start))
+    )
+    first = None
+    if (trials := next(left, None)) is not None:
+        place = (1, trials.start, len(trials), plan.noise_multiplier)
+        first = Request(*place, ended=ended_runs(directory))
+    nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
     worlds = challenge.worlds(
         config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
     )

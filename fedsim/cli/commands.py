@@ -95,6 +95,7 @@ DEPLOY = CommandGroup(
         Command("register", "deploying.kit:register"),
         Command("run", "deploying.run:run"),
         Command("train", "deploying.run:train"),
+        Command("stop", "deploying.run:stop"),
         Command("report", "deploying.upkeep:report"),
         Command("status", "deploying.upkeep:status"),
         Command("renew", "deploying.kit:renew"),

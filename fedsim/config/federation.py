@@ -18,6 +18,8 @@ CLIENT = "{client}"
 """Placeholder in data.root for the number of a client."""
 
 
+TOLERATED = "federation.tolerated-dropouts"
+
 LEAST_EPSILON = 0.01
 """Least federation.measures-epsilon. Smaller values add too much noise to count anything."""
 

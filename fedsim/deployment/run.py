@@ -40,6 +40,9 @@ LAST = "run.json"
 IN_USE = "already in use"
 """Flower's complaint about a public key that it already knows."""
 
+MOST_RUNS = "1000"
+"""Runs that the SuperLink is asked for; the latest."""
+
 POLL_INTERVAL = "0.5"
 """Seconds between two requests of Flower's process starter for a task."""
 
@@ -74,12 +77,32 @@ def submission(server: Path, run_id: str) -> Submission:
     return Submission(_home(server), kit.CONNECTION, run_id)
 
 
+def runs(server: Path) -> dict[str, str]:
+    """Return Flower's status of each of the SuperLink's runs, by its id. Raises FlowerError."""
+    listed = flwr(_home(server), "list", kit.CONNECTION, "--limit", MOST_RUNS)["runs"]
+    return {str(run["run-id"]): str(run["status"]) for run in listed}
+
+
+def unfinished(statuses: Mapping[str, str]) -> list[str]:
+    """Return the ids of the runs that have not ended."""
+    return [run for run, status in statuses.items() if not status.startswith("finished")]
+
+
+def stop(server: Path) -> list[str]:
+    """Stop every run of the SuperLink; return their ids. Raises FlowerError."""
+    stopped = unfinished(runs(server))
+    for run in stopped:
+        submission(server, run).stop()
+    return stopped
+
+
 def register(server: Path) -> dict[str, str]:
     """Register every public key in server/keys; return each machine's node id.
 
     A registered key keeps its node. All other nodes are unregistered, such as the node of a
     replaced key: their keys are refused from then on. Raises FlowerError, and InputError for keys
-    that are unreadable, equal, or of no machine of the federation.
+    that are unreadable, equal, or of no machine of the federation, and while a run needs a node
+    that would be unregistered.
     """
     home = _home(server)
     files = key_files(server)
@@ -92,9 +115,15 @@ def register(server: Path) -> dict[str, str]:
     nodes = registered(server)
     keys = _distinct({machine: fingerprint_of(path) for machine, path in files.items()})
     living = {node for node, status in statuses(server).items() if status != UNREGISTERED}
+    known = {nodes[machine].node for machine, key in keys.items() if _has(nodes, machine, key)}
+    if living - known and unfinished(runs(server)):
+        raise InputError(
+            "a run is not finished, and a node that it may need would be unregistered, because its "
+            "key was replaced or removed; wait for the run's end, or stop it with fedsim deploy "
+            "stop, and register again"
+        )
     for machine, key in keys.items():
-        old = nodes.get(machine)
-        if old is None or old.node not in living or old.key != key:
+        if not _has(nodes, machine, key) or nodes[machine].node not in living:
             nodes[machine] = _registered(home, machine, files[machine], key)
             write_registered(server, nodes)
     nodes = {machine: nodes[machine] for machine in keys}
@@ -102,6 +131,11 @@ def register(server: Path) -> dict[str, str]:
         flwr(home, "supernode", "unregister", node, kit.CONNECTION)
     write_registered(server, nodes)
     return {machine: one.node for machine, one in nodes.items()}
+
+
+def _has(nodes: Mapping[str, Registration], machine: str, key: str) -> bool:
+    """Return whether a key is a machine's registered one."""
+    return machine in nodes and nodes[machine].key == key
 
 
 def _distinct(keys: Mapping[str, str]) -> Mapping[str, str]:

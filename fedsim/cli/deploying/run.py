@@ -1,11 +1,12 @@
 """`fedsim deploy run` and `fedsim deploy train`, on the server's machine."""
 
+import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -27,7 +28,11 @@ from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.privacy.trust.model import Vantage
 from fedsim.report.tracking.progress import conclude, conclude_training, progress
+
+if TYPE_CHECKING:
+    from fedsim.federation.runtimes.flower_command import Submission
 
 ENDING = 60.0
 """Seconds that a server's process may take to end after its SuperLink was killed. It asks the new
@@ -80,7 +85,8 @@ def train(
     """Train a model on the deployed federation, once, and keep it. Run it on the server's machine.
 
     Does the same as `fedsim train`, with each client on its own machine. Give the same command with
-    the same --out again to continue an interrupted training after its last round.
+    the same --out again to follow a training that still runs, or to continue an interrupted one
+    after its last round. Ctrl-C stops the training, and so does `fedsim deploy stop`.
 
     Example: fedsim deploy train hospitals training.toml --out model
     """
@@ -93,6 +99,19 @@ def train(
     conclude_training(run_directory, start, console)
     if json_:
         print_json(run_directory.read_json("report.json"))
+
+
+def stop(directory: Directory) -> None:
+    """Stop the runs of the deployed federation. Run it on the server's machine.
+
+    What they released stays released. The command that began a run continues it.
+
+    Example: fedsim deploy stop hospitals
+    """
+    from fedsim.deployment import kit, run  # noqa: PLC0415
+
+    stopped = run.stop(kit.folder(directory, "server"))
+    typer.echo(f"stopped: run {', '.join(stopped)}" if stopped else "no run is running")
 
 
 def _overrides(set_: list[str] | None, out: Path | None) -> dict[str, Scalar]:
@@ -113,7 +132,7 @@ def _carry_out(
     """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
-    from fedsim.federation.server.nodes import REGISTERED  # noqa: PLC0415
+    from fedsim.federation.server.nodes import ENDED, REGISTERED  # noqa: PLC0415
     from fedsim.report import model_card  # noqa: PLC0415
 
     config = configuration.load(config_file, overrides, job)
@@ -123,11 +142,19 @@ def _carry_out(
     _refuse(config.scheme, config.trials.count, kit.read_kit(server).clients, experiment)
     values = configuration.to_run_config(config)
     evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
-    nodes = _clients_nodes(server, config.federation.clients)
+    tolerated = config.federation.tolerated_dropouts if job == "training" else 0
+    nodes = _clients_nodes(server, config.federation.clients, tolerated)
     with ExitStack() as held:
         with console.status("preparing") as status:
             plan = prepare(config, deployed=True)
-            config, run_directory = plan.config, plan.begin()
+            config, run_directory = plan.config, RunDirectory(plan.path.absolute())
+            if (running := _running(server, run_directory)) is not None:
+                say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
+                console.print(say, highlight=False)
+                return _follow(server, running, run_directory, console)
+            run_directory = plan.begin()
+            if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
+                console.print(larger, highlight=False)
             # Once the run has begun, the server's process holds the lock.
             status.update("waiting for the last server process of this run to end")
             held.enter_context(run_directory.lock(patience=ENDING))
@@ -140,8 +167,29 @@ def _carry_out(
         if evidence is not None:
             model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)
+        earlier = deployment.runs(server)
+        ended = earlier.keys() - set(deployment.unfinished(earlier))
+        run_directory.write_json(ENDED, {"runs": ",".join(sorted(ended))})
     run_config = configuration.dump(config.reading_data_from(""))
     submitted = deployment.start(server, run_config, Path(config.run.out))
+    return _follow(server, submitted, run_directory, console)
+
+
+def _running(server: Path, run_directory: RunDirectory) -> "Submission | None":
+    """Return the unfinished submission whose process writes a run directory; None without one."""
+    from fedsim.deployment import run  # noqa: PLC0415
+    from fedsim.federation.server.nodes import SUBMITTED  # noqa: PLC0415
+
+    if not run_directory.has(SUBMITTED):
+        return None
+    id = str(run_directory.read_json(SUBMITTED, ("run-id",))["run-id"])
+    return run.submission(server, id) if id in run.unfinished(run.runs(server)) else None
+
+
+def _follow(
+    server: Path, submitted: "Submission", run_directory: RunDirectory, console: Console
+) -> RunDirectory:
+    """Wait for the end of a run; Ctrl-C stops it. Return its directory."""
     try:
         with progress(run_directory, console):
             submitted.wait(lambda: run_directory.has(LAST_FILE), partial(_say_why, server, console))
@@ -166,8 +214,12 @@ def _say_why(server: Path, console: Console, state: str, seconds: float) -> None
     console.print(f"the run is {state} for {seconds:.0f} s: {why}", markup=False, highlight=False)
 
 
-def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
-    """Return the node of each client's key, by partition. Raises InputError if one is missing."""
+def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]:
+    """Return the node of each client's key, by partition.
+
+    tolerated: number of clients that may have left for good, with no registered key.
+    Raises InputError if more are missing.
+    """
     from fedsim.deployment import run  # noqa: PLC0415
 
     registered, files = run.registered(server), run.key_files(server)
@@ -176,6 +228,9 @@ def _clients_nodes(server: Path, clients: int) -> dict[str, int]:
         machine = f"client-{client}"
         node = registered.get(machine)
         if node is None or not node.node.isdecimal():
+            tolerated -= 1
+            if tolerated >= 0:
+                continue
             raise InputError(
                 f"the key of {machine} is not registered; start the server and run "
                 "fedsim deploy register"
@@ -194,7 +249,8 @@ def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None
     if federation.clients != clients:
         raise InputError(
             f"federation.clients is {federation.clients}, but {clients} clients are "
-            f"deployed; add --set federation.clients={clients}"
+            f"deployed; add --set federation.clients={clients}. If a client left for good, also "
+            "add --set federation.tolerated-dropouts=1"
         )
     if privacy.noise_source == "seed" and not experiment:
         raise InputError(
@@ -214,6 +270,27 @@ def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None
             "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
             "simulate it)"
         )
+
+
+def _larger(scheme: Scheme, nominal: float) -> str:
+    """Return a sentence about the largest epsilon; "" if it is towards federation.vantage."""
+    from fedsim.federation.server.plan import planned_epsilons  # noqa: PLC0415
+
+    configured, trust = scheme.federation.vantage, scheme.federation.trust.model
+    if not nominal:  # noise without an epsilon
+        return ""
+    epsilons = planned_epsilons(scheme, nominal)
+    if trust.server_draws:  # the server is trusted
+        del epsilons[Vantage.SERVER]
+    most = max(epsilons, key=lambda vantage: epsilons[vantage])
+    least = epsilons.get(configured, math.inf)
+    if epsilons[most] <= least * (1 + 1e-9):
+        return ""
+    return (
+        f"The rounds cost epsilon {epsilons[most]:.4g} towards the {most.value}, more than the "
+        f"{least:.4g} towards the {configured.value} that the file plans; a client's epsilon-limit "
+        "must allow the larger one."
+    )
 
 
 def _together(scheme: Scheme) -> str:

@@ -242,6 +242,7 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     """Check every answered run, and the total epsilon."""
     try:
         answers = client_ledger.read_answers(state)
+        plans = client_ledger.reserved(state, answers)
     except InputError as error:
         yield "budget", WRONG, str(error)
         return
@@ -259,6 +260,13 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
             f"{trials}; {cost}"
         )
         yield "answered", OK if charged else NOTE, message
+    reserved = client_ledger.epsilon([*answers, *plans], terms.delta_limit)
+    for plan in plans:
+        message = (
+            f"{plan.name} (run {plan.run}) has not ended, and what it reserved is kept from other "
+            f"runs; epsilon {reserved:.4g} with all that is reserved"
+        )
+        yield "reserved", NOTE, message
     spent, limit = client_ledger.epsilon(promised, terms.delta_limit), terms.epsilon_limit
     at = f"at delta {terms.delta_limit:g}"
     if (together := client_ledger.epsilon_of_client(promised, terms.delta_limit)) is not None:

@@ -17,13 +17,20 @@ from torch import Tensor
 from adversaries.errors import InputError
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.config.campaign import AuditConfig
+from fedsim.config.federation import TOLERATED
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages, signed_keys
 from fedsim.federation.protocol.arrays import check_array
-from fedsim.federation.protocol.consent import MAX_TRIALS, RefusedError, Terms
+from fedsim.federation.protocol.consent import (
+    DELTA_LIMIT,
+    EPSILON_LIMIT,
+    MAX_TRIALS,
+    RefusedError,
+    Terms,
+)
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.ledger_row import planned_kind
@@ -106,12 +113,7 @@ def check_request(received: ReceivedMessage) -> None:
         return
     config, request, loaded = received.config, received.request, received.loaded
     _check_place(received)
-    if config.trials.count > terms.max_trials:
-        raise RefusedError(
-            f"trials.count is {config.trials.count}, but the client consented to {MAX_TRIALS} = "
-            f"{terms.max_trials}, and every trial is one more training; to agree, set "
-            f"{MAX_TRIALS} = {config.trials.count} in the node's config"
-        )
+    _check_trials(config.trials.count, terms)
     _check_role(config.run.job, request, loaded, received.partition)
     expected = agreed_noise(terms, received.context)
     if expected is None:
@@ -130,7 +132,15 @@ def check_request(received: ReceivedMessage) -> None:
         try:
             fixed_point.check_rounding(grid, steps, terms.delta_limit, terms.epsilon_limit)
         except InputError as error:
-            raise RefusedError(str(error)) from None
+            most = math.floor(100 * fixed_point.largest_epsilon(grid, steps, terms.delta_limit))
+            if not most:
+                raise RefusedError(str(error)) from None
+            raise RefusedError(
+                f"this client's {EPSILON_LIMIT} is {terms.epsilon_limit:g}, but the integers of "
+                f"secure aggregation keep no guarantee above epsilon {most / 100:g} at its "
+                f"{DELTA_LIMIT} = {terms.delta_limit:g}; set {EPSILON_LIMIT} = {most / 100:g} or "
+                "less in the node's config"
+            ) from None
 
 
 def enter(received: ReceivedMessage) -> None:
@@ -141,18 +151,62 @@ def enter(received: ReceivedMessage) -> None:
         return
     agreed = agreed_noise(terms, context)
     answer = answer_to(received, agreed)
-    ahead, measures = None, 0.0
+    planned = None
     if consent.EXPERIMENT not in terms.kinds:
-        expected = answer.noise_multiplier
         alone = read_alone(config.scheme, context.node_config)
-        steps = released(config.scheme, expected, request.trials, alone)
+        steps = released(config.scheme, answer.noise_multiplier, request.trials, alone)
         answer = replace(answer, charged=steps)
         if agreed is None:
-            earlier = client_ledger.attempted(terms, answer.experiment)
-            ahead = _ahead(config.scheme, expected, request, earlier, alone)
-            if consent.MEASURES in terms.kinds:
-                measures = config.federation.measures_epsilon
-    client_ledger.enter(terms, answer, ahead, measures)
+            planned = _planned(received, terms, answer)
+    client_ledger.enter(terms, answer, planned, _ended(request))
+
+
+def reserve(received: ReceivedMessage) -> None:
+    """Reserve in the client's budget what a run plans from a place on, before anything leaves.
+
+    The server's noise multiplier is believed here, since nothing leaves: the first answer is
+    checked, and its run planned again, with the one that the client computes.
+
+    Raises RefusedError if the owner did not agree, or the plan exceeds the budget.
+    """
+    context, config, request = received.context, received.config, received.request
+    terms = consent.terms(context.node_config)
+    if terms is None or consent.EXPERIMENT in terms.kinds:
+        return
+    needs = needed(config.game, config.audit, request, received.partition)
+    consent.require(context.node_config, needs)
+    _check_trials(config.trials.count, terms)
+    _check_place(received)
+    if not 0 < request.noise_multiplier < math.inf:
+        raise RefusedError(
+            f"the server asks for a noise multiplier of {request.noise_multiplier:g}, but a client "
+            "adds finite noise"
+        )
+    answer = answer_to(received, request.noise_multiplier)
+    if config.run.job == "training" and config.federation.repeats_answers:
+        earlier = client_ledger.last_round(terms, answer.experiment, answer.node)
+        # An interrupted round is answered again to the bit, and charged no more. If the answer
+        # cannot be given again, the new one is planned and checked before it is charged.
+        if earlier == request.round:
+            received = replace(received, request=replace(request, round=earlier + 1))
+    if received.request.round <= config.training.rounds:
+        client_ledger.reserve(terms, _planned(received, terms, answer), _ended(request))
+
+
+def _planned(received: ReceivedMessage, terms: Terms, answer: AnsweredMessage) -> AnsweredMessage:
+    """Return the plan of a run from a request on, as an entry of the ledger."""
+    config = received.config
+    earlier = client_ledger.attempted(terms, answer.experiment)
+    alone = read_alone(config.scheme, received.context.node_config)
+    ahead = _ahead(config.scheme, answer.noise_multiplier, received.request, earlier, alone)
+    measures = config.federation.measures_epsilon if consent.MEASURES in terms.kinds else 0.0
+    return replace(answer, charged=ahead, measured=measures)
+
+
+def _ended(request: Request) -> frozenset[str]:
+    if not isinstance(request.ended, str):
+        raise RefusedError("the runs that have ended must be named in a text, with commas")
+    return frozenset(request.ended.split(","))
 
 
 def answer_to(received: ReceivedMessage, agreed: float | None) -> AnsweredMessage:
@@ -281,6 +335,15 @@ def _belief_handed_over(
     )
 
 
+def _check_trials(trials: int, terms: Terms) -> None:
+    if trials > terms.max_trials:
+        raise RefusedError(
+            f"trials.count is {trials}, but the client consented to {MAX_TRIALS} = "
+            f"{terms.max_trials}, and every trial is one more training; to agree, set "
+            f"{MAX_TRIALS} = {trials} in the node's config"
+        )
+
+
 def _check_place(received: ReceivedMessage) -> None:
     request, rounds = received.request, received.config.training.rounds
     planned = received.config.trials.count
@@ -365,7 +428,13 @@ def agreed_noise(terms: Terms, context: Context) -> float | None:
 
 
 def _experiment(context: Context) -> str:
-    return _digest(json.dumps(dict(context.run_config), sort_keys=True).encode())
+    """Return a digest of a run's configuration, but for how many clients may be missing.
+
+    A training is the same one when it goes on without a client. The digest decides which kept
+    answer is given again, but no charge: each new answer is charged by the run's own configuration.
+    """
+    values = {name: value for name, value in context.run_config.items() if name != TOLERATED}
+    return _digest(json.dumps(values, sort_keys=True).encode())
 
 
 def records_digest(loaded: Federation, partition: int) -> str:

@@ -3,19 +3,24 @@
 A run is answered once: within it, the rounds of every trial only grow. All runs share one budget,
 `epsilon-limit` at `delta-limit`, even with other records of the same files; else the records that
 two selections share would be charged to neither. A continued run is a new run with new noise.
+
+Before its first answer a run reserves in the budget what it plans, in `reserved.json`, so that a
+later run is refused at its start, not both in their middle. A server that reserves or frees falsely
+gains no answer: each is charged, and refused above the limit, whatever is reserved.
 """
 
 import fcntl
+import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from adversaries.errors import InputError
-from fedsim.common import journal, private_files
+from fedsim.common import journal, private_files, reading
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol.consent import (
@@ -29,7 +34,7 @@ from fedsim.game.mechanisms.privacy import ROUNDING
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, changes_of_record
 
-FILE = "ledger.jsonl"
+FILE, RESERVED = "ledger.jsonl", "reserved.json"
 
 
 @dataclass(frozen=True)
@@ -121,12 +126,15 @@ def epsilon_of_client(answers: Sequence[AnsweredMessage], delta: float) -> float
 
 
 def enter(
-    terms: Terms, answer: AnsweredMessage, planned: Steps | None = None, measures: float = 0.0
+    terms: Terms,
+    answer: AnsweredMessage,
+    planned: AnsweredMessage | None = None,
+    ended: Collection[str] = (),
 ) -> None:
     """Enter an answer, before it leaves.
 
-    planned: for a run's first answer, the release of all answers to come; else None.
-    measures: the epsilon of measures after the planned rounds.
+    planned: for a run's first answer, as `reserve` takes it; else None.
+    ended: as for `reserve`.
     Raises RefusedError, and enters nothing, if the round comes too late or exceeds the budget.
     Raises InputError as `read_answers` does.
     """
@@ -134,11 +142,70 @@ def enter(
     with locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)
-        if answer.charged is not None or answer.measured:
-            plan = None if planned is None else replace(answer, charged=planned, measured=measures)
-            _check_budget(terms, written.entries, answer, plan)
+        if answer.costs:
+            _hold(terms, written.entries, answer, planned, ended)
         journal.drop_unfinished(folder / FILE, written)
         journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
+
+
+def reserve(terms: Terms, planned: AnsweredMessage, ended: Collection[str] = ()) -> None:
+    """Reserve what a run plans, which replaces the plan of an earlier run of this configuration.
+
+    planned: the release of all answers to come, and the epsilon of measures after them.
+    ended: runs that have ended, by the server's word; what they had reserved is free.
+    Raises RefusedError, and reserves nothing, if the plan exceeds the budget.
+    Raises InputError as `read_answers` and `reserved` do.
+    """
+    folder = terms.state.resolve()
+    with locked(folder):
+        _hold(terms, _read(folder).entries, planned, planned, ended)
+
+
+def reserved(folder: Path, answers: Sequence[AnsweredMessage]) -> list[AnsweredMessage]:
+    """Return what each run has reserved and not used. Raises InputError for a damaged file."""
+    try:
+        plans = [
+            AnsweredMessage.of(each) for each in reading.json_object(folder / RESERVED)["runs"]
+        ]
+    except FileNotFoundError:
+        return []
+    except reading.DAMAGE as error:
+        raise InputError(
+            f"cannot read {RESERVED} in '{folder}': {reading.reason(error)}; delete it, and "
+            "nothing is reserved"
+        ) from None
+    return [rest for plan in plans if (rest := _rest(plan, answers)) is not None]
+
+
+def _rest(plan: AnsweredMessage, answers: Sequence[AnsweredMessage]) -> AnsweredMessage | None:
+    """Return what a run's answers have left of its plan; None for nothing."""
+    own = [each for each in answers if (each.run, each.node) == (plan.run, plan.node)]
+    measured = 0.0 if any(each.measured for each in own) else plan.measured
+    count = 0 if plan.charged is None else plan.charged.count
+    count -= sum(each.charged.count for each in own if each.charged is not None)
+    if count <= 0 or plan.charged is None:
+        return replace(plan, charged=None, measured=measured) if measured else None
+    return replace(plan, charged=replace(plan.charged, count=count), measured=measured)
+
+
+def _hold(
+    terms: Terms,
+    answers: Sequence[AnsweredMessage],
+    new: AnsweredMessage,
+    planned: AnsweredMessage | None,
+    ended: Collection[str],
+) -> None:
+    """Check an answer, or a plan, beside what other runs reserved; and reserve the plan."""
+    folder = terms.state.resolve()
+    others = [
+        each
+        for each in reserved(folder, answers)
+        if (each.experiment, each.node) != (new.experiment, new.node) and each.run not in ended
+    ]
+    _check_budget(terms, answers, others, new, planned)
+    if planned is not None:
+        runs = [strict_json(asdict(each)) for each in [*others, planned]]
+        private_files.write_private(folder / RESERVED, json.dumps({"runs": runs}).encode())
 
 
 def agreed_multiplier(terms: Terms, run: str, experiment: str) -> float | None:
@@ -160,6 +227,14 @@ def attempted(terms: Terms, experiment: str) -> int:
     return sum(each.trials for each in answers if each.charged and each.experiment == experiment)
 
 
+def last_round(terms: Terms, experiment: str, node: str) -> int:
+    """Return the round of a node's last charged answer in a configuration; 0 for none."""
+    for answer in reversed(read_answers(terms.state)):
+        if (answer.experiment, answer.node) == (experiment, node) and answer.charged:
+            return answer.round
+    return 0
+
+
 def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> None:
     for old in reversed(answers):
         same = (old.run, old.node) == (new.run, new.node)
@@ -175,14 +250,12 @@ def _check_order(answers: Sequence[AnsweredMessage], new: AnsweredMessage) -> No
 def _check_budget(
     terms: Terms,
     answers: Sequence[AnsweredMessage],
+    others: Sequence[AnsweredMessage],
     new: AnsweredMessage,
     planned: AnsweredMessage | None,
 ) -> None:
     for old in answers:
-        if (old.charged or old.measured) and (old.unit, old.neighbouring) != (
-            new.unit,
-            new.neighbouring,
-        ):
+        if old.costs and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
                 f"these records were charged for '{old.unit}' and '{old.neighbouring}', and the "
@@ -195,14 +268,22 @@ def _check_budget(
     if planned is not None:
         request = f"'{new.name}', with all rounds and trials that it plans,"
         new = planned
-    after = epsilon([*answers, new], terms.delta_limit)
+    after = epsilon([*answers, *others, new], terms.delta_limit)
     if after > terms.epsilon_limit * (1 + ROUNDING):
-        before = epsilon(answers, terms.delta_limit)
+        spent = f"{epsilon(answers, terms.delta_limit):.4g} before"
+        remedy = f"To agree to more, raise {EPSILON_LIMIT} (or {DELTA_LIMIT}) in the node's config."
+        if others:
+            both = f"{epsilon([*answers, *others], terms.delta_limit):.4g}"
+            named = " and ".join(f"'{name}'" for name in sorted({each.name for each in others}))
+            spent += f", {both} with what {named} reserved"
+            remedy = (
+                f"Wait until {named} has ended, or raise {EPSILON_LIMIT} in the node's config; to "
+                f"free what is reserved, delete {RESERVED} in the client's {STATE}."
+            )
         raise RefusedError(
             f"{request} would bring this client's records to epsilon {after:.4g} at delta "
-            f"{terms.delta_limit:g} over all runs ({before:.4g} before), above its {EPSILON_LIMIT} "
-            f"= {terms.epsilon_limit:g}. To agree to more, raise {EPSILON_LIMIT} (or "
-            f"{DELTA_LIMIT}) in the node's config."
+            f"{terms.delta_limit:g} over all runs ({spent}), above its {EPSILON_LIMIT} "
+            f"= {terms.epsilon_limit:g}. {remedy}"
         )
 
 

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.config import Config, Scalar, from_run_config
+from fedsim.federation.client.client_ledger import AnsweredMessage
 
 FOLDER, CONFIG = "trainings", "config.json"
 MODEL = re.compile(r"round-(\d+)\.npy")
@@ -36,6 +37,27 @@ class SeenTraining:
                 "the training out of the report"
             ) from None
         return model
+
+
+@dataclass(frozen=True)
+class AnsweredTraining:
+    """The answers to a training, over all its runs, and the models that were kept of them."""
+
+    answers: Sequence[AnsweredMessage]
+    seen: Mapping[str, SeenTraining]
+
+    @property
+    def last(self) -> SeenTraining:
+        return self.seen[[each.run for each in self.answers if each.run in self.seen][-1]]
+
+    @property
+    def rounds(self) -> list[AnsweredMessage]:
+        return [answer for answer in self.answers if not answer.measured]
+
+    def model(self, answer: AnsweredMessage) -> npt.NDArray[np.float32] | None:
+        """Return the model [P] of an answered round; None if it was not kept."""
+        seen = self.seen.get(answer.run)
+        return seen.model(answer.round) if seen and answer.round in seen.models else None
 
 
 def keep(

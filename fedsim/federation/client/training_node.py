@@ -20,7 +20,7 @@ from fedsim.federation.client import admission, kept_answer
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.preparation import configured, known_to, prepared
 from fedsim.federation.protocol import consent, messages
-from fedsim.federation.protocol.messages import Role
+from fedsim.federation.protocol.messages import Request, Role
 from fedsim.game import federation
 from fedsim.game.client import (
     candidate_masks,
@@ -47,12 +47,18 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def data_digest(message: Message, context: Context) -> Message:
-    """Return the digest of this client's data, with its records only where they are unprotected."""
+    """Return the digest of this client's data, with its records only where they are unprotected.
+
+    A message with a run's first request reserves what the run plans in the client's budget.
+    """
     partition, config = messages.partition(context), configured(context)
     answer = messages.reply(message, partition)
     # Clients with their own records have only the schema in common.
     records = config.data.name == OWN or not consent.protects(context.node_config)
-    known_to(config.experiment, partition)
+    loaded = known_to(config.experiment, partition)
+    if messages.REQUEST in message.content:
+        request = Request.from_content(message.content)
+        admission.reserve(ReceivedMessage(message, context, config, loaded, loaded, request))
     digest = federation.digest(config.experiment, partition, records)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer

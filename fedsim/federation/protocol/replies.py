@@ -1,5 +1,6 @@
 """The checks of a round's replies: one complete and finite reply of each client, to this round."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,14 @@ MOST_SHOWN = 60
 MOST_SAID = 500
 """Letters that are kept of a node's error, or of the fault in its reply."""
 
+QUOTED = re.compile(
+    r"(?:<class '(?:\w+\.)*(?P<raised>\w+)'>:<'|(?P<named>\w+): )?(?P<text>.*?)(?:'>)?"
+)
+"""A node's error as Flower words it, which quotes its text, or as a runtime in one process does."""
+
+SENTENCES = {"InputError", "RefusedError", "SecureAggregationError"}
+"""Errors whose text is a whole sentence for the reader."""
+
 
 @dataclass(frozen=True)
 class Replies:
@@ -39,6 +48,18 @@ class Replies:
     failed: dict[int, str]
     missing: tuple[int, ...]
     unsolicited: tuple[str, ...]
+
+    @property
+    def failures(self) -> dict[int, str]:
+        """A sentence for each client that failed; those with one reason share a sentence."""
+        alike: dict[str, list[int]] = {}
+        for client, why in self.failed.items():
+            alike.setdefault(why, []).append(client)
+        return {
+            client: f"client{'s' * (len(clients) > 1)} {', '.join(map(str, clients))} failed: {why}"
+            for why, clients in alike.items()
+            for client in clients
+        }
 
 
 def sort_out(
@@ -88,8 +109,17 @@ def sort_out(
 
 
 def failure(reply: Message) -> str:
-    """Return the error of a node, without Ray's traceback, in one line of limited length."""
-    return brief(str(reply.error.reason).strip().rpartition("\n")[2], MOST_SAID)
+    """Return the error of a node, without Ray's traceback, in one line of limited length.
+
+    Flower's quotes are taken off, and so is the name of an error that is a whole sentence.
+    """
+    last = str(reply.error.reason).strip().rpartition("\n")[2]
+    quoted = QUOTED.fullmatch(last)
+    if quoted is None:
+        return brief(last, MOST_SAID)
+    name = quoted["raised"] or quoted["named"]
+    text = quoted["text"] if name in SENTENCES or not name else f"{name}: {quoted['text']}"
+    return brief(text, MOST_SAID)
 
 
 def check_round(reply: Message, round: int) -> None:

@@ -33,6 +33,9 @@ class Account:
     def add(self, row: LedgerRow) -> None:
         self.attempts = max(self.attempts, row.attempt)
         self.colluders.update(row.colluders)
+        if row.withdrawn:
+            self._withdraw(row)
+            return
         if self.has(row):
             return
         kind = self.counts_as(row)
@@ -47,6 +50,19 @@ class Account:
         cost = self._cost(row, kind)
         for client in row.participants:
             self.counts.setdefault(client, Counter()).update(cost)
+
+    def _withdraw(self, row: LedgerRow) -> None:
+        charged = {release: self.releases.pop(release) for release in self._at(row.place)}
+        costs = [(release[2], kind) for release, kind in charged.items()]
+        if (pending := self.pending.pop(row.place, None)) is not None:
+            costs.append((pending.participants, pending.kind))
+        for participants, kind in costs:
+            for client in participants:
+                self.counts[client] -= self._cost(row, kind)
+        self.settled.discard(row.place)
+
+    def _at(self, place: Place) -> list[Release]:
+        return [release for release in self.releases if release[0] == place]
 
     def has(self, row: LedgerRow) -> bool:
         """Return whether a row repeats a release of the account, or a settled round."""

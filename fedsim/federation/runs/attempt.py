@@ -91,7 +91,17 @@ class Attempt:
 
     def charge(self, round: int, participants: Iterable[int]) -> None:
         """Enter a round before it leaves. Raises BudgetExceededError, with nothing entered."""
-        self._enter(self._asked(round, tuple(sorted(participants))))
+        row = self._asked(round, tuple(sorted(participants)))
+        self._before = self._after(replace(row, participants=()))
+        self._enter(row)
+
+    def withdraw(self, round: int) -> None:
+        """Take back the charge of the last round, which no client answered."""
+        if not adds_up(self._scheme.privacy.noise_source):
+            return  # the seed's round may be one that an earlier attempt released
+        row = replace(self._template, round=round, participants=(), shares=1, present=())
+        training, released = self._before
+        self._append(replace(row, epsilon=training, released=released))
 
     def settle(self, round: int, present: Iterable[int]) -> None:
         """Enter the actual noise of a round. Raises OtherClientsError, with nothing entered."""
@@ -126,14 +136,18 @@ class Attempt:
         )
 
     def _enter(self, row: LedgerRow) -> None:
-        training = self._training.after(row)
-        released = {} if self._everything is None else self._everything.after(row)
+        training, released = self._after(row)
         spent, vantage = released or training, self._scheme.federation.vantage
         honest = [client for client in spent if client not in row.colluders]
         for client in honest:
             self._check(row, client, spent[client][vantage])
         self._append(replace(row, epsilon=training, released=released))
         self.epsilon = max(spent[client][vantage] for client in honest)
+
+    def _after(self, row: LedgerRow) -> tuple[Spent, Spent]:
+        """Return the epsilons of one training, and of all, with a row."""
+        training = self._training.after(row)
+        return training, {} if self._everything is None else self._everything.after(row)
 
     def _check(self, row: LedgerRow, client: int, epsilon: float) -> None:
         scheme, limit = self._scheme, self._scheme.privacy.stop_at or math.inf

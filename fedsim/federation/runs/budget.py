@@ -32,7 +32,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training" and config.federation.repeats_answers:
-        rows = ledger.kept(rows, done)
+        rows = ledger.kept(rows, done, nominal)
     source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
     if others := {row.noise_source for row in rows} - {source}:
         raise InputError(

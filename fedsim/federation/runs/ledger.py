@@ -27,9 +27,8 @@ class Ledger:
     """The ledger of a running experiment. Raises InputError if the file is damaged.
 
     Attributes:
-        done: rounds that a continued training need not repeat. Of the later ones, nothing left but
-            messages to clients, whose answers they repeat. They are entered again in their place.
-            None: an attempt draws new noise, and adds to the earlier ones.
+        done: what `kept` takes, for a training that repeats answers; None: an attempt draws new
+            noise, and adds to the earlier ones.
     """
 
     def __init__(
@@ -37,7 +36,7 @@ class Ledger:
         scheme: Scheme,
         directory: RunDirectory,
         colluders: Iterable[int] = (),
-        done: int | None = None,
+        done: tuple[int, float] | None = None,
     ) -> None:
         self.scheme = scheme
         # Under central trust, colluders have no noise to disclose.
@@ -45,8 +44,9 @@ class Ledger:
         self.colluders = () if silent else tuple(sorted(colluders))
         self.path = directory.path / FILE
         written = _read(directory)
-        self._done = done
-        rows = kept(written.entries, done)
+        rows = written.entries if done is None else kept(written.entries, *done)
+        # Rows of rounds that are not repeated stay beside those of the new attempt.
+        self._new_noise = done is None or any(row.round > done[0] for row in rows)
         self._accounts = accounts.by_batch(rows)
         self._everything = accounts.together(rows)
         self._check = written.check
@@ -55,7 +55,7 @@ class Ledger:
     def begin(self, trials: range, rounds: int, noise_multiplier: float, first: int = 1) -> Attempt:
         """Return a new attempt at a batch of trials."""
         account = self._accounts.setdefault(trials.start, Account())
-        account.attempts = max(1, account.attempts + (self._done is None))
+        account.attempts = max(1, account.attempts + self._new_noise)
         return Attempt(
             self.scheme,
             self.append,
@@ -75,9 +75,13 @@ class Ledger:
         self._everything.add(row)
 
 
-def kept(rows: Iterable[LedgerRow], done: int | None) -> list[LedgerRow]:
-    """Return the rows that stay when a training continues after `done` rounds; None: all."""
-    return [row for row in rows if done is None or row.round <= done]
+def kept(rows: Iterable[LedgerRow], done: int, noise_multiplier: float) -> list[LedgerRow]:
+    """Return the rows that stay when a training continues after `done` rounds.
+
+    Of later rounds nothing left but messages to clients, who give the same answers again, unless
+    the noise is another since then.
+    """
+    return [row for row in rows if row.round <= done or row.noise_multiplier != noise_multiplier]
 
 
 def read(directory: RunDirectory) -> list[LedgerRow]:

@@ -65,6 +65,11 @@ class LedgerRow:
         return self.place, self.kind, self.participants, present
 
     @property
+    def withdrawn(self) -> bool:
+        """Whether it takes the charge of its round back, since no client sent anything."""
+        return not self.participants and self.present == ()
+
+    @property
     def place(self) -> Place:
         """The identity of the round; equal for a round that the seed repeats."""
         return self.batch, 0 if self.noise_source == "seed" else self.attempt, self.round

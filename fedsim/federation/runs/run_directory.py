@@ -63,6 +63,8 @@ class RunDirectory:
         directory = cls(path.absolute())
         try:
             if holds_run(path, config):
+                if directory.config != config.placed_at(str(directory.path)):
+                    directory.write_text("config.toml", configuration.dump(config.placed_at("")))
                 return directory
             # World bits and seeds reveal the target, so only the owner may read the directory. If
             # the directory existed before, its files are private.
@@ -223,12 +225,19 @@ class RunDirectory:
 
 
 def holds_run(path: Path, config: Config) -> bool:
-    """Return whether a directory already holds this run. Raises InputError for other files."""
+    """Return whether a directory already holds this run. Raises InputError for other files.
+
+    A training may be continued with more `federation.tolerated-dropouts`: a client left for good.
+    """
     existing = path.absolute() / "config.toml"
     try:
         _refuse_several(path)
         if existing.exists():
-            if _load(existing) == config.placed_at(""):
+            old, tolerated = _load(existing), config.federation.tolerated_dropouts
+            if config.run.job == "training" and tolerated > old.federation.tolerated_dropouts:
+                more = old.federation.model_copy(update={"tolerated_dropouts": tolerated})
+                old = old.model_copy(update={"federation": more})
+            if old == config.placed_at(""):
                 return True
             raise InputError(
                 f"'{path}' holds a run with another configuration; name a new directory (run.out)"

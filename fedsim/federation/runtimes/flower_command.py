@@ -109,6 +109,8 @@ class Submission:
             while time.monotonic() < until and not ending():
                 time.sleep(GLANCE)
             pause = min(1.5 * pause, LONGEST_PAUSE)
+        if status[0] == "finished:stopped":
+            raise FlowerError("the run was stopped; the command that began it continues it")
         if status[0] != "finished:completed":
             raise FlowerError(reason(status[1]) or f"the run ended with the status {status[0]}")
 

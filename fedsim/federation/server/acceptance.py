@@ -5,7 +5,7 @@ configuration tolerates it.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 from flwr.app import Message, MessageType
@@ -13,8 +13,10 @@ from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
+from fedsim.config.federation import TOLERATED
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
+from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.replies import (
     check_findings,
@@ -63,16 +65,17 @@ def accept(
     """Return the valid replies by partition, sorted. Raises ClientFailedError for too few."""
     clients = batch.nodes if asked is None else list(asked)
     replies = sort_out(answers, batch.nodes, clients, inspect)
-    lost = {client: f"client {client} failed: {why}" for client, why in replies.failed.items()}
-    if replies.missing:
+    lost = replies.failures
+    if late := [client for client in replies.missing if client in batch.nodes]:
         silent = (
-            f"no answer from client {', '.join(map(str, replies.missing))} within "
+            f"no answer from client {', '.join(map(str, late))} within "
             f"{batch.plan.config.federation.timeout:g} s (federation.timeout)"
         )
-        lost |= dict.fromkeys(replies.missing, silent)
+        lost |= dict.fromkeys(late, silent)
+    lost |= {client: f"client {client} left" for client in clients if client not in batch.nodes}
     reasons = "; ".join(dict.fromkeys([*replies.unsolicited, *lost.values()]))
     if reasons and not tolerated:
-        raise ClientFailedError(f"{what}: {reasons}")
+        raise ClientFailedError(f"{what}: {reasons.rstrip('.')}{_without(batch, lost)}")
     if len(lost) > tolerated:
         raise ClientFailedError(
             f"{what}: {len(lost)} of {len(clients)} clients are missing, more than "
@@ -89,6 +92,31 @@ def accept(
         for why in replies.unsolicited:
             log_event(dropped=None, of=what, reason=why)
     return replies.accepted
+
+
+def unanswered(batch: Batch, round: int, answers: Iterable[Message], masked: bool) -> bool:
+    """Return whether all clients of a round said that they failed, so that nothing left them.
+
+    A client that is gone may have sent its answer too late for Flower to take it. Only a masked
+    sum then shows nothing.
+    """
+    answers = list(answers)
+    said = {
+        answer.metadata.src_node_id
+        for answer in answers
+        if answer.has_error() and (masked or answer.error.code not in GONE)
+    }
+    asked = {batch.nodes[client] for client in batch.asked(round) if client in batch.nodes}
+    return all(answer.has_error() for answer in answers) and asked <= said
+
+
+def _without(batch: Batch, lost: Collection[int]) -> str:
+    """Return how a training goes on without its lost clients; "" where it cannot."""
+    if batch.plan.config.run.job != "training" or not 0 < len(lost) < len(batch.nodes) - 1:
+        return ""
+    return (
+        f". If that stays so, the same command with --set {TOLERATED}={len(lost)} goes on without"
+    )
 
 
 def accept_round(

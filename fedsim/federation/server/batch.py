@@ -24,13 +24,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of trials: the values that all its rounds share."""
+    """A batch of trials: the values that all its rounds share; ended: as in a `Request`."""
 
     plan: Plan
     challenge: Challenge
     nodes: Mapping[int, int]
     trials: range
     worlds: Bools
+    ended: str = ""
 
     @cached_property
     def colluders(self) -> frozenset[int]:
@@ -51,7 +52,7 @@ class Batch:
         """Return the clients that join a round in any trial, and those whose coins are secret."""
         rule, target = self.plan.config.participation, self.challenge
         if rule.complete:
-            return list(self.nodes)
+            return list(rule.participants(round))
         streams = self.plan.config.trials.streams(self.trials)
         every = self.plan.config.federation.adversary_rounds == "every"
         return rule.asked(streams, round, target.client, target.adversary, every)

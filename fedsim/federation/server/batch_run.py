@@ -22,7 +22,7 @@ from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.server import model_training, simulated_utility
 from fedsim.federation.server.batch import Batch
-from fedsim.federation.server.nodes import Auditors
+from fedsim.federation.server.nodes import Auditors, ended_runs
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation
@@ -44,7 +44,8 @@ class Campaign:
 
     def batch(self, trials: range) -> Batch:
         plan, worlds = self.plan, self.worlds[trials.start : trials.stop]
-        return Batch(plan, self.challenge, self.nodes, trials, worlds)
+        ended = ended_runs(self.directory)
+        return Batch(plan, self.challenge, self.nodes, trials, worlds, ended)
 
     def begin(self, trials: range) -> Attempt:
         return self.book.begin(trials, self.plan.rounds, self.plan.noise_multiplier)

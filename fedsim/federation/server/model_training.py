@@ -12,12 +12,13 @@ from adversaries.arrays import Floats
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
+from fedsim.federation.protocol.messages import Request
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server import checkpoint, noisy_measures
 from fedsim.federation.server.batch import Batch, ReceivedReplies
 from fedsim.federation.server.checkpoint import Checkpoint, RoundRelease
-from fedsim.federation.server.nodes import connected
+from fedsim.federation.server.nodes import connected, ended_runs
 from fedsim.federation.server.plan import Plan
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge, federation
@@ -98,9 +99,13 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     """
     config, left_off = plan.config, checkpoint.read_checkpoint(directory)
     done = 0 if left_off is None else left_off.round
-    repeated = config.federation.repeats_answers
-    book = Ledger(config.scheme, directory, done=done if repeated else None)
-    nodes, auditors = connected(grid, config.federation, plan.digest, directory)
+    repeated = (done, plan.noise_multiplier) if config.federation.repeats_answers else None
+    book = Ledger(config.scheme, directory, done=repeated)
+    ended = ended_runs(directory)
+    first = Request(done + 1, 0, 1, plan.noise_multiplier, ended=ended)
+    nodes, auditors = connected(
+        grid, config.federation, plan.digest, directory, first if done < plan.rounds else None
+    )
     once = range(1)
     batch = Batch(
         plan,
@@ -108,6 +113,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
         nodes,
         once,
         challenge.worlds(config.run.seed, 1, config.trials.worlds),
+        ended,
     )
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)
     strategy = ResumableDPSGD(batch, attempt, directory.log_event, auditors, left_off, directory)

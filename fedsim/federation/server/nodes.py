@@ -12,9 +12,10 @@ from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config.federation import FederationConfig
+from fedsim.config.federation import TOLERATED, FederationConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
+from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
 
@@ -24,6 +25,12 @@ DIGEST = f"{MessageType.QUERY}.data"
 REGISTERED = "nodes.json"
 """File of a run directory that names the node of each client's key, by partition."""
 
+SUBMITTED = "submission.json"
+"""File of a run directory with Flower's number of the run that last wrote it."""
+
+ENDED = "ended.json"
+"""File of a run directory that names Flower's runs that had ended when this one was submitted."""
+
 POLL_INTERVAL = 0.5
 """Seconds between two requests for missing answers."""
 
@@ -32,6 +39,10 @@ INTRODUCTION = 5.0
 
 CONNECT_TIMEOUT = 300.0
 """Seconds in which every client's node must connect."""
+
+LEAVING = 75.0
+"""Seconds after which a run begins without the clients that it tolerates to be missing. For a
+minute the server refuses a killed node that comes back."""
 
 PATIENCE = 10.0
 """Seconds after which the server logs the clients that have not connected."""
@@ -142,6 +153,11 @@ def registered_nodes(directory: RunDirectory) -> dict[int, int] | None:
         raise InputError(f"cannot read {REGISTERED} in '{directory.path}': {error}") from None
 
 
+def ended_runs(directory: RunDirectory) -> str:
+    """Return Flower's runs that had ended before, with commas between them; "" for none."""
+    return str(directory.read_json(ENDED, ("runs",))["runs"]) if directory.has(ENDED) else ""
+
+
 def note_busy(directory: RunDirectory, nodes: set[int], seconds: float) -> None:
     """Log the clients that have not answered in some seconds, where the run names them."""
     if clients := registered_nodes(directory):
@@ -154,17 +170,25 @@ def connected(
     clients: FederationConfig,
     digest: Callable[[int, bool], str],
     directory: RunDirectory,
+    first: Request | None = None,
 ) -> tuple[dict[int, int], Auditors]:
     """Return the node of every client, after comparing its data with the server's, and auditors.
 
-    digest: as for `check_data`.
+    digest, first: as for `check_data`.
     directory: the run directory. If it names the clients' nodes, no other node may be a client.
     Raises InputError if too few clients answer in time, or a client has other data.
     """
+    registered = registered_nodes(directory)
     nodes, present, asked = connect(
-        grid, clients.clients, CONNECT_TIMEOUT, registered_nodes(directory), directory.log_event
+        grid,
+        clients.clients,
+        CONNECT_TIMEOUT,
+        registered,
+        directory.log_event,
+        clients.tolerated_dropouts,
     )
-    check_data(grid, nodes, digest, clients.timeout, directory.log_event)
+    check_data(grid, nodes, digest, clients.timeout, directory.log_event, first)
+    nodes = {**(registered or {}), **nodes}  # a client that is away is asked in each round
     auditors = Auditors(nodes.values(), present, directory.log_event, asked)
     return nodes, auditors
 
@@ -175,8 +199,11 @@ def connect(
     timeout: float,
     registered: Mapping[int, int] | None = None,
     log_event: Callable[..., None] = lambda **_: None,
+    tolerated: int = 0,
 ) -> tuple[dict[int, int], list[int], dict[str, int]]:
     """Return the nodes of a run, once every client's node has connected.
+
+    After LEAVING seconds it suffices that no more than `tolerated` clients are missing.
 
     registered: the node of each partition, so that an unknown node cannot stop the run; None: every
     claim is accepted.
@@ -198,15 +225,17 @@ def connect(
         if not (absent := roll.absent()):
             complete = min(complete, now)
             if not roll.asked or now >= complete + INTRODUCTION:
-                nodes = {partition: roll.nodes[partition] for partition in range(clients)}
-                return nodes, roll.auditors, roll.asked
+                return dict(sorted(roll.nodes.items())), roll.auditors, roll.asked
+        elif now > begun + LEAVING and clients - len(roll.nodes) <= tolerated:
+            return dict(sorted(roll.nodes.items())), roll.auditors, roll.asked
         elif failed:
             raise RuntimeError(failed[0])
         elif now > begun + timeout:
             raise InputError(
                 f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s. Missing: "
-                f"{absent}. Start as many SuperNodes as federation.clients; in a simulation, use "
-                f"--federation-config 'num-supernodes={clients}'"
+                f"{absent}. Start as many SuperNodes as federation.clients (in a simulation, use "
+                f"--federation-config 'num-supernodes={clients}'); a training goes on without "
+                f"them with --set {TOLERATED}={clients - len(roll.nodes)}"
                 + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
             )
         elif not named and now > begun + PATIENCE:
@@ -276,22 +305,32 @@ def check_data(
     digest: Callable[[int, bool], str],
     timeout: float,
     log_event: Callable[..., None] = lambda **_: None,
+    first: Request | None = None,
 ) -> None:
-    """Compare the digest of every client's data with the digest that the server expects.
+    """Compare the digest of every client's data, and have it reserve what the run plans.
+
+    One client is asked before the others. Of two runs that begin together it refuses the later
+    one, so that no other client is asked.
 
     digest: the expected digest of a client; whether it covers the records is its second argument.
+    first: the first request of the run to a client; None: nothing is reserved.
     Raises InputError if data differ.
-    Raises RuntimeError if a client does not answer.
+    Raises RuntimeError if a client refuses, or does not answer.
     """
-    queries = [Message(RecordDict(), node, DIGEST) for node in nodes.values()]
-    answers = grid.send_and_receive(queries, timeout=timeout)
-    digests = sort_out(answers, nodes, nodes, _inspect_digest)
-    lost = [f"client {client} failed: {why}" for client, why in digests.failed.items()]
-    lost += [f"client {client} did not answer" for client in digests.missing]
-    if lost or digests.unsolicited:
-        raise RuntimeError(f"cannot compare the data: {'; '.join([*lost, *digests.unsolicited])}")
+    content = RecordDict({} if first is None else {messages.REQUEST: first.to_record()})
+    alone, *others = nodes
+    accepted: dict[int, Message] = {}
+    for asked in ([alone], others):
+        queries = [Message(content, nodes[client], DIGEST) for client in asked]
+        answers = grid.send_and_receive(queries, timeout=timeout) if queries else ()
+        digests = sort_out(answers, nodes, asked, _inspect_digest)
+        lost = [*dict.fromkeys(digests.failures.values())]
+        lost += [f"client {client} did not answer" for client in digests.missing]
+        if lost or digests.unsolicited:
+            raise RuntimeError(f"the run did not begin: {'; '.join([*lost, *digests.unsolicited])}")
+        accepted |= digests.accepted
     differing = []
-    for client, reply in digests.accepted.items():
+    for client, reply in accepted.items():
         answer = reply.content.config_records[messages.DATA]
         expected = digest(client, bool(answer["records"]))
         if answer["sha256"] != expected:
@@ -305,7 +344,7 @@ def check_data(
         )
     protected = [
         client
-        for client, reply in digests.accepted.items()
+        for client, reply in accepted.items()
         if not reply.content.config_records[messages.DATA]["records"]
     ]
     if protected:

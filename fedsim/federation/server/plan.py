@@ -180,16 +180,18 @@ def _check_aggregation(
 def check_rounding(scheme: Scheme, nominal: float, parameters: int) -> None:
     """Raise InputError if the integers of distributed trust are too coarse for its noise."""
     if scheme.federation.trust.model.summed_securely:
-        delta = scheme.privacy.delta
-        chosen_accountant = accountant(scheme.privacy.accountant)
-        worst = max(
-            chosen_accountant.epsilon(
-                privacy.describe(scheme, nominal, vantage).towards(vantage), delta
-            )
-            for vantage in Vantage
-        )
+        worst = max(planned_epsilons(scheme, nominal).values())
         grid = fixed_point.agreed(scheme, nominal, parameters)
-        fixed_point.check_rounding(grid, scheme.training.rounds, delta, worst)
+        fixed_point.check_rounding(grid, scheme.training.rounds, scheme.privacy.delta, worst)
+
+
+def planned_epsilons(scheme: Scheme, nominal: float) -> dict[Vantage, float]:
+    """Return epsilon at privacy.delta of all planned rounds, towards each vantage point."""
+    chosen, delta = accountant(scheme.privacy.accountant), scheme.privacy.delta
+    return {
+        vantage: chosen.epsilon(privacy.describe(scheme, nominal, vantage).towards(vantage), delta)
+        for vantage in Vantage
+    }
 
 
 def fit_batch(config: Config, processes: int = 1) -> Config:

@@ -27,7 +27,8 @@ class Sending:
 
     def to_clients(self, kind: str, clients: Iterable[int]) -> list[Message]:
         nodes = self.batch.nodes
-        return [Message(self._content(client), nodes[client], kind) for client in sorted(clients)]
+        present = sorted(nodes.keys() & set(clients))
+        return [Message(self._content(client), nodes[client], kind) for client in present]
 
     def to_everybody(self, role: Role) -> RecordDict:
         """Return the model and the previous release, for the recipients in a role."""
@@ -61,9 +62,8 @@ class Sending:
             target = batch.challenge
             target_fields = (_number(target.record), _number(target.replacement), target.client)
         first, count = batch.trials.start, len(batch.trials)
-        return Request(
-            self.round, first, count, batch.plan.noise_multiplier, role, *target_fields, *self.spent
-        )
+        fields = (*target_fields, *self.spent, batch.ended)
+        return Request(self.round, first, count, batch.plan.noise_multiplier, role, *fields)
 
     def _content(self, partition: int) -> RecordDict:
         batch, role = self.batch, self.batch.role(partition)

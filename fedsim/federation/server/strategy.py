@@ -73,9 +73,16 @@ class DPSGD(Strategy):
         assert self._round is not None
         begun = self._round
         failed = () if self._secure is None else self._secure.failed.values()
-        received = acceptance.accept_round(
-            self.batch, begun, [*replies, *failed], self._secure, self.log_event
-        )
+        answers = [*replies, *failed]
+        try:
+            received = acceptance.accept_round(
+                self.batch, begun, answers, self._secure, self.log_event
+            )
+        except ClientFailedError:
+            masked = self._secure is not None
+            if self.attempt and acceptance.unanswered(self.batch, begun.number, answers, masked):
+                self.attempt.withdraw(begun.number)
+            raise
         # The ledger has the round's actual noise before its sum is released.
         if self.attempt is not None:
             self.attempt.settle(begun.number, received.replies)
@@ -181,7 +188,8 @@ class DPSGD(Strategy):
         assert begun is not None and begun.grid is not None
         # A client that does not join the round sends no sum, and needs no keys.
         joining = config.participation.participants(begun.number)
-        summing_nodes = {client: self.batch.nodes[client] for client in joining}
+        nodes = self.batch.nodes
+        summing_nodes = {client: nodes[client] for client in joining if client in nodes}
         self._secure = None
         if not joining:
             return requests

@@ -26,8 +26,8 @@ CONFIDENTIAL = (
 
 EXPOSED = (
     "The numbers are for the adversary with the best view of this client's messages. They follow "
-    "from the length of each record's clipped gradients in the rounds above. “Allowed” is for a "
-    "record whose gradient is clipped in all of these rounds."
+    "from the length of each record's clipped gradients in all rounds that were answered. "
+    "“Allowed” is for a record whose gradient is clipped in all of these rounds."
 )
 
 Rows = list[list[str]]
@@ -83,7 +83,7 @@ def render_html(report: ClientReport) -> str:
                 blocks += target.record(training.measured.shown, record, why)
         blocks += map(doc.Prose, _said(training))
     for training in report.trainings:
-        if exposure := _exposure(training):
+        if (exposure := _exposure(training)) and len(exposure.rounds):
             caption = (
                 f"{training.name}: share of this client's gradients that were clipped, by round."
             )
@@ -175,7 +175,10 @@ def _steps(report: ClientReport) -> list[str]:
     return [budget_left]
 
 
-RUNS = ["run", "first", "last", "rounds", "trials", "noise multiplier", "its ε", "ε so far"]
+RUNS = [
+    *("run", "first", "last", "rounds", "models kept", "trials", "noise multiplier", "its ε"),
+    "ε so far",
+]
 HOW = ["μ", "ε", "advantage"]
 
 
@@ -186,6 +189,7 @@ def _run_rows(report: ClientReport) -> Rows:
             run.first,
             run.last,
             str(run.rounds),
+            str(run.models_kept),
             str(run.trials),
             number(run.noise_multiplier),
             number(run.epsilon) if run.charged else "not charged",
@@ -224,11 +228,18 @@ def _said(training: ClientTraining) -> Iterator[str]:
             "records is not measured."
         )
     else:
-        yield (
-            f"Of the gradients of {measured.records} records in "
-            f"{len(exposure.rounds)} rounds, {percent(float(exposure.clipped.mean()))} were "
-            "clipped."
-        )
+        kept = len(exposure.rounds)
+        if kept:
+            yield (
+                f"Of the gradients of {measured.records} records in {counted(kept, 'round')}, "
+                f"{percent(float(exposure.clipped.mean()))} were clipped."
+            )
+        if kept < exposure.answered:
+            yield (
+                f"Of {counted(exposure.answered, 'answered round')}, the models of "
+                f"{exposure.answered - kept} were not kept. There every record counts as clipped, "
+                "so these numbers are upper limits."
+            )
         if measured.sampling_rate < 1:
             yield (
                 "Records took part at random. These numbers assume a record that took part in "

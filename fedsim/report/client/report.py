@@ -25,7 +25,7 @@ from fedsim.config.federation import OWN
 from fedsim.config.objects import Scheme
 from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.client.seen_models import SeenTraining
+from fedsim.federation.client.seen_models import AnsweredTraining, SeenTraining
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
 from fedsim.game import federation, record_display
@@ -60,14 +60,17 @@ class Exposure:
     Attributes:
         rounds: rounds whose models were kept, int64 [k].
         clipped: share of the records whose gradients were clipped, float64 [k].
-        mu: signal of every record, float64 [n]. Under "replace" it is towards a replacement that
-            differs most.
-        everybody: largest mu that clipping allows in these rounds.
+        answered: number of all rounds that were answered. In a round whose model was not kept,
+            every record counts as clipped.
+        mu: signal of every record, float64 [n], from all of them. Under "replace" it is towards a
+            replacement that differs most.
+        everybody: largest mu that clipping allows in all of them.
         delta: at which epsilon is stated.
     """
 
     rounds: Ints
     clipped: Floats
+    answered: int
     mu: Floats
     everybody: float
     delta: float
@@ -97,6 +100,7 @@ class Exposure:
     def as_json(self) -> dict[str, Any]:
         return {
             "rounds": self.rounds.tolist(),
+            "answered": self.answered,
             "clipped_share": self.clipped.tolist(),
             "median": asdict(self.median),
             "highest": asdict(self.highest),
@@ -180,13 +184,19 @@ class ClientBudget:
 
 @dataclass(frozen=True)
 class RunCost:
-    """The answers of a client in one run; epsilon_after: of this run and all before it."""
+    """The answers of a client in one run.
+
+    Attributes:
+        models_kept: rounds whose models were kept, from which the exposure is measured.
+        epsilon_after: of this run and all before it.
+    """
 
     run: str
     name: str
     first: str
     last: str
     rounds: int
+    models_kept: int
     trials: int
     noise_multiplier: float
     unit: str
@@ -225,35 +235,34 @@ def measurable(scheme: Scheme) -> bool:
 
 
 def measure(
-    training: SeenTraining,
-    data: Federation,
-    partition: int,
-    noise_multiplier: float,
-    delta: float,
-    alone: bool = False,
+    training: AnsweredTraining, data: Federation, partition: int, delta: float, alone: bool = False
 ) -> Exposure:
     """Return the exposure towards the adversary who sees most of the client's messages.
 
     alone: from `admission.read_alone`.
     """
-    config = training.config
-    faced = admission.released(config.scheme, noise_multiplier, 1, alone).noise_multiplier
+    config = training.last.config
     clipping_norm = config.training.clipping_norm
     largest = sensitivity(config.privacy.neighbouring, clipping_norm)
-    std = faced * largest
     features, labels = data.members(data.owned_by(partition))
     each = torch.arange(len(labels), device=data.device)[None, :, None]
     longest = data.clipper.longest(labels).cpu().numpy()
-    squares, clipped = np.zeros(len(labels)), list[float]()
-    for round in training.models:
-        model = torch.from_numpy(training.model(round)).to(data.device)[None]
-        norms = data.clipper.clipped_distances(model, features, labels, each)[0].cpu().numpy()
+    squares, everybody = np.zeros(len(labels)), 0.0
+    rounds, clipped = list[int](), list[float]()
+    for answer in training.rounds:
+        faced = admission.released(config.scheme, answer.noise_multiplier, 1, alone)
+        norms = longest
+        if (model := training.model(answer)) is not None:
+            theta = torch.from_numpy(model).to(data.device)[None]
+            norms = data.clipper.clipped_distances(theta, features, labels, each)[0].cpu().numpy()
+            rounds.append(answer.round)
+            clipped.append(float((norms >= WHOLE * longest).mean()))
         # Another record in this one's place has a gradient of length C in the opposite direction.
+        std = faced.noise_multiplier * largest
         squares += ((norms + largest - clipping_norm) / std) ** 2
-        clipped.append(float((norms >= WHOLE * longest).mean()))
-    rounds = np.array(list(training.models), dtype=np.int64)
-    everybody = math.sqrt(len(rounds)) / faced
-    return Exposure(rounds, np.array(clipped), np.sqrt(squares), everybody, delta)
+        everybody += (largest / std) ** 2
+    kept, shares, answered = np.array(rounds, np.int64), np.array(clipped), len(training.rounds)
+    return Exposure(kept, shares, answered, np.sqrt(squares), math.sqrt(everybody), delta)
 
 
 def attacked(own: Floats, others: Floats, model: str) -> LossAttack | None:
@@ -305,14 +314,21 @@ class ClientNode:
 def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> ClientReport:
     registry.allow(node.code.split(","))
     answers = client_ledger.read_answers(node.terms.state)
-    trainings = seen_models.read_seen(node.terms.state)
+    kept = {each.run: each for each in seen_models.read_seen(node.terms.state)}
+    together: dict[str, list[AnsweredMessage]] = {}
+    for answer in answers:  # an interrupted training goes on in another run
+        together.setdefault(answer.experiment, []).append(answer)
+    trainings = [
+        AnsweredTraining(mine, seen)
+        for mine in together.values()
+        if (seen := {each.run: kept[each.run] for each in mine if each.run in kept})
+    ]
     measured: list[ClientTraining] = []
     for training in trainings:
-        mine = [answer for answer in answers if answer.run == training.run]
-        if mine and training.models:
-            used = model if training is trainings[-1] else None
-            result = _measured(node, training, mine, others, used)
-            measured.append(ClientTraining(training.run, training.config.run.name, result))
+        last = training.last
+        used = model if training is trainings[-1] else None
+        result = _measured(node, training, others, used)
+        measured.append(ClientTraining(last.run, last.config.run.name, result))
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
     budget = ClientBudget(
         client_ledger.epsilon(answers, delta),
@@ -322,10 +338,14 @@ def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> C
         client_ledger.epsilon_of_client(answers, delta),
     )
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return ClientReport(created, node.partition, budget, list(_runs(answers, delta)), measured)
+    return ClientReport(
+        created, node.partition, budget, list(_runs(answers, kept, delta)), measured
+    )
 
 
-def _runs(answers: Sequence[AnsweredMessage], delta: float) -> Iterator[RunCost]:
+def _runs(
+    answers: Sequence[AnsweredMessage], kept: Mapping[str, SeenTraining], delta: float
+) -> Iterator[RunCost]:
     earlier: list[AnsweredMessage] = []
     for run, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
@@ -335,7 +355,8 @@ def _runs(answers: Sequence[AnsweredMessage], delta: float) -> Iterator[RunCost]
             mine[0].name,
             mine[0].time,
             mine[-1].time,
-            rounds=len({answer.round for answer in mine if not answer.measured}),
+            rounds=len(rounds := {answer.round for answer in mine if not answer.measured}),
+            models_kept=len(rounds & kept[run].models.keys()) if run in kept else 0,
             trials=len({trial for answer in mine for trial in answer.trial_numbers}),
             noise_multiplier=mine[0].noise_multiplier,
             unit=mine[0].unit,
@@ -347,22 +368,18 @@ def _runs(answers: Sequence[AnsweredMessage], delta: float) -> Iterator[RunCost]
 
 
 def _measured(
-    node: ClientNode,
-    training: SeenTraining,
-    mine: Sequence[AnsweredMessage],
-    others: str,
-    model: Path | None,
+    node: ClientNode, training: AnsweredTraining, others: str, model: Path | None
 ) -> MeasuredRecords | None:
-    config, data = training.config, _records_of(node, training, mine[-1].records)
+    mine, last = training.answers, training.last
+    config, data = last.config, _records_of(node, last, mine[-1].records)
     if data is None:
         return None
     charged = [answer.charged for answer in mine if answer.charged is not None]
     records = data.owned_by(node.partition)
     exposure = shown = None
     if measurable(config.scheme):
-        noise_multiplier, delta = mine[0].noise_multiplier, node.terms.delta_limit
         alone = admission.read_alone(config.scheme, node.values)
-        exposure = measure(training, data, node.partition, noise_multiplier, delta, alone)
+        exposure = measure(training, data, node.partition, node.terms.delta_limit, alone)
         if data.split.dataset.name == OWN:
             most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))
@@ -374,7 +391,7 @@ def _measured(
         risks.success_by_baseline(mechanism) if charged else (),
         exposure,
         shown,
-        _attack(node, training, data, others, model),
+        _attack(node, last, data, others, model),
     )
 
 
@@ -406,9 +423,9 @@ def _attack(
         apart = torch.tensor(others_records.features), torch.tensor(others_records.labels)
     else:
         apart = data.held_out()
-    if not len(apart[1]):
+    if not len(apart[1]) or not (model or training.models):
         return None
-    last = max(training.models)
+    last = max(training.models, default=0)
     of = "the released model" if model else f"the model that round {last} began with"
     if model is None:
         parameters = torch.from_numpy(training.model(last)).to(data.device)[None]

@@ -15,7 +15,7 @@ from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.flower_command import FlowerError
-from fedsim.federation.server.nodes import registered_nodes
+from fedsim.federation.server.nodes import ended_runs, registered_nodes
 
 Fedsim = Callable[..., tuple[int, str, str]]
 CAMPAIGN = {"privacy.noise-source": "system"}
@@ -188,11 +188,48 @@ def test_a_run_is_told_which_node_each_client_is(
     def away(*_: object) -> None:
         raise FlowerError("away")
 
+    monkeypatch.setattr(deployment, "runs", lambda _: {})
     monkeypatch.setattr(deployment, "start", away)
     (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2})))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
     assert fedsim(*command, "--out", tmp_path / "run")[0] == 1
     assert registered_nodes(RunDirectory.open(tmp_path / "run")) == {0: 70, 1: 71}
+
+
+def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
+    fedsim: Fedsim,
+    small: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 4, superlink_port=2)
+    _registered(tmp_path / "kit")
+    nodes = run.registered(tmp_path / "kit" / "server")
+    del nodes["client-3"]
+    run.write_registered(tmp_path / "kit" / "server", nodes)
+    started = []
+
+    def start(*arguments: object) -> None:
+        started.append(arguments)
+        raise FlowerError("away")
+
+    flowers = {"5": "finished:failed", "6": "running", "7": "finished:completed"}
+    monkeypatch.setattr(deployment, "runs", lambda _: flowers)
+    monkeypatch.setattr(deployment, "start", start)
+    changes = {"federation.clients": 4, "federation.vantage": "participant"}
+    changes |= {"federation.trust": "local", "privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
+    (tmp_path / "small.toml").write_text(dump(small(SYSTEM | changes)))
+    command = ["deploy", "train", tmp_path / "kit", tmp_path / "small.toml"]
+    command += ["--out", tmp_path / "run"]
+    status, _, err = fedsim(*command)
+    assert (status, "the key of client-3 is not registered" in err) == (2, True)
+    status, _, err = fedsim(*command, "--set", "federation.tolerated-dropouts=1")
+    assert (status, len(started)) == (1, 1)
+    said = " ".join(err.split())
+    assert "towards the server, more than the 2 towards the participant that the file" in said
+    directory = RunDirectory.open(tmp_path / "run")
+    assert registered_nodes(directory) == {0: 70, 1: 71, 2: 72}
+    assert ended_runs(directory) == "5,7"
 
 
 def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(

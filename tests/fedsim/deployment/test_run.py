@@ -28,6 +28,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
+from fedsim.federation.server import nodes
 from fedsim.federation.transcripts import reader
 from fedsim.report import model_card
 
@@ -152,9 +153,12 @@ class Superlink:
         self.nodes: dict[str, str] = {}
         self.keys: set[str] = set()
         self.fails_at: str | None = None
+        self.runs: list[dict[str, str]] = []
 
     def flwr(self, _: Path, command: str, *arguments: str) -> dict[str, Any]:
         """Answer as `flower_command.flwr` does."""
+        if command == "list":
+            return {"runs": self.runs}
         assert command == "supernode"
         action, given, *_ = arguments
         if action == self.fails_at:
@@ -206,6 +210,20 @@ def test_a_replaced_key_is_registered_and_the_other_refused(
     _replace_key(server, "client-1")
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
     assert superlink.nodes == {"100": "registered", "101": "unregistered", "102": "registered"}
+
+
+def test_a_key_is_not_replaced_while_a_run_needs_its_node(
+    server: Path, superlink: Superlink
+) -> None:
+    superlink.runs = [{"run-id": "5", "status": "running"}]
+    nodes = deployment.register(server)
+    assert deployment.register(server) == nodes  # nothing changes, so nothing is refused
+    _replace_key(server, "client-0")
+    with pytest.raises(InputError, match="stop it with fedsim deploy stop, and register again"):
+        deployment.register(server)
+    assert superlink.nodes[nodes["client-0"]] == "registered"
+    superlink.runs = [{"run-id": "5", "status": "finished:stopped"}]
+    assert deployment.register(server)["client-0"] != nodes["client-0"]
 
 
 def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
@@ -490,3 +508,64 @@ def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(
     known.write_bytes(own)
     trained = _deploy(*command, *noise, out)
     assert trained.returncode == 0, trained.stderr
+
+
+def _clients_rounds(directory: Path, name: str) -> list[list[int]]:
+    """Return the rounds that each client was charged for in trainings of this name."""
+    states = (kit.folder(directory, f"client-{client}") / "state" for client in range(CLIENTS))
+    return [
+        [each.round for each in client_ledger.read_answers(state) if each.name == name]
+        for state in states
+    ]
+
+
+@pytest.mark.slow
+def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_begins(
+    server_up: Path, small: Callable[..., Config], tmp_path: Path
+) -> None:
+    rounds = 14  # as many as the other command needs time for
+    values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
+    values |= {"federation.vantage": "server", "training.rounds": rounds}
+    values |= {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0, "privacy.delta": 1e-5}
+    (tmp_path / "small.toml").write_text(dump(small(values)))
+    for client in range(CLIENTS):
+        place = kit.folder(server_up, f"client-{client}")
+        spent = client_ledger.epsilon(client_ledger.read_answers(place / "state"), 1e-5)
+        told = (place / "node.toml").read_text()
+        limit = f"epsilon-limit = {spent + 2.5}"
+        told = re.sub("^epsilon-limit = .*$", limit, told, flags=re.MULTILINE)
+        told = re.sub('^consent = ".*"$', 'consent = ""', told, flags=re.MULTILINE)
+        (place / "node.toml").write_text(told)
+        _script(place, "stop.sh")
+        _script(place, "start.sh")
+    out, noise = tmp_path / "first", ["--set", "privacy.noise-source=system"]
+    command = ["train", server_up, tmp_path / "small.toml", *noise]
+    first = [*command, "--set", "run.name=first", "--out", out]
+    directory = RunDirectory(out)
+
+    def done(round: int) -> bool:
+        return any(event.get("round") == round for event, _ in directory.events())
+
+    with _background("deploy", *first) as running:
+        _wait_for(lambda: done(0), running)
+        refused = _deploy(*command, "--set", "run.name=second", "--out", tmp_path / "second")
+        assert refused.returncode == 1
+        (line,) = (line for line in refused.stderr.splitlines() if line.startswith("fedsim:"))
+        assert "the run did not begin: client 0 failed: 'second', with all rounds" in line
+        assert "with what 'first' reserved), above its epsilon-limit" in line
+        running.kill()  # as a terminal that was closed
+        running.wait()
+    with _background("deploy", *first) as following:
+        time.sleep(15)
+        stopped = _deploy("stop", server_up)
+        assert stopped.returncode == 0, stopped.stderr
+        id = directory.read_json(nodes.SUBMITTED)["run-id"]
+        assert stopped.stdout == f"stopped: run {id}\n"
+        _, said = following.communicate(timeout=120)
+        assert f"following run {id}, which has not ended; Ctrl-C stops it" in said
+        assert "the run was stopped; the command that began it continues it" in said
+    assert "no run is running" in _deploy("stop", server_up).stdout
+    finished = _deploy(*first)
+    assert finished.returncode == 0, finished.stderr
+    assert _clients_rounds(server_up, "first") == [[*range(1, rounds + 1)]] * CLIENTS
+    assert _clients_rounds(server_up, "second") == [[]] * CLIENTS

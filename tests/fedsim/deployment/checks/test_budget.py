@@ -10,7 +10,8 @@ from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.client import client_ledger
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol.consent import Terms
-from fedsim.privacy.mechanism import Neighbouring, Steps
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 TIME = "2026-11-23T09:00:00+00:00"
 
@@ -56,6 +57,16 @@ def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
         (NOTE, "digits (run 8, records 12ab): rounds 2, trials 1; nothing charged"),
         (OK, "epsilon 1.555 of 2.2 is spent at delta 1e-05, 0.645 is left"),
     ]
+
+
+def test_what_a_run_has_reserved_is_said(place: Path) -> None:
+    terms = Terms(frozenset(), 1, 9.0, 1e-5, place / "state")
+    client_ledger.reserve(terms, _answer("9", 1, Steps(5.0, 4)))
+    findings = machines.check_machines(place.parents[1], place.name)
+    (said,) = (one.message for one in findings if one.what == "reserved")
+    assert said.startswith("digits (run 9) has not ended, and what it reserved is kept from other")
+    whole = accountant("pld").epsilon(Mechanism((Steps(5.0, 8),)), 1e-5)
+    assert said.endswith(f"epsilon {whole:.4g} with all that is reserved")
 
 
 def test_a_confusion_matrix_is_no_round_and_is_charged(written: Path) -> None:

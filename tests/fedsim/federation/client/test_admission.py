@@ -328,6 +328,20 @@ def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
         _answers(client(node, run, 2))
 
 
+def test_a_limit_that_integers_cannot_keep_is_refused_with_one_that_they_can(
+    client: Client,
+) -> None:
+    secure: dict[str, Scalar] = {"federation.trust": "distributed", "data.records": 60}
+    with pytest.raises(
+        RefusedError, match=r"epsilon-limit is 1000, but .* set epsilon-limit"
+    ) as no:
+        _answers(client({"epsilon-limit": 1000.0}, secure))
+    most = float(str(no.value).partition("set epsilon-limit = ")[2].split()[0])
+    with pytest.raises(RefusedError, match="set epsilon-limit"):
+        _answers(client({"epsilon-limit": most + 0.02}, secure))
+    _answers(client({"epsilon-limit": most}, secure))
+
+
 def test_a_client_without_a_limit_answers_nothing(client: Client) -> None:
     context = client()
     del context.node_config["epsilon-limit"]

@@ -98,6 +98,9 @@ def test_an_interrupted_round_is_answered_again_to_the_bit(trust: str, tmp_path:
     run: dict[str, Scalar] = {"federation.trust": trust, "federation.vantage": "participant"}
     first = _asked(tmp_path, run=run)
     np.testing.assert_array_equal(_asked(tmp_path, run=run, id=2), first)
+    # Also where the training goes on without a client.
+    without = run | {"federation.tolerated-dropouts": 1}
+    np.testing.assert_array_equal(_asked(tmp_path, run=without, id=4), first)
     assert _entries(tmp_path) == 1
     # The round after it is another release.
     second = _asked(tmp_path, run=run, id=2, lie={"round": 2})
@@ -123,6 +126,26 @@ def test_another_request_is_another_release(other: dict[str, Any], tmp_path: Pat
     # The first answer is no longer kept.
     assert not np.array_equal(_asked(tmp_path, id=3), first)
     assert _entries(tmp_path) == 3
+
+
+def test_a_masked_sum_is_not_repeated_without_a_client(tmp_path: Path) -> None:
+    """The same share of noise in two sums, over other clients, would bare it."""
+    run: dict[str, Scalar] = {"federation.trust": "distributed", "federation.clients": 5}
+    run |= {"federation.secure-aggregation": "secagg+"}
+    first = _unmasked(tmp_path, run, 1)
+    np.testing.assert_array_equal(_unmasked(tmp_path, run, 2), first)
+    assert _entries(tmp_path) == 1
+    without = run | {"federation.tolerated-dropouts": 1}
+    assert not np.array_equal(_unmasked(tmp_path, without, 3), first)
+    assert _entries(tmp_path) == 2
+
+
+def _unmasked(machine: Path, run: dict[str, Scalar], id: int) -> np.ndarray:
+    """Return what a client would mask."""
+    name = f"{len(ROWS)}/patients.csv"
+    context, message = contexts(Case("", node=NODE, run=run, id=id), name, machine, ROWS)
+    reply = training_node.train(message, context)
+    return messages.only(reply.content.array_records[messages.REPLY])
 
 
 def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path: Path) -> None:

@@ -181,7 +181,25 @@ def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
     failed = replies.sort_out(
         [Message(Error(code=2, reason=reason), reply_to=asked)], nodes={0: 7}, asked=[0]
     ).failed
-    assert failed == {0: "Exception: the model diverged'>"}
+    assert failed == {0: "Exception: the model diverged"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (
+            "<class 'fedsim.consent.RefusedError'>:<''a', 'b' would cost 2.'>",
+            "'a', 'b' would cost 2.",
+        ),
+        ("RefusedError: this client refuses", "this client refuses"),
+        ("<class 'ZeroDivisionError'>:<'division by zero'>", "ZeroDivisionError: division by zero"),
+        ("Error: Node Unavailable", "Error: Node Unavailable"),
+        ("gone", "gone"),
+    ],
+)
+def test_an_error_is_told_in_its_own_words(reason: str, said: str) -> None:
+    asked = Message(RecordDict(), dst_node_id=7, message_type="train")
+    assert replies.failure(Message(Error(code=2, reason=reason), reply_to=asked)) == said
 
 
 def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal() -> None:

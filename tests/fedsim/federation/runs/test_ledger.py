@@ -827,7 +827,7 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     config = make({"training.rounds": 4})
     directory = opened(config)
     before = charged(config, directory, 4)
-    again = Ledger(config.scheme, directory, done=2).begin(range(1), 4, Z, first=3)
+    again = Ledger(config.scheme, directory, done=(2, Z)).begin(range(1), 4, Z, first=3)
     again.charge(3, range(config.federation.clients))
     rows = ledger.read(directory)
     assert [row.epsilon for row in rows] == [row.epsilon for row in before]

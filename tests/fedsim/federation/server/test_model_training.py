@@ -22,12 +22,15 @@ from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
-from fedsim.config.federation import FederationConfig
+from fedsim.config.federation import TOLERATED, FederationConfig
+from fedsim.federation.client import client_ledger
+from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs import ledger
+from fedsim.federation.runs import accounts, ledger, spending
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server import checkpoint
+from fedsim.federation.server import checkpoint, nodes
+from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.server.strategy import DPSGD
@@ -234,6 +237,103 @@ def test_a_kill_costs_no_epsilon(
     assert [row.epsilon for row in card.privacy.towards] == [
         row.epsilon for row in whole.privacy.towards
     ]
+
+
+MASKED: dict[str, Scalar] = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+    "federation.clients": 5,
+    TOLERATED: 1,
+}
+
+
+@pytest.mark.parametrize("silent_in", [1, 2])
+@pytest.mark.parametrize(
+    ("job", "changes"),
+    [
+        ("training", {"federation.trust": "local"}),
+        ("training", MASKED),
+        ("experiment", {"federation.trust": "local"}),
+    ],
+)
+def test_a_round_that_no_client_answered_costs_nothing(
+    job: str, changes: dict[str, Scalar], silent_in: int, small: Make, tmp_path: Path
+) -> None:
+    """An experiment repeats its other rounds, which were answered; a training goes on after."""
+
+    class Refuses(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            request = message.content.config_records.get(messages.REQUEST, {})
+            if message.metadata.message_type == "train" and request.get("round") == silent_in:
+                raise RuntimeError("it refuses")
+            return client_app.app(message, context)
+
+    once: dict[str, Scalar] = {"privacy.noise-source": "system", "run.out": str(tmp_path / "run")}
+    once |= {"trials.count": 1, "trials.worlds": "d-only", "audit.attacks": "none"}
+    config = from_run_config(JOBS[job](to_run_config(small(once | changes))))
+    with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
+        _train(config, Refuses())
+    answered = silent_in - 1
+    assert accounts.together(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
+    if job == "experiment" and answered:
+        with pytest.raises(InputError, match="--accept-epsilon"):
+            _train(config)
+        return
+    rows = ledger.read(_train(config))
+    assert accounts.together(rows).most == 3
+    planned = spending.describe(config.scheme, rows[0].noise_multiplier, [])
+    assert spending.describe(config.scheme, 0.0, rows).count == planned.count
+
+
+@pytest.mark.parametrize("trust", ["local", "distributed"])
+def test_a_training_goes_on_without_a_client_that_left(
+    trust: str, training: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its share of the noise is missing from then on; the others answer no round twice."""
+    monkeypatch.setattr(nodes, "LEAVING", 0.0)
+    monkeypatch.setattr(nodes, "POLL_INTERVAL", 0.0)
+    changes: dict[str, Scalar] = {"privacy.noise-source": "system", "federation.trust": trust}
+    changes |= {"federation.clients": 3, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 9.0}
+    whole = model_card.read_card(_train(training(changes, "whole")))
+
+    class Leaves(ClientApp):
+        """Answers for all clients, but for the last one from its second round on."""
+
+        def __call__(self, message: Message, context: Context) -> Message:
+            request = message.content.config_records.get(messages.REQUEST, {})
+            if context.node_config["partition-id"] == 2 and request.get("round") == 2:
+                raise RuntimeError("it is gone")
+            return client_app.app(message, context)
+
+    def carried_out(config: Config, app: ClientApp, clients: int) -> RunDirectory:
+        plan = prepare(config)
+        grid = InProcessGrid(app, clients, to_run_config(plan.config))
+        for client, context in enumerate(grid.contexts.values()):
+            context.node_config |= {"state-path": str(tmp_path / f"state-{client}")}
+            context.node_config |= {"consent": "", "epsilon-limit": 9.0}
+        directory = plan.begin()
+        server_app.carry_out(grid, plan, directory)
+        return directory
+
+    more = "If that stays so, the same command with --set federation.tolerated-dropouts=1 goes on"
+    with pytest.raises(ClientFailedError, match=f"round 2: client 2 failed: .*{more}"):
+        carried_out(training(changes), Leaves(), 3)
+    directory = carried_out(training(changes | {TOLERATED: 1}), client_app.app, 2)
+    rows = [(row.round, row.shares, row.present) for row in ledger.read(directory)]
+    assert rows == [(1, None, None), (2, 2, (0, 1)), (3, 2, (0, 1))]
+    for client in (0, 1):
+        answers = client_ledger.read_answers(tmp_path / f"state-{client}")
+        assert [answer.round for answer in answers] == [1, 2, 3]
+    without = model_card.read_card(directory)
+    for row, before in zip(without.privacy.towards, whole.privacy.towards, strict=True):
+        # Under local trust the noise of each message hides it from the server.
+        least = before.epsilon["pld"]
+        if trust == "local" and row.vantage == "server":
+            assert row.epsilon["pld"] == pytest.approx(least)
+        else:
+            assert row.epsilon["pld"] > 1.01 * least
+    with pytest.raises(InputError, match="another configuration"):
+        prepare(training(changes))  # a run never tolerates less than it did
 
 
 def test_a_repeated_masked_round_without_a_client_is_charged_again() -> None:

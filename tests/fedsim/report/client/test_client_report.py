@@ -1,7 +1,9 @@
 """A client's owner learns, on its own machine, what left it and how exposed its records are."""
 
 import json
+import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,8 @@ from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.cli.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
-from fedsim.federation.client import seen_models
+from fedsim.federation.client import client_ledger, seen_models
+from fedsim.federation.protocol import consent
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
@@ -135,6 +138,50 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
     for name, column in (("age", 100), ("dose", 5)):
         value = np.load(client.parent / "client-0.npz")[name][most] / column
         assert f">{value:.4g}<" in page
+
+
+@pytest.mark.parametrize("lost", [3, 4])
+def test_a_round_whose_model_was_not_kept_counts_whole(
+    lost: int, client: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = _report(client, capsys)["trainings"][0]["exposure"]
+    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
+    for round in range(1, lost + 1):
+        (kept / f"round-{round}.npy").unlink()
+    found = _report(client, capsys)
+    exposed = found["trainings"][0]["exposure"]
+    assert (exposed["answered"], len(exposed["rounds"])) == (ROUNDS, ROUNDS - lost)
+    assert [(each["rounds"], each["models_kept"]) for each in found["runs"]] == [(4, 4 - lost)]
+    assert exposed["allowed"] == pytest.approx(whole["allowed"])
+    # As if every record had been clipped in the lost rounds, and as before in the last one.
+    least = (exposed["allowed"]["mu"] ** 2 * lost / ROUNDS) ** 0.5
+    assert least <= exposed["median"]["mu"] <= exposed["highest"]["mu"]
+    assert exposed["median"]["mu"] > whole["median"]["mu"]
+    assert f"Of 4 answered rounds, the models of {lost} were not kept." in _page(client)
+
+
+def test_an_interrupted_training_is_one(client: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rounds of its runs, and their models, add up to what one run would have."""
+    whole = _report(client, capsys)["trainings"][0]["exposure"]
+    path = client / "state" / client_ledger.FILE
+    answers = client_ledger.read_answers(path.parent)
+    path.unlink()
+    terms = consent.Terms(frozenset(), 1, 3.0, 1e-3, path.parent)
+    (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
+    other = kept.with_name("2")
+    shutil.copytree(kept, other)
+    for answer in answers:
+        client_ledger.enter(terms, replace(answer, run="2" if answer.round > 2 else answer.run))
+        ((kept if answer.round > 2 else other) / f"round-{answer.round}.npy").unlink()
+    found = _report(client, capsys)
+    assert [each["rounds"] for each in found["runs"]] == [2, 2]
+    (training,) = found["trainings"]
+    assert training["exposure"]["highest"] == pytest.approx(whole["highest"])
+    assert training["exposure"]["allowed"] == pytest.approx(whole["allowed"])
+
+
+def _page(client: Path) -> str:
+    return " ".join((client / "report" / "report.html").read_text().split())
 
 
 def test_records_that_were_held_back_are_in_no_round_of_it(
