@@ -235,6 +235,6 @@ def _trained(
                 if not len(targets):
                     continue
                 stepping.zero_grad()
-                task.objective(private(inputs), targets).mean().backward()
+                task.loss(private(inputs), targets).mean().backward()
                 stepping.step()
     return nn.utils.parameters_to_vector(network.parameters()).detach()
