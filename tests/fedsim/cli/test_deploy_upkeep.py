@@ -11,6 +11,7 @@ import pytest
 
 from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
+from fedsim.deployment.checks import server as checks
 from fedsim.deployment.run import Registration
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import flower_command
@@ -35,6 +36,8 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
     for module in (deployment, flower_command):
         monkeypatch.setattr(module, "flwr", flwr)
+    asked = checks.services
+    monkeypatch.setattr(checks, "services", lambda *kit: iter(()) if listed else asked(*kit))
     return listed
 
 
@@ -96,5 +99,6 @@ def test_status_says_what_ends_and_that_the_superlink_is_away(
     status, out, _ = fedsim("deploy", "status", server)
     assert (status, "certificate: 5 days left" in out) == (1, True)
     assert "wrong: the certificate expires in 5 days; run fedsim deploy renew KIT" in out
-    assert "wrong: the SuperLink does not answer (listing ... unavailable); run fedsim" in out
-    assert len(out.splitlines()) == 3
+    for part in ("superlink", "proxy"):
+        assert f"wrong: {part}: does not answer on port" in out
+    assert len(out.splitlines()) == 4
