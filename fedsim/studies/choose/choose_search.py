@@ -59,7 +59,8 @@ FIRST, FIRST_RECORDS = 2, {"tabular": 4000, "image": 1000}
 """Trainings of a setting in the first pass, and the largest number of their records."""
 
 FEWEST, MOST, PRECISE = 3, 12, 0.01
-"""Trainings of a reported setting: more until the mean is known to `PRECISE`, or to the most."""
+"""Trainings of a reported setting: more until the mean is known to `PRECISE`, or well enough beside
+the number of held-out records, or to the most."""
 
 BYTES = 200
 """Memory of a trial between the blocks, for each parameter: models, sums, noise, the optimiser."""
@@ -466,7 +467,7 @@ def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[
     repeats = FEWEST
     while True:
         found = book.utilities(family, settings, repeats)
-        if repeats >= MOST or all(each.spread <= PRECISE for each in found):
+        if repeats >= MOST or all(each.is_precise(PRECISE) for each in found):
             return found
         repeats *= 2
 

@@ -44,6 +44,11 @@ class Utility:
         """Whether the models are shown to be better than a constant answer."""
         return self.criterion.has_learnt
 
+    def is_precise(self, reach: float) -> bool:
+        """Return whether more trainings would not help: the spread is small, or the least error."""
+        low, high = self.criterion.interval or (0.0, 0.0)
+        return self.spread <= max(reach, (high - low) / 6)
+
     @property
     def gain(self) -> float:
         """The criterion, with its sign changed if smaller is better; -inf if not measured."""
