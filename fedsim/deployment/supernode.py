@@ -8,6 +8,7 @@ secret, over TLS, with a secret and a key that are new with each start. The toke
 
 import logging
 import os
+import pickle
 import secrets
 import signal
 import sys
@@ -132,7 +133,9 @@ class Answering:
             self._answer = self._process(question)
         status = self._answer.process.exitcode
         if status == 0:
-            return self._answer.read()
+            # A client's own code may end its process before there is an answer.
+            with suppress(EOFError, pickle.UnpicklingError):
+                return self._answer.read()
         if status is None and now <= self._end:
             return None
         self.kill()

@@ -33,5 +33,6 @@ def test_a_full_disk_is_one_line_and_status_2(
     monkeypatch.setattr("fedsim.federation.runs.run_directory.RunDirectory.log_event", full)
     status, out, err = fedsim("run", experiment, "--out", experiment.with_name("run"), "--quiet")
     assert (status, out) == (2, "")
-    assert "is full; make room" in err
+    assert f"cannot write to '{experiment.with_name('run')}'" in err
+    assert "make room there" in err
     assert len(err.splitlines()) == 1

@@ -133,16 +133,24 @@ def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(
     assert "killed by signal 9 (SIGKILL); another process computes the same answer" in caplog.text
 
 
+def _leave(message: Message, _: Context) -> Message:
+    os._exit(0)
+
+
 @pytest.mark.parametrize("again", [False, True])
-def test_a_message_whose_process_dies_is_answered_with_an_error_at_once(
-    again: bool, asked: Asked
+@pytest.mark.parametrize(
+    ("app", "how"),
+    [(_die, "was killed by signal 9 (SIGKILL)"), (_leave, "ended with status 0")],
+)
+def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(
+    app: App, how: str, again: bool, asked: Asked
 ) -> None:
     runtime, begun = Runtime(), time.monotonic()
-    _end(asked(runtime, _die, again=again), runtime)
+    _end(asked(runtime, app, again=again), runtime)
     assert time.monotonic() - begun < 15
     (reply,) = runtime.answers
     assert reply.error.code in flower_private.GONE
-    assert "was killed by signal 9 (SIGKILL)" in reply.error.reason
+    assert how in reply.error.reason
 
 
 def test_an_error_of_the_app_leaves_in_flowers_form(asked: Asked) -> None:
