@@ -140,8 +140,9 @@ def init(
 
 def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"], force: bool) -> None:
     """Write the configuration, and print its numbers and the next commands."""
-    from fedsim.common import private_files  # noqa: PLC0415
-    from fedsim.learning.data import schema_proposal  # noqa: PLC0415  (SciPy)
+    from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
+    from fedsim.common import private_files, reading  # noqa: PLC0415
+    from fedsim.learning.data import cautions, distribution, schema_proposal  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     proposed = None
@@ -149,8 +150,12 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"], f
     label = str(overrides.get("data.label", "label"))
     if not READING.intersection(overrides) and (proposed := _schema(answers.data, label, file)):
         path, schema, found = proposed
-        if path.exists() and not force:
-            raise InputError(f"'{path}' exists; name another file, or overwrite it with --force")
+        if path.exists():
+            if not force:
+                raise InputError(f"'{path}' exists; delete it, or name another configuration")
+            # Its owner may have put public knowledge in place of what the table discloses.
+            schema = reading.content(path, reading.MOST_TOML).decode()
+            found = [f"{path} is kept; delete it, and it is proposed anew"]
         overrides = first_configuration.with_schema(overrides, schema)
     values = first_configuration.values(answers, overrides)
     note = ""
@@ -158,8 +163,12 @@ def _write(file: Path, answers: "InitAnswers", overrides: dict[str, "Scalar"], f
         of_all = first_configuration.values(replace(answers, rehearse=None), overrides)
         note = first_configuration.rehearsal(values, int(of_all["data.records"]))
     if proposed:
-        schema_proposal.write_schema(path, schema, force)
+        if not path.exists():
+            schema_proposal.write_schema(path, schema, False)
         values["data.public-schema"] = path.name
+    elif values["data.name"] == "csv":
+        data = configuration.from_run_config(values).data
+        found = cautions.cautions(distribution.dataset(data, ""))
     with private_files.new_file(file, replace=True) as written:
         written.write(first_configuration.text(values, file, note).encode())
     named = shlex.quote(str(file))

@@ -23,6 +23,10 @@ FEWEST_PUBLIC = 40
 """Fewest public records that can tell settings apart."""
 
 
+COINS = 2**20
+"""Numbers of the trials whose coins the trainings from one `start` may draw."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """An experiment with its nominal noise multiplier."""
@@ -39,7 +43,11 @@ def numbers_of_trials(scheme: Scheme) -> tuple[str, ...]:
 
 
 def trained(
-    settings: Sequence[Setting], loaded: Federation, repeats: int, records: int | None = None
+    settings: Sequence[Setting],
+    loaded: Federation,
+    repeats: int,
+    records: int | None = None,
+    start: int = 0,
 ) -> Tensor:
     """Return the final models of each setting's trainings, float32 [S repeats, P].
 
@@ -47,17 +55,25 @@ def trained(
     settings have first model and noise in common, so that differences between settings are clear.
 
     Args:
-        settings: equal but for the noise and `numbers_of_trials`.
+        settings: equal but for the noise and `numbers_of_trials`; else ValueError.
+        start: number of the first training; others have other first models, noise and coins.
         records: m, to train on a random part of the n records; None for all. Only for settings of
             one step a round. Where there are m instead of data.records = n records, the noise is
             m/n of it, so that signal and noise keep their ratio.
     """
     first = settings[0].config
     rules, training = first.game, first.training
-    trials, times = range(len(settings) * repeats), repeats
+    numbers = {
+        key: {getattr(each.config.training, key) for each in settings}
+        for key in ("rate", "clipping_norm")
+    }
+    if not numbers_of_trials(rules.scheme) and any(len(each) > 1 for each in numbers.values()):
+        raise ValueError("clients' own steps have one learning rate and one clipping norm")
+    times, own = repeats, range(start, start + repeats)
+    trials = range(start * COINS, start * COINS + len(settings) * repeats)
     some = _part(loaded, records, first.run.seed)
     share = len(some.client_of) / first.data.records
-    theta = initial_parameters(rules, loaded, range(repeats)).repeat(len(settings), 1)
+    theta = initial_parameters(rules, loaded, own).repeat(len(settings), 1)
     theta = theta.to(loaded.device)
 
     def of_trials(values: Sequence[float]) -> Tensor:
@@ -81,7 +97,7 @@ def trained(
         else:
             total = _clean_sum(rules, some, game, theta, norms)
             step = rules.scheme.participation.step_number(round, 1)
-            drawn = gaussian_noise(first.run.seed, range(repeats), step, SERVER, theta.shape[1])
+            drawn = gaussian_noise(first.run.seed, own, step, SERVER, theta.shape[1])
             total += std * torch.from_numpy(drawn).to(std).repeat(len(settings), 1)
         theta = optimizer.step(theta, total, round)
     return theta

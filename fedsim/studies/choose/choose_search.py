@@ -3,8 +3,9 @@
 Theory says how much noise a number of rounds needs for a limit. A first pass trains every setting
 on a part of the records with as much less noise, which keeps the ratio of signal to noise. The best
 of each noise level, and of each model and number of rounds at the limit, are trained anew on all
-records. Only these trainings are reported, so that no number was selected for its luck. Settings
-that differ in numbers alone are trials of one batch (`game.trainings`).
+records, with other first models and noise. Only these trainings are reported, so that no setting
+is reported for the luck of its first pass. Settings that differ in numbers alone are trials of one
+batch (`game.trainings`).
 """
 
 import itertools
@@ -25,12 +26,14 @@ from fedsim.config.federation import OWN, DataConfig
 from fedsim.config.jobs import KEYS, given, overlaid
 from fedsim.config.needs import require
 from fedsim.config.objects import Scheme
+from fedsim.federation.server.plan import check_possible
 from fedsim.game import federation, trainings
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.game.trainings import Setting
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models
+from fedsim.learning.training.criterion import AUC
 from fedsim.privacy import delta, identifiability, risks
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import grid, rule, utility
@@ -212,12 +215,22 @@ def search(
     rule.check_protectable(first.scheme)
     stop_at = ("privacy.stop-at", first.privacy.stop_at, 0.0)
     require((stop_at,), "fedsim choose trains in all rounds, and this key may end a training")
+    if first.data.name == OWN:
+        one_step = ("training.local-steps", first.training.local_steps, 1)
+        require(
+            (("privacy.unit", first.privacy.unit, "record"), one_step),
+            "public records stand in for clients' own, which is right for single steps only",
+        )
+    _refuse_measure(request.least, first.model.task)
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
     question = _question(request, first)
     _refuse_another(out, question)
     families = list(_families(request, load, first))
+    for family in families:
+        family.check_possible()
+    _refuse_area(request.least, families[0].loaded.split.dataset.classes)
     report_directory.create(out)
     book = _Book(out)
     try:
@@ -284,6 +297,12 @@ class _Family:
             return loaded
         return trainings.on_public_records(loaded, config.federation.clients, config.run.seed)
 
+    def check_possible(self) -> None:
+        """Raise InputError for a setting that would fail later."""
+        for base in self.bases:
+            check_possible(base.config)
+        self.loaded.fallbacks()
+
     @property
     def name(self) -> str:
         config = self.bases[0].config
@@ -301,7 +320,9 @@ class _Family:
 def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Family]:
     """Yield the families to search. Raises InputError for one that the user asked for."""
     levels, over = request.levels, request.over
-    own = {key: list(each) for key, each in over.items() if key not in (*KEYS, RATE, NORM)}
+    batched = trainings.numbers_of_trials(first.scheme) and "training.local-steps" not in over
+    numbers = (RATE, NORM) if batched else ()
+    own = {key: list(each) for key, each in over.items() if key not in (*KEYS, *numbers)}
     table = distribution.dataset(first.data, first.model.weights).kind == "tabular"
     fixed = {*over, *request.common}
     alone = first.privacy.unit == "record" and first.training.local_steps == 1
@@ -333,11 +354,27 @@ def _axis(
     request: ChoiceRequest, scheme: Scheme, key: str, value: float, factors: Sequence[float]
 ) -> list[float]:
     """Return the values of a number to try, around the configured one."""
-    if key in request.over:
-        return [float(each) for each in request.over[key]]
     if key in request.common or key not in trainings.numbers_of_trials(scheme):
         return [value]
+    if key in request.over:
+        return [float(each) for each in request.over[key]]
     return [float(f"{factor * value:.3g}") for factor in factors]
+
+
+def _refuse_measure(least: Least | None, task: str) -> None:
+    if least is not None and task != "classification":
+        raise InputError(
+            f"--min-{least[0].lower().replace(' ', '-')} needs classes, but model.task is {task}; "
+            "leave it out to get the best model"
+        )
+
+
+def _refuse_area(least: Least | None, classes: int) -> None:
+    if least is not None and least[0] == AUC and classes > 2:
+        raise InputError(
+            f"--min-auc ranks two classes, but the data have {classes}; give "
+            "--min-balanced-accuracy"
+        )
 
 
 class _Book:
@@ -354,18 +391,24 @@ class _Book:
         self._kept, self._check = dict(kept.entries), kept.check
 
     def utilities(
-        self, family: _Family, settings: Sequence[Setting], repeats: int, records: int | None = None
+        self,
+        family: _Family,
+        settings: Sequence[Setting],
+        repeats: int,
+        records: int | None = None,
+        start: int = 0,
     ) -> list[utility.Utility]:
         """Return the utility of each setting's trainings, from the file where they are kept."""
         loaded = family.loaded
         # The file may stem from other records at the same place.
         data = federation.digest(settings[0].config.experiment, 0)
-        keys = [_key(setting, f"{data} {repeats} {records}") for setting in settings]
+        keys = [_key(setting, f"{data} {repeats} {records} {start}") for setting in settings]
         missing = [at for at, key in enumerate(keys) if key not in self._kept]
         at_once = max(1, _most_trials(settings[0].config.run, loaded) // repeats)
         for part in slices(len(missing), at_once):
             some = missing[part]
-            theta = trainings.trained([settings[at] for at in some], loaded, repeats, records)
+            of_part = [settings[at] for at in some]
+            theta = trainings.trained(of_part, loaded, repeats, records, start)
             rows = strict_json(utility.measure(loaded, theta))
             for place, at in enumerate(some):
                 own = rows[place * repeats : (place + 1) * repeats]
@@ -466,7 +509,7 @@ def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[
     """Return the utilities of settings from as many trainings as they need to be precise."""
     repeats = FEWEST
     while True:
-        found = book.utilities(family, settings, repeats)
+        found = book.utilities(family, settings, repeats, start=FIRST)
         if repeats >= MOST or all(each.is_precise(PRECISE) for each in found):
             return found
         repeats *= 2

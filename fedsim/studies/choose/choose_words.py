@@ -4,14 +4,16 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedsim.common.foreign_text import shown as shown_text
 from fedsim.config.federation import OWN
+from fedsim.learning.data import schema as schemas
 from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged
 from fedsim.report.document import worth
 from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.risks import in_cases, of_cases
 from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose_search import ROUNDS, Result
-from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, NEAR, RISK, Candidate
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
 
 RECOGNISES_NOTHING = 0.05
 """Recall of a class below which answers at the usual threshold are useless."""
@@ -92,7 +94,8 @@ def advice(result: Result) -> Iterator[str]:
     meeting = [each for each in choice.candidates if each.meets]
     best = max(meeting, key=lambda each: each.utility.gain)
     if ROUNDS not in result.request.common and best.rounds == max(one.rounds for one in meeting):
-        yield (f"Try more rounds, of which the most are best: --set {ROUNDS}={2 * best.rounds}.")
+        option = "--over" if ROUNDS in result.request.over else "--set"
+        yield f"Try more rounds, of which the most are best: {option} {ROUNDS}={2 * best.rounds}."
     looser = [one for one in choice.candidates if not one.meets and one.utility.has_learnt]
     if looser:
         least = min(looser, key=lambda one: one.rho_alpha)
@@ -126,16 +129,19 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
     if result.of_noise:
         return
     if result.request.least is None:
-        yield f"It is the best of {result.tried} settings that were tried: {criterion(chosen)}."
+        alike = [one for one in result.choice.candidates if one.level == chosen.level]
+        best = max(one.utility.gain for one in alike) == chosen.utility.gain
+        why = "the best" if best else "nearly as good as the best, with fewer rounds,"
+        yield f"It is {why} of {result.tried} settings that were tried: {criterion(chosen)}."
     else:
         yield f"It is the strictest setting that has {_at_least(result)}: {criterion(chosen)}."
     yield from _rounds(result, chosen)
     least = chosen.utility.least_recall
     if least is not None and least[1] < RECOGNISES_NOTHING:
         yield (
-            f"Its likeliest answer is class {least[0]} for only {percent(least[1])} of that "
-            "class's records: use its probabilities with a threshold of your own, or set "
-            "model.class-priors."
+            f"Its likeliest answer is class {_class(result, least[0])} for only "
+            f"{percent(least[1])} of that class's records: use its probabilities with a "
+            "threshold of your own, or set model.class-priors."
         )
 
 
@@ -144,7 +150,7 @@ def _rounds(result: Result, chosen: Candidate) -> Iterator[str]:
     fewer = [
         one
         for one in result.choice.candidates
-        if one.rounds < chosen.rounds and math.isclose(one.rho_alpha, chosen.rho_alpha)
+        if one.rounds < chosen.rounds and one.level == chosen.level
     ]
     instead = ""
     if fewer:
@@ -161,7 +167,7 @@ def _strictest(result: Result, chosen: Candidate) -> Iterator[str]:
     if strictest is None or strictest is chosen or result.of_noise:
         return
     yield (
-        f"A stricter setting costs at most {100 * NEAR:g} points: ε = {number(strictest.epsilon)} "
+        f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
         f"({values(strictest.values)}), the adversary right in at most "
         f"{percent(strictest.right_at_most)}, {criterion(strictest)}."
     )
@@ -242,7 +248,14 @@ def _at_least(result: Result) -> str:
     assert result.request.least is not None
     name, value = result.request.least
     article = "an" if name[0] in "aA" else "a"
-    return f"{article} {name} of at least {percent(value)}"
+    return f"{article} {name} of at least {worth.as_text(name, value)}"
+
+
+def _class(result: Result, number: str) -> str:
+    """Return the name of a class by its number, if the schema names it."""
+    text = result.config.data.public_schema
+    names = schemas.parse(text).classes if text else ()
+    return shown_text(names[int(number)]) if names else number
 
 
 def limits_of_the_page(result: Result) -> Iterator[str]:

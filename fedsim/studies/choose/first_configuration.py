@@ -63,7 +63,7 @@ def recognised(data: str) -> tuple[str, str]:
         )
     root = str(path.absolute())
     if not path.is_dir():
-        name = {".csv": "csv", ".npz": "npz"}.get(path.suffix.lower())
+        name = {".csv": "csv", ".tsv": "csv", ".npz": "npz"}.get(path.suffix.lower())
         if name is None:
             raise InputError(f"'{data}' is neither .csv nor .npz; fedsim data lists the formats")
         return name, root

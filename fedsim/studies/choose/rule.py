@@ -13,6 +13,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
 from fedsim.config import Scalar
+from fedsim.config.jobs import KEYS
 from fedsim.config.objects import Scheme
 from fedsim.privacy import risks
 from fedsim.privacy.identifiability import VantageBounds
@@ -149,6 +150,11 @@ class Candidate:
     utility: Utility
 
     @property
+    def level(self) -> tuple[tuple[str, Scalar], ...]:
+        """The target of its noise, with which settings are compared."""
+        return tuple((key, value) for key, value in self.values.items() if key in KEYS)
+
+    @property
     def right_at_most(self) -> float:
         """Upper bound on the share of cases in which an adversary is right; a coin has 0.5."""
         return (1 + self.rho_alpha) / 2
@@ -226,26 +232,28 @@ def choose(
             decides.
     """
     usable = [one for one in candidates if one.meets and (of_noise or one.utility.has_learnt)]
-    loosest = max((one.rho_alpha for one in usable), default=0.0)
-    loose = [one for one in usable if math.isclose(one.rho_alpha, loosest, rel_tol=1e-6)]
+    loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
+    loose = [one for one in usable if loosest is not None and one.level == loosest.level]
     state: State = "none"
     nearest = _best(usable)
     if least is None or of_noise:
         chosen = next(iter(_best(loose)), None)
     else:
-        chosen = _strictest(one for one in usable if one.utility.reaches(*least))
-        undecided = [one for one in usable if one.utility.reaches(*least) is None]
+        reached = {id(one): one.utility.reaches(*least, len(usable)) for one in usable}
+        chosen = _strictest(one for one in usable if reached[id(one)])
+        undecided = [one for one in usable if reached[id(one)] is None]
         state = "cannot tell" if undecided else "none"
         nearest = _best(undecided or usable)
     if chosen is None and least is not None:
         enough = (one for one in candidates if one.utility.reaches(*least))
         nearest += filter(None, [_strictest(enough)])
-    best = max((one.gain for one in usable), default=0.0)
+    best = max(usable, key=lambda one: one.gain, default=None)
+    near = 0.0 if best is None else best.gain - _loss(best, NEAR)
     return Choice(
         state="chosen" if chosen else state,
         candidates=tuple(candidates),
         chosen=chosen,
-        strictest=_strictest(one for one in usable if one.gain >= best - NEAR),
+        strictest=_strictest(one for one in usable if one.gain >= near),
         nearest=() if chosen else tuple(nearest),
     )
 
@@ -259,6 +267,9 @@ class _Ranked(Protocol):
     @property
     def rounds(self) -> int: ...
 
+    @property
+    def utility(self) -> Utility: ...
+
 
 Ranked = TypeVar("Ranked", bound=_Ranked)
 
@@ -266,9 +277,18 @@ Ranked = TypeVar("Ranked", bound=_Ranked)
 def fewest_rounds(candidates: Iterable[Ranked]) -> list[Ranked]:
     """Return the settings within `AS_GOOD` of the best, those of the fewest rounds first."""
     settings = list(candidates)
-    best = max((one.gain for one in settings), default=0.0)
-    near = [one for one in settings if one.gain >= best - AS_GOOD]
+    if not settings:
+        return []
+    best = max(settings, key=lambda one: one.gain)
+    near = [one for one in settings if one.gain >= best.gain - _loss(best, AS_GOOD)]
     return sorted(near, key=lambda one: (one.rounds, -one.gain))
+
+
+def _loss(best: _Ranked, points: float) -> float:
+    """Return a loss against the best model: some points, or less of a small gain over nothing."""
+    judged = best.utility.criterion
+    gained = abs((judged.value or 0.0) - judged.constant)
+    return min(points, 4 * points * gained) if math.isfinite(gained) else points
 
 
 def _best(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy import stats
+from scipy.special import ndtri
 from torch import Tensor
 
 from adversaries.arrays import Floats
@@ -63,12 +64,18 @@ class Utility:
         value = self.criterion.value
         return f"{self.criterion.name} {math.nan if value is None else value:.3f}"
 
-    def reaches(self, measure: str, least: float) -> bool | None:
-        """Return whether a measure is at least `least`; None if its interval contains `least`."""
+    def reaches(self, measure: str, least: float, settings: int = 1) -> bool | None:
+        """Return whether a measure is at least `least`; None if its interval contains `least`.
+
+        settings: number of settings whose intervals hold together at 95 % (Bonferroni). Their reach
+        grows as that of a normal interval does.
+        """
         judged = self.measures.get(measure)
-        if judged is None or judged.interval is None:
+        if judged is None or judged.interval is None or judged.value is None:
             return None
-        low, high = judged.interval
+        alone = 1 - criterion.CONFIDENCE
+        wider = float(ndtri(alone / 2 / settings) / ndtri(alone / 2))
+        low, high = (judged.value + wider * (end - judged.value) for end in judged.interval)
         return True if low >= least else False if high < least else None
 
 
@@ -133,14 +140,29 @@ def measure(loaded: Federation, models: Tensor) -> list[dict[str, Any]]:
         recalls = counts.diagonal(dim1=1, dim2=2) / counts.sum(2)  # NaN for an absent class
         for row, value in zip(rows, recalls.tolist(), strict=True):
             row["recalls"] = value
-    return rows
+    return [_without_nan(row) for row in rows]
+
+
+def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with None for NaN: a class without records, or a model that diverged."""
+
+    def number(value: float) -> float | None:
+        return None if math.isnan(value) else value
+
+    return {
+        name: [number(each) for each in value]
+        if isinstance(value, list)
+        else value and number(value)
+        for name, value in row.items()
+    }
 
 
 def utility(loaded: Federation, rows: Sequence[Mapping[str, Any]]) -> Utility:
     """Return the utility of a setting from the rows of its trainings."""
     task = tasks.task_of(loaded.model).name
     labels, classes = loaded.held_out()[1], loaded.split.dataset.classes
-    recalls = np.array([row["recalls"] for row in rows if "recalls" in row]).reshape(len(rows), -1)
+    counted = [row["recalls"] for row in rows if "recalls" in row]
+    recalls = np.array(counted, dtype=np.float64).reshape(len(rows), -1)  # None becomes NaN
     by_class: Floats = recalls.mean(0)
     of_class: tuple[int, ...] = ()
     if task == "classification":
@@ -182,8 +204,9 @@ COLUMNS = {AUC: "area", BALANCED: "balanced", "perplexity": "loss"}
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Return the mean; None if a training has no such number, such as one that diverged."""
     values = [row[name] for row in rows if row.get(name) is not None]
-    return float(np.mean(values)) if values else None
+    return float(np.mean(values)) if len(values) == len(rows) else None
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], measure: str) -> float:

@@ -107,3 +107,14 @@ def test_public_records_stand_in_and_others_judge(small: Make) -> None:
     few = federation.load(small({"data.held-out": 30}).experiment)
     with pytest.raises(InputError, match="30 public records stand in"):
         trainings.on_public_records(few, 3, seed=0)
+
+
+def test_other_numbers_are_other_trainings_and_local_steps_share_their_numbers(small: Make) -> None:
+    config = small({"training.sampling-rate": 0.5})
+    loaded = federation.load(config.experiment)
+    first, later = (trainings.trained([setting(config)], loaded, 2, start=at) for at in (0, 2))
+    assert not torch.equal(first[0], later[0])
+    local = {"federation.trust": "local", "training.local-steps": 2}
+    two = [setting(small({**local, "training.clipping-norm": norm})) for norm in (0.1, 1.0)]
+    with pytest.raises(ValueError, match="one learning rate and one clipping norm"):
+        trainings.trained(two, loaded, 1)

@@ -13,7 +13,7 @@ import fedsim as api
 from fedsim.config import Config, dump, load
 from fedsim.game import federation, trainings
 from fedsim.game.trainings import Setting
-from fedsim.studies.choose import utility
+from fedsim.studies.choose import choose_search, utility
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -74,9 +74,10 @@ def test_an_uneven_table_is_answered_without_any_further_option(
     assert settings.privacy.rho_beta == 0.9
     assert settings.training.rounds == chosen["training.rounds"]
     loaded = federation.load(settings.experiment)
-    alone = trainings.trained([Setting(settings, chosen["noise_multiplier"])], loaded, 3)
+    taken = Setting(settings, chosen["noise_multiplier"])
+    alone = trainings.trained([taken], loaded, chosen["trainings"], start=choose_search.FIRST)
     areas = [row["area"] for row in utility.measure(loaded, alone)]
-    assert np.mean(areas) == pytest.approx(chosen["value"], abs=0.003)
+    assert np.mean(areas) == pytest.approx(chosen["value"], abs=1e-4)
     least = fedsim(*asked, "--min-auc", 0.7, "--json")
     strict = next(row for row in json.loads(least[1])["settings"] if row["chosen"])
     assert strict["epsilon"] <= chosen["epsilon"]
@@ -167,6 +168,37 @@ def test_a_search_that_fails_says_what_to_change_and_never_more_noise(
 
 
 @pytest.mark.usefixtures("without_pages")
+def test_a_class_without_held_out_records_and_a_diverged_model_end_no_search(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    """Three held-out records cannot have ten classes, and a rate of 1e36 overflows."""
+    asked = ("choose", tiny, "--max-belief", 0.8, "--out", tmp_path / "out", "--json")
+    sgd = ("--set", "training.optimizer=sgd", "--over", "training.learning-rate=1.5,1e36")
+    status, printed, err = fedsim(*asked, *sgd, "--set", "data.held-out=3")
+    assert status in (0, 1), err
+    assert {row["training.learning-rate"] for row in json.loads(printed)["settings"]} == {1.5}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+def test_sampled_records_are_compared_at_one_noise_level(
+    fedsim: Command, bank: Path, tmp_path: Path
+) -> None:
+    """With sampling, equal epsilons have other advantages for other numbers of rounds."""
+    written, out = tmp_path / "bank.toml", tmp_path / "out"
+    assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
+    fixed = ("--set", "training.sampling-rate=0.2", "--set", "model.name=linear")
+    over = ("--over", "training.rounds=10,40", "--over", "privacy.rho-beta=0.9")
+    asked = ("choose", written, "--max-belief", 0.9, "--out", out, *fixed, *over, "--json")
+    status, printed, err = fedsim(*asked)
+    assert status == 0, err
+    rows = json.loads(printed)["settings"]
+    assert len({row["rho_alpha"] for row in rows}) == 2
+    best = max(row["value"] for row in rows)
+    assert next(row["value"] for row in rows if row["chosen"]) >= best - 0.005
+
+
+@pytest.mark.usefixtures("without_pages")
 def test_a_rehearsal_answers_only_for_the_noise(
     fedsim: Command, bank: Path, tmp_path: Path
 ) -> None:
@@ -196,6 +228,11 @@ def test_a_rehearsal_answers_only_for_the_noise(
         (["--max-belief", 0.8, "--set", "privacy.sensitivity=local"], 'sensitivity = "global"'),
         (["--max-belief", 0.8, "--set", "privacy.stop-at=1.0"], "privacy.stop-at"),
         (["--max-belief", 0.8, "--over", "training.rounds=1,0"], "training.rounds=0: "),
+        (["--max-belief", 0.8, "--over", "model.name=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--over", "training.optimizer=sgd,nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--set", "training.schedule=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--set", "audit.attacks=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--min-auc", 0.8], "the data have 10; give --min-balanced"),
         (
             ["--max-belief", 0.8, "--against", "server", "--set", "federation.trust=central"],
             "give --set federation.trust=local or distributed",

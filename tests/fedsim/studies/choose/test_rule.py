@@ -58,8 +58,10 @@ def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds() ->
 
 def test_with_a_least_value_the_strictest_that_surely_reaches_it() -> None:
     assert choose(ALL, ("AUC", 0.75)).chosen == MIDDLE
-    # Its mean is enough and its lower end is not.
+    # Its mean is enough and its lower end is not; three ends hold together, which are wider.
     assert choose(ALL, ("AUC", 0.785)).chosen == LEAST
+    assert choose(ALL, ("AUC", 0.789)).chosen is None
+    assert choose([LEAST], ("AUC", 0.789)).chosen == LEAST
     undecided = choose(ALL, ("AUC", 0.805))
     assert (undecided.state, undecided.chosen) == ("cannot tell", None)
     assert choose(ALL, ("accuracy", 0.1)).state == "cannot tell"
