@@ -83,7 +83,7 @@ def trained(
     norms = of_trials([each.config.training.clipping_norm for each in settings])
     factors = of_trials([each.config.training.rate / training.rate for each in settings])
     optimizer = ServerOptimizer(training, share * rules.scheme.participation.divisor, factors)
-    nothing = theta.new_zeros(1, theta.shape[1], dtype=torch.float64)
+    nothing = torch.zeros(1, theta.shape[1], dtype=torch.float64)
     for round in range(1, training.rounds + 1):
         game = RoundGame(round, trials, 0.0, -1, None, None)
         std = share * of_trials(
