@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,6 +132,7 @@ def _carry_out(
     """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
     from fedsim.deployment import kit  # noqa: PLC0415
     from fedsim.deployment import run as deployment  # noqa: PLC0415
+    from fedsim.federation.runtimes.flower_command import ProcessEndedError  # noqa: PLC0415
     from fedsim.federation.server.nodes import ENDED, REGISTERED  # noqa: PLC0415
     from fedsim.report import model_card  # noqa: PLC0415
 
@@ -151,7 +152,8 @@ def _carry_out(
             if (running := _running(server, run_directory)) is not None:
                 say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
                 console.print(say, highlight=False)
-                return _follow(server, running, run_directory, console)
+                with suppress(ProcessEndedError):  # it was ending, and another one continues
+                    return _follow(server, running, run_directory, console)
             run_directory = plan.begin()
             if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
                 console.print(larger, highlight=False)
@@ -182,6 +184,8 @@ def _running(server: Path, run_directory: RunDirectory) -> "Submission | None":
 
     if not run_directory.has(SUBMITTED):
         return None
+    with suppress(InputError), run_directory.lock():
+        return None  # no process writes it: the SuperLink may not know yet that it was killed
     id = str(run_directory.read_json(SUBMITTED, ("run-id",))["run-id"])
     return run.submission(server, id) if id in run.unfinished(run.runs(server)) else None
 

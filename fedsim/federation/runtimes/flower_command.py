@@ -67,6 +67,10 @@ class FlowerError(RuntimeError):
     """A command of Flower failed; the text is Flower's last message."""
 
 
+class ProcessEndedError(FlowerError):
+    """The run's process on the server ended before the run."""
+
+
 @dataclass(frozen=True)
 class Submission:
     """A run that was submitted to a SuperLink.
@@ -112,7 +116,8 @@ class Submission:
         if status[0] == "finished:stopped":
             raise FlowerError("the run was stopped; the command that began it continues it")
         if status[0] != "finished:completed":
-            raise FlowerError(reason(status[1]) or f"the run ended with the status {status[0]}")
+            kind = ProcessEndedError if status[1] in WITHOUT_REASON else FlowerError
+            raise kind(reason(status[1]) or f"the run ended with the status {status[0]}")
 
     def stop(self) -> None:
         flwr(self.home, "stop", self.run_id, self.connection)
