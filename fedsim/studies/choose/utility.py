@@ -17,7 +17,14 @@ from adversaries.arrays import Floats
 from fedsim.game.federation import Federation
 from fedsim.learning.data.loaders.dataset import STEPS
 from fedsim.learning.training import criterion, tasks
-from fedsim.learning.training.criterion import ACCURACY, AUC, BALANCED, Judged, Measured
+from fedsim.learning.training.criterion import (
+    ACCURACY,
+    AUC,
+    BALANCED,
+    PERPLEXITY,
+    Judged,
+    Measured,
+)
 
 
 @dataclass(frozen=True)
@@ -200,7 +207,8 @@ def utility(loaded: Federation, rows: Sequence[Mapping[str, Any]]) -> Utility:
     )
 
 
-COLUMNS = {AUC: "area", BALANCED: "balanced", "perplexity": "loss"}
+COLUMNS = {AUC: "area", BALANCED: "balanced", PERPLEXITY: "loss"}
+"""Columns of `measure` by the name of a measure; of others, "accuracy"."""
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
@@ -212,7 +220,7 @@ def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float | None:
 def _spread(rows: Sequence[Mapping[str, Any]], measure: str) -> float:
     column = COLUMNS.get(measure, "accuracy")
     values = np.array([row[column] for row in rows if row.get(column) is not None])
-    if measure == "perplexity":
+    if measure == PERPLEXITY:
         values = np.exp(np.minimum(values, 700))
     if len(values) < max(2, len(rows)):
         return math.inf
@@ -236,8 +244,5 @@ def _wider(judged: Judged, spread: float) -> Judged:
     """
     if judged.interval is None or judged.value is None:
         return judged
-    low, high = (
-        math.copysign(math.hypot(end - judged.value, spread), end - judged.value)
-        for end in judged.interval
-    )
-    return replace(judged, interval=(judged.value - abs(low), judged.value + abs(high)))
+    below, above = (math.hypot(end - judged.value, spread) for end in judged.interval)
+    return replace(judged, interval=(judged.value - below, judged.value + above))
