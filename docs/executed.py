@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-EVERY_PAGE = ROOT / "tests" / "browser" / "every_page.py"
+CORPUS = ROOT / "tests" / "corpus.py"
 NOTEBOOKS = ROOT / "docs" / "notebooks"
 GALLERY = "start/gallery.md"
 
@@ -31,7 +31,7 @@ CARD = """\
 """A sample, shown small, and its question."""
 
 PAGE = re.compile(r"^([a-z-]+) (samples/\S+)$", re.M)
-"""A line of what `every_page.py` prints: a kind, and where its page lies."""
+"""A line of what `corpus.py pages` prints: a kind, and where its page lies."""
 
 EXECUTE = """
 import sys, tempfile, nbformat
@@ -90,18 +90,19 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of page that a row of the gallery names, as `every_page.KINDS` has it."""
+    """Return the kind of page that a row of the gallery names, as `corpus.PAGES` has it."""
     return name.lower().replace(" ", "-")
 
 
 def _digest() -> str:
     """Return a digest of the code, the notebooks and what they read."""
     digest = hashlib.sha256()
-    folders = [ROOT / name for name in ("adversaries", "fedsim", "tests/apps", "docs/notebooks")]
+    names = ("adversaries", "fedsim", "tests/apps", "tests/golden", "docs/notebooks")
+    folders = [ROOT / name for name in names]
     paths = [
         path for folder in folders for path in folder.rglob("*") if "__pycache__" not in path.parts
     ]
-    for path in sorted([*paths, EVERY_PAGE, Path(__file__)]):
+    for path in sorted([*paths, CORPUS, Path(__file__)]):
         if path.is_file():
             digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -112,7 +113,7 @@ def _samples(folder: Path) -> dict[str, str]:
     index = folder / "index.txt"
     if not index.exists():
         folder.mkdir(exist_ok=True)
-        index.with_suffix(".new").write_text(_run(EVERY_PAGE, "samples", folder=folder))
+        index.with_suffix(".new").write_text(_run(CORPUS, "pages", "samples", folder=folder))
         index.with_suffix(".new").rename(index)
     # The commands print lines of their own before those of the pages.
     pages = PAGE.findall(index.read_text(encoding="utf-8"))

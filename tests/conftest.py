@@ -21,6 +21,8 @@ from hypothesis import settings
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 
 if TYPE_CHECKING:
+    from corpus import Played
+
     from fedsim.federation.runs.run_directory import Arrays
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
@@ -58,6 +60,35 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="write the golden values anew")
+
+
+@pytest.fixture
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """Return a kind of the corpus, named by the parameter `name`, that is played once a session.
+
+    Its folder is read-only: a test copies what it changes.
+    """
+    from filelock import FileLock  # noqa: PLC0415
+
+    from .corpus import KINDS, opened, play  # noqa: PLC0415
+
+    kind = KINDS[request.getfixturevalue("name")]
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / "corpus" / kind.name
+    folder.parent.mkdir(exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if folder.exists():
+            return opened(kind, folder)
+        play(kind, folder)
+        for path in folder.rglob("*"):
+            path.chmod(path.stat().st_mode & 0o555)
+        return opened(kind, folder)
 
 
 @pytest.fixture(autouse=True)

@@ -121,7 +121,7 @@ def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
     page = (ROOT / "docs" / EXECUTED.GALLERY).read_text()
     rows = EXECUTED.ROW.findall(page)
     kinds = [EXECUTED.kind_of(name) for name, _ in rows]
-    assert sorted(kinds) == sorted(_script("tests/browser/every_page.py").KINDS)
+    assert sorted(kinds) == sorted(_script("tests/corpus.py").PAGES)
     assert all(question.endswith("?") for _, question in rows)
     shown = EXECUTED.on_page_markdown(page, SimpleNamespace(file=GALLERY), None, None)
     assert shown.count("<iframe") == len(rows)

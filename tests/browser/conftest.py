@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .every_page import write_all
+from ..corpus import pages as made
 
 SWITCHES = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -37,4 +37,4 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of every kind."""
-    return write_all(tmp_path_factory.mktemp("pages") / "all")
+    return made(tmp_path_factory.mktemp("pages") / "all")

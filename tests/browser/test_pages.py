@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from .every_page import KINDS
+from ..corpus import PAGES
 
 pytestmark = pytest.mark.browser
 
@@ -55,7 +55,7 @@ def _violations(chromium: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PAGES)
 def test_nothing_of_a_page_keeps_anybody_from_reading_it(
     kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
@@ -69,7 +69,7 @@ def test_nothing_of_a_page_keeps_anybody_from_reading_it(
     assert _violations(chromium) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PAGES)
 def test_a_phone_stacks_tables_and_scrolls_figures_and_not_the_page(
     kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
@@ -92,7 +92,7 @@ MOST_PAGES = 10
 """A4 pages that a report prints on, as it opens."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PAGES)
 def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
     kind: str, chromium: Any, pages: dict[str, Path]
 ) -> None:
@@ -106,7 +106,7 @@ def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
         return len(found.pages), _letters("".join(page.extract_text() for page in found.pages))
 
     number, on_paper = printed()
-    assert number <= (2 if kind == "officer" else MOST_PAGES)
+    assert number <= MOST_PAGES
     first = chromium.eval_on_selector_all(".verdict p, .bar strong", TEXTS)
     assert [text for text in first if len(text) <= 20 and _letters(text) not in on_paper] == []
     # What is folded is printed once it is unfolded.

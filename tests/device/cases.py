@@ -1,15 +1,16 @@
-"""The kinds of results that are computed on a device: those of tests/pins, and more of the game."""
+"""The kinds of results that are computed on a device: those of the corpus, and more of the game."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "pins"))
+sys.path.append(str(ROOT / "tests"))
 
-from kinds import TINY, Kind, kinds  # noqa: E402
+from corpus import KINDS, TINY, Kind, configuration, options  # noqa: E402
 
 ELSEWHERE = ("app-audit", "loop-audit", "transcript-audit", "theory", "data", "gate", "one-run-")
-"""Pinned kinds that compute nothing on a device, or nothing that another kind does not."""
+"""Kinds that compute nothing on a device, or nothing that another kind does not."""
 
 PICTURES = {"data.name": "npz", "data.root": "pictures.npz", "data.records": 16, "data.pool": 8}
 TABLE = {"data.name": "csv", "data.root": "table.csv", "data.label": "y", "data.target": "-3,3"}
@@ -58,23 +59,22 @@ SOURCES = {
 
 
 def cases() -> dict[str, Kind]:
-    """Return every kind by name."""
-    pinned = [each for each in kinds(ROOT) if not each.name.startswith(ELSEWHERE)]
+    """Return every kind by name, on the device that there is."""
+    corpus = [each for name, each in KINDS.items() if not name.startswith(ELSEWHERE)]
     games = [_game(name, changes) for name, changes in CHANGES.items()]
     sources = [_source(name, items.split()) for name, items in SOURCES.items()]
-    every = (*pinned, *games, *sources)
-    return {each.name: each for each in every if not each.skipped}
+    return {each.name: _anywhere(each) for each in (*corpus, *games, *sources)}
 
 
-def _options(values: dict[str, object]) -> tuple[str, ...]:
-    return tuple(word for key, value in values.items() for word in ("--set", f"{key}={value}"))
+def _anywhere(kind: Kind) -> Kind:
+    words = ([w.replace("run.device=cpu", "run.device=auto") for w in c] for c in kind.commands)
+    return replace(kind, commands=tuple(map(tuple, words)))
 
 
 def _game(name: str, changes: dict[str, object]) -> Kind:
     given = TINY | {"training.rounds": 2, "challenge.dissimilarity": "euclidean"} | changes
-    run = ("run", "{tree}/configs/digits.toml", "--quiet", *_options(given), "--out", "run")
-    files = (("{tree}/tests/device/files.py",),) if "data.root" in changes else ()
-    return Kind(name, (*files, run))
+    run = ("run", configuration("digits"), "--quiet", *options(given), "--out", "run")
+    return Kind(name, (run,), files="files.main" if "data.root" in changes else "")
 
 
 def _source(name: str, items: list[str]) -> Kind:

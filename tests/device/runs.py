@@ -5,17 +5,11 @@ imported, so that neither sees what the other has cached.
 """
 
 import dataclasses
-import io
 import json
 import math
 import multiprocessing
-import os
-import runpy
 import sys
 import tempfile
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +17,9 @@ from typing import Any
 import accelerator as device
 import numpy as np
 from cases import ROOT, cases
+from corpus import opened, play, same, values
 
-PINS = ROOT / "tests" / "pins"
 sys.path.insert(0, str(ROOT))
-
-from fingerprints import of_directory  # noqa: E402
 
 CLOSE = 1e-4
 """Relative difference up to which numbers are those of other sums in another order."""
@@ -113,11 +105,10 @@ def compare(name: str) -> Outcome:
     with tempfile.TemporaryDirectory() as temporary:
         places = [Path(temporary) / side for side in ("cpu", "device")]
         sides = [_side(name, place) for place in places]
-        return Outcome(name, *sides, *_differences(*places))
+        return Outcome(name, *sides, *_differences(name, places))
 
 
 def _side(name: str, directory: Path) -> Side:
-    directory.mkdir()
     fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
     child = fork.Process(target=_play, args=(there, name, directory))
@@ -132,17 +123,14 @@ def _side(name: str, directory: Path) -> Side:
 
 
 def _play(out: Any, name: str, directory: Path) -> None:
-    os.chdir(directory)
     device.accelerator.present = directory.name == "device"
-    tally, said, statuses = device.start(), io.StringIO(), []
-    for number, command in enumerate(cases()[name].commands):
-        with redirect_stdout(io.StringIO()) as printed, redirect_stderr(said):
-            statuses.append(_status([*map(_placed, command)]))
-        if "--json" in command:
-            Path(f"printed-{number}.json").write_text(printed.getvalue(), encoding="utf-8")
+    tally = device.start()
+    played = play(cases()[name], directory)
+    statuses = [each.status for each in played.ended]
+    said = "".join(each.errors for each in played.ended)
     side = Side(
         statuses,
-        said.getvalue() if any(statuses) else "",
+        said if any(statuses) else "",
         tally.launches,
         tally.waits.total(),
         tally.bytes,
@@ -155,20 +143,17 @@ def _play(out: Any, name: str, directory: Path) -> None:
     out.send_bytes(json.dumps(dataclasses.asdict(side)).encode())
 
 
-def _differences(here: Path, there: Path) -> tuple[float, list[str]]:
+def _differences(name: str, places: list[Path]) -> tuple[float, list[str]]:
     """Return the largest relative difference of the numbers of two directories, and the rest."""
-    values = [of_directory(each, {str(each): "DIR", str(ROOT): "TREE"}) for each in (here, there)]
+    here, there = (values(opened(cases()[name], each)) for each in places)
     apart, unlike = 0.0, []
-    for key in dict.fromkeys([*values[0], *values[1]]):
-        pair = [side.get(key) for side in values]
-        if json.dumps(pair[0]) == json.dumps(pair[1]) or key.endswith(": device"):
+    for key in dict.fromkeys([*here, *there]):
+        pair = here.get(key), there.get(key)
+        if same(*pair) or key.endswith(": device"):
             continue
-        file, _, name = key.partition(": ")
-        if name == "final_models":  # digests, of which nothing can be close
+        if key.endswith(": final_models"):  # digests, of which nothing can be close
             apart = max(apart, float(np.finfo(np.float32).eps))
             continue
-        if file.endswith(".npz") and None not in pair:
-            pair = [_array(each / file, name) for each in (here, there)]
         apart = max(apart, difference := _relative(*pair))
         if difference > CLOSE:
             unlike.append(f"{key}: {_short(pair[0])}, on the device {_short(pair[1])}")
@@ -177,11 +162,6 @@ def _differences(here: Path, there: Path) -> tuple[float, list[str]]:
 
 def _short(value: Any) -> str:
     return repr(value).replace("\n", "")[:60]
-
-
-def _array(file: Path, name: str) -> Any:
-    with np.load(file, allow_pickle=False) as arrays:
-        return arrays[name] if name in arrays.files else name
 
 
 def _relative(here: Any, there: Any) -> float:
@@ -195,37 +175,3 @@ def _relative(here: Any, there: Any) -> float:
     if not np.array_equal(here[~finite], there[~finite], equal_nan=True):
         return math.inf
     return float(np.abs(here - there)[finite].max() / max(np.abs(here[finite]).max(), 1e-300))
-
-
-def _placed(word: str) -> str:
-    return word.replace("{tree}", str(ROOT)).replace("run.device=cpu", "run.device=auto")
-
-
-def _status(command: list[str]) -> int:
-    """Run a command in this process and return its exit status; -1 after a traceback."""
-    from fedsim.cli.main import main  # noqa: PLC0415
-
-    try:
-        with _arguments(command):
-            if command[0].endswith(".py"):
-                runpy.run_path(str(PINS / command[0]), run_name="__main__")
-            else:
-                main(command)
-    except SystemExit as end:
-        if isinstance(end.code, str):  # as Python does with a message
-            print(end.code, file=sys.stderr)
-            return 1
-        return end.code or 0
-    except BaseException:
-        traceback.print_exc()
-        return -1
-    return 0
-
-
-@contextmanager
-def _arguments(command: list[str]) -> Iterator[None]:
-    kept, sys.argv = sys.argv, command
-    try:
-        yield
-    finally:
-        sys.argv = kept

@@ -1,6 +1,5 @@
-"""Return the values of a result's files by name, without those that differ from run to run."""
+"""The values of a result's files by name, without what differs from run to run."""
 
-import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
@@ -36,46 +35,36 @@ def of_directory(directory: Path, places: dict[str, str]) -> Values:
     return found
 
 
-def of_json(text: str, places: dict[str, str]) -> Values:
-    """Return the leaves of a JSON document, of which a path stands for its word.
-
-    Args:
-        text: the document.
-        places: words that stand for paths: path to word.
-    """
-    return dict(_leaves(json.loads(_worded(text, places))))
-
-
-def _worded(text: str, places: dict[str, str]) -> str:
+def of_text(text: str, places: dict[str, str]) -> Values:
+    """Return the leaves of a JSON document, of which a path stands for its word."""
     for place, word in places.items():
         text = text.replace(place, word)
-    return text
+    return dict(_leaves(json.loads(text)))
 
 
 def _of_file(path: Path, places: dict[str, str]) -> Iterator[tuple[str, Any]]:
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as arrays:
             for name in sorted({*arrays.files} - APART - {"run"}):
-                array = np.ascontiguousarray(arrays[name])
                 if name == "experiment":  # JSON text, with the run's random name
-                    values = of_json(array.tobytes().decode(), places)
-                    yield from ((f"{name}.{key}", values[key]) for key in values if key != "run")
+                    held = of_text(arrays[name].tobytes().decode(), places)
+                    yield from ((f"{name}.{key}", held[key]) for key in held if key != "run")
                 else:
-                    yield name, f"{array.dtype}{list(array.shape)} {_sha(array.tobytes())}"
+                    yield name, np.ascontiguousarray(arrays[name])
     elif path.suffix == ".json":
-        yield from of_json(path.read_text(encoding="utf-8"), places).items()
+        yield from of_text(path.read_text(encoding="utf-8"), places).items()
     elif path.suffix == ".jsonl":
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            for key, value in of_json(line, places).items():
+            for key, value in of_text(line, places).items():
                 yield f"{number}.{key}", value
     elif path.suffix == ".toml":
-        yield from of_json(json.dumps(tomllib.loads(path.read_text())), places).items()
-    elif path.suffix in (".safetensors", ".csv"):
-        yield "sha256", _sha(path.read_bytes())
+        yield from of_text(json.dumps(tomllib.loads(path.read_text())), places).items()
+    elif path.suffix == ".safetensors":
+        from safetensors.numpy import load_file  # noqa: PLC0415
 
-
-def _sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
+        yield from sorted(load_file(path).items())
+    elif path.suffix == ".csv":
+        yield "text", path.read_text(encoding="utf-8")
 
 
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

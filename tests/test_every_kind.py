@@ -1,0 +1,117 @@
+"""What holds for every kind of result: its JSON, its pages, its resumption, its evidence."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html import unescape
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from .corpus import KINDS, Kind, Played, fedsim, play, values
+
+RESUMABLE = [kind.name for kind in KINDS.values() if kind.resumes]
+QUICK = ("digits", "train-digits")
+"""Kinds that are killed in every run of the tests; the others in the slow ones."""
+
+GAPS = re.compile(r"\b(?:nan|NaN|inf|None|null|undefined)\b|\{\}|\[\]|\{\{|\}\}|<[a-z_]+ object at")
+SPOKEN = re.compile(r"(?s)<(script|style|svg|pre|code)\b.*?</\1>|<[^>]+>")
+
+
+def _refused(text: str) -> NoReturn:
+    raise AssertionError(f"{text} is not JSON")
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    assert len({*names}) == len(names), "a key stands twice"
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_document_is_strict_json(name: str, played: Played) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in played.folder.rglob("*.json")]
+    for path in played.folder.rglob("*.jsonl"):
+        texts += path.read_text(encoding="utf-8").splitlines()
+    for command, ended in zip(played.kind.commands, played.ended, strict=True):
+        if "--json" in command and ended.status != 2:
+            texts.append(ended.output)
+    assert texts
+    for text in texts:
+        json.loads(text, parse_constant=_refused, object_pairs_hook=_once)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_page_has_no_gaps(name: str, played: Played) -> None:
+    for page in played.folder.rglob("*.html"):
+        words = unescape(SPOKEN.sub(" ", page.read_text(encoding="utf-8")))
+        found = GAPS.search(words)
+        assert found is None, words[max(0, found.start() - 60) : found.end() + 60]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_refused_is_one_line_and_leaves_nothing(name: str, played: Played) -> None:
+    for command, ended in zip(played.kind.commands, played.ended, strict=True):
+        assert "Traceback" not in ended.errors
+        if ended.status == 2:
+            assert ended.errors.count("\n") == 1
+            assert not (played.folder / command[command.index("--out") + 1]).exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in RESUMABLE],
+)
+def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_path: Path) -> None:
+    kind = KINDS[name]
+    _killed(kind, tmp_path)
+    command = (kind.commands[0][0], "--resume", kind.resumes, "--quiet")
+    resumed = fedsim(command, tmp_path)
+    assert resumed.status == 0, resumed.errors
+    again, before = values(Played(kind, tmp_path, (resumed,) * len(kind.commands))), values(played)
+    # The ledger has what was released twice, and reports count it.
+    here, there = ({k: v for k, v in each.items() if _array(k)} for each in (again, before))
+    assert sorted(here) == sorted(there)
+    assert [key for key in here if here[key].tobytes() != there[key].tobytes()] == []
+
+
+def _array(key: str) -> bool:
+    return key.startswith(("run/transcript.npz: ", "run/public/model.safetensors: ")) and (
+        "experiment" not in key and "epsilon_spent" not in key
+    )
+
+
+def _killed(kind: Kind, folder: Path) -> None:
+    """Start a command in a process of its own, and kill it once a round has been charged."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedsim", *kind.commands[0]], cwd=folder, env=environment
+    )
+    ledger = folder / kind.resumes / "ledger.jsonl"
+    while process.poll() is None:
+        if ledger.exists() and ledger.read_bytes().count(b"\n") >= 2:
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.002)
+    process.wait()
+    assert not (folder / kind.resumes / "report.json").exists(), "it ended before it was killed"
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize("name", QUICK)
+def test_a_changed_byte_is_refused(name: str, tmp_path: Path) -> None:
+    run = play(KINDS[name], tmp_path / "made", figures=True).folder / "run"
+    assert fedsim(("sign", "--new-key", "key.pem"), tmp_path).status == 0
+    signed = fedsim(("sign", str(run), "--key", "key.pem"), tmp_path)
+    assert signed.status == 0, signed.errors
+    verify = ("verify", str(run), "--key", "key.public.pem")
+    assert fedsim(verify, tmp_path).status == 0
+    changed = run / "ledger.jsonl"
+    data = bytearray(changed.read_bytes())
+    data[len(data) // 2] ^= 1
+    changed.write_bytes(data)
+    assert fedsim(verify, tmp_path).status == 4
