@@ -240,8 +240,8 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
     """
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     loss = view["log_odds"][:, -1]
-    level, limit = run.played.level(run.confidence), run.config.report.limit_belief
-    interval = estimators.delta_prime(view["worlds"], loss, epsilon, level).interval
+    limit = run.config.report.limit_belief
+    interval = estimators.delta_prime(view["worlds"], loss, epsilon, run.confidence).interval
     share = None
     if limit and view["worlds"].any():
         share = float(np.mean(loss[view["worlds"]] > logit(limit)))
@@ -285,13 +285,13 @@ def _of_advantage(
         return OwnLimit("advantage", limit, "meets", "measured", None)
     point = measured.advantage
     tells = point > limit or measured.exact_posterior
-    trials = _trials(run, point, limit, measured.confidence) if tells else None
+    trials = _trials(point, limit, measured.confidence) if tells else None
     return OwnLimit("advantage", limit, "cannot-tell", "measured", trials)
 
 
-def _trials(run: AuditedRun, point: float, limit: float, confidence: float) -> int | None:
+def _trials(point: float, limit: float, confidence: float) -> int | None:
     try:
-        return sample_size.trials_to_tell(point, limit, confidence, run.played)
+        return sample_size.trials_to_tell(point, limit, confidence)
     except InputError:  # more trials than anyone would play
         return None
 
@@ -323,7 +323,7 @@ def _trials_for_epsilon(
     """
     predicted = report.vantages[vantage].prediction
     normal = predicted is not None and predicted.method == "closed form"
-    if not normal or not measured.exact_posterior or run.played.common:
+    if not normal or not measured.exact_posterior:
         return None
     mu = None if predicted is None else predicted.mu
     if mu is None or not math.isfinite(mu) or measured.epsilon_by not in LOWER_BOUNDS:
@@ -349,17 +349,13 @@ def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
 
 
 def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> Iterator[float]:
-    error = 1 - run.played.level(ALARM_CONFIDENCE)
+    error = 1 - ALARM_CONFIDENCE
     configured = vantage is run.vantage
     if configured and report.residuals is not None:
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if (
-        sampled
-        or run.played.common
-        or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage)
-    ):
+    if sampled or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage):
         return
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])

@@ -42,13 +42,6 @@ def extend(directory: RunDirectory, trials: int) -> Config:
             f"--trials is {trials}, but half of the trials train on D and half on D'; give an "
             "even number"
         )
-    if table.until_halfwidth:
-        raise InputError(
-            f"'{directory.path}' has trials.until-halfwidth = {table.until_halfwidth:g}, whose "
-            f"interim analyses were planned for {table.count} trials and use all of the "
-            f"significance. Begin another run: fedsim run {directory.path / 'config.toml'} --out "
-            "NEW_DIR with a larger --max-trials"
-        )
     changes = {"count": trials, "first": first if trials > first else 0}
     extended = config.model_copy(
         update={"trials": type(table).model_validate(table.model_dump() | changes)}

@@ -71,7 +71,6 @@ KINDS: dict[str, dict[str, Scalar]] = {
     | {"privacy.neighbouring": "add-remove"},
     "budget": {"privacy.stop-at": 1.5},
     "one training": {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"},
-    "pairs": {"trials.pairing": "common"},
 }
 
 

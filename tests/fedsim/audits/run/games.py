@@ -65,7 +65,6 @@ def gaussian_game(
         "noise_multiplier": nominal,
         "planned_trials": trials,
         "batches": 1,
-        "stopped_at": None,
         "timing": {"federation": 1.0, "clients_computing": 1.0, "total": 1.0},
     }
     return facts, transcript
