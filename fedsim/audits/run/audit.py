@@ -158,7 +158,6 @@ def _measured(run: AuditedRun) -> Report:
         training=set_up.training(run),
         audit_mode=config.audit.mode,
         verdicts=[],
-        lowering=vantage_verdicts.lowering(run),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
