@@ -23,17 +23,15 @@ class TrialsConfig(TomlTable):
     """Repetitions of the whole training. Each message holds `batch` of them.
 
     Attributes:
-        count: Number of trials (T). Each repeats the whole training.
+        count: Number of trials (T). Each repeats the whole training: half of them with D and half
+            with D'. 1: a single training, with D.
         batch: Number of trials that are trained together. 0: 1000 on a GPU and 100 on a CPU, or as
             many as memory allows.
-        worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D, as
-            one training has. They have no advantage.
         first: Number of trials planned before an extension. 0: not extended. fedsim sets it.
     """
 
     count: PositiveInt = 200
     batch: Annotated[int, Field(ge=0)] = BATCH
-    worlds: Literal["both", "d-only"] = "both"
     first: Annotated[int, Field(ge=0)] = 0
 
     def together(self, on_gpu: bool) -> int:

@@ -34,12 +34,9 @@ challenge.kind is not "gradient": challenge.coordinate is -1
 challenge.kind is not "record": challenge.replacement is -1
     | Only a record of D is replaced by a record of the pool. | set challenge.kind = "record"
 # Trials in both worlds
-trials.worlds is "d-only"; trials.count is above 1: audit.attacks is "none"
-    | Trainings on D alone have no advantage: they show what a model can do.
-    | set trials.worlds = "both"
-trials.worlds is "both": trials.count is even
+trials.count is above 1: trials.count is even
     | Half of the trials train on D and half on D'.
-    | set an even trials.count, or trials.worlds = "d-only" for a training alone
+    | set an even trials.count, or trials.count = 1 for a training alone
 # Measures of a model by clients
 federation.measures-share is above 0: federation.measures-epsilon is above 0
     | Clients hold records back only to measure a confusion matrix on them.
@@ -111,7 +108,7 @@ noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local
     | The server adds this noise and computes its distribution from values that an oracle audit
       reads.
     | set privacy.noise = "isotropic"
-noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.worlds is "both";
+noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.count is above 1;
     run.precision is "float32"
     | The server compares what each candidate would send. | set privacy.noise = "isotropic"
 noise.by_candidate: federation.colluding is 0

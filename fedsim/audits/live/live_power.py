@@ -89,8 +89,8 @@ def _by_worlds(audit: LiveAudit, observed: int) -> float:
 
 def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float) -> str:
     config = audit.run
-    if config.trials.worlds == "d-only":
-        return "winning trials cannot refute it, since all trials of the run are in one world"
+    if config.trials.count == 1:
+        return "winning trials cannot refute it, since the run has a single training"
     if worlds is None:
         return "to count the won trials, give --worlds after the run"
     if observed is None:

@@ -84,7 +84,7 @@ def assemble(
         rounds_planned=None if config is None else config.training.rounds,
         rounds=audit.rounds,
         missed=audit.missed,
-        one_world=config is not None and config.trials.worlds == "d-only",
+        single=config is not None and config.trials.count == 1,
         trials=sum(len(belief.log_odds) for belief in last),
         bounds=bounds,
         released=_released(audit),

@@ -37,7 +37,12 @@ def extend(directory: RunDirectory, trials: int) -> Config:
             f"'{directory.path}' is to have {table.count} trials, and {least} of them were planned "
             f"at first or have finished; give --trials at least {least}"
         )
-    if trials % 2 and table.worlds == "both":
+    if first == 1:
+        raise InputError(
+            f"'{directory.path}' is a single training, on D, and more trials need both worlds; "
+            "begin another run"
+        )
+    if trials % 2:
         raise InputError(
             f"--trials is {trials}, but half of the trials train on D and half on D'; give an "
             "even number"

@@ -20,8 +20,6 @@ def gaussian_game(
     nominal = privacy.noise_multiplier(config.scheme)
     effective = privacy.mechanism(config.scheme, nominal).groups[0].noise_multiplier
     worlds = np.arange(trials) % 2 == 0
-    if config.trials.worlds == "d-only":
-        worlds[:] = True
     step = strength / effective
     signs = np.where(worlds, 1, -1)[:, None]
     ratios = signs * step**2 / 2 + step * generator.standard_normal((trials, ROUNDS))

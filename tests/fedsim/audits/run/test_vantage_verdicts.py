@@ -88,12 +88,8 @@ def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: M
     assert (states["participant"], states["server"]) == ("below", "above")
 
 
-def test_trials_of_one_world_and_a_single_training_are_no_test(of: Make) -> None:
-    one_world = _report(of(trials__worlds="d-only", audit__attacks="none"))
-    assert _towards(one_world, "participant").state == "untested"
-    single = _towards(
-        _report(of(1, trials__worlds="d-only", trials__batch=1), trials=1), "participant"
-    )
+def test_a_single_training_is_no_test(of: Make) -> None:
+    single = _towards(_report(of(1, trials__batch=1), trials=1), "participant")
     assert single.state == "untested"
     assert single.measured is not None
     assert single.measured.advantage is single.measured.passed is None

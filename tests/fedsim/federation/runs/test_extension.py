@@ -130,6 +130,12 @@ def test_an_impossible_extension_is_refused(
     assert (directory.path / "config.toml").read_bytes() == before
 
 
+def test_a_single_training_is_not_extended(small: Make, tmp_path: Path) -> None:
+    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.count": 1}))
+    with pytest.raises(InputError, match="is a single training, on D"):
+        extend(directory, 8)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
