@@ -58,7 +58,6 @@ API = {
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
     "account": "fedsim.studies.guarantees.accounting",
-    "check_auditor": "fedsim.studies.auditors.auditor_check",
     "calibrate": "fedsim.studies.guarantees.calibration",
 }
 """The module of each name of the Python API."""

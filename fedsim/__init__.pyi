@@ -25,7 +25,6 @@ from fedsim.api_studies import sweep as sweep
 from fedsim.api_studies import train as train
 from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config
-from fedsim.studies.auditors.auditor_check import check_auditor as check_auditor
 from fedsim.studies.choose.choosing import Selection as Selection
 from fedsim.studies.choose.choosing import choose as choose
 from fedsim.studies.guarantees.accounting import account as account

@@ -242,9 +242,10 @@ def trials(
         expected = replace(expected, delta=delta)
     report = trials_needed.document(expected, halfwidth, share)
     rows = [
-        [row["design"], number(row["trials"]), number(row["at_most"])] for row in report["trials"]
+        [f"{report['advantage']:.3f}", number(report["trials"])],
+        ["0", number(report["trials_at_zero"])],
     ]
-    return Answer(report, None, [tabulated(["trials are played", "needed", "at most"], rows)])
+    return Answer(report, None, [tabulated(["advantage", "trials"], rows)])
 
 
 RECORDS = 100

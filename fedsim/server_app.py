@@ -22,7 +22,7 @@ from fedsim.common import device
 from fedsim.config import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.protocol.messages import Request
-from fedsim.federation.runs import ledger, precision, spending
+from fedsim.federation.runs import interim, ledger, spending
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
@@ -138,16 +138,15 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
     if loaded.device.type == "cpu":
         device.single_threaded_kernels()
     plan = plan.left(directory)
-    finished, stopped_at = _train(grid, plan, loaded, directory, start, elsewhere)
-    transcript = _transcript(plan, directory, finished)
+    _train(grid, plan, loaded, directory, start, elsewhere)
+    transcript = _transcript(plan, directory)
     rows = ledger.read(directory)
     transcript[spending.EPSILON] = spending.curve(config.scheme, plan.noise_multiplier, rows)
     directory.write_arrays("transcript.npz", transcript)
     facts = _facts(plan, loaded, grid, transcript)
     facts |= {
         "planned_trials": config.trials.count,
-        "batches": len(finished),
-        "stopped_at": stopped_at,
+        "batches": len(plan.batches),
     }
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
@@ -165,11 +164,10 @@ def _train(
     directory: RunDirectory,
     start: float,
     elsewhere: Trainer | None,
-) -> tuple[list[range], float | None]:
-    """Train the unfinished batches, until all are finished or the advantage is precise enough.
+) -> None:
+    """Train the unfinished batches.
 
     start: the beginning of the run, on `time.perf_counter`.
-    Returns: the trials of all finished batches; and half the length of the interval that ended it.
     """
     config, chosen = plan.config, plan.challenge()
     book = Ledger(config.scheme, directory, challenge.colluders(config.federation, chosen))
@@ -182,50 +180,35 @@ def _train(
         place = (1, trials.start, len(trials), plan.noise_multiplier)
         first = Request(*place, ended=ended_runs(directory))
     nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
-    worlds = challenge.worlds(
-        config.run.seed, config.trials.count, config.trials.worlds, config.trials.shuffled
-    )
+    worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.shuffled)
     directory.log_event(
         phase="training",
         rounds=plan.rounds,
         seconds=time.perf_counter() - start,
-        **precision.limits(config.scheme, plan.noise_multiplier),
+        **interim.limits(config.scheme, plan.noise_multiplier),
     )
     campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
     train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, loaded)
-    finished, stopped_at = _train_batches(campaign, train_batch)
+    _train_batches(campaign, train_batch)
     auditors.dismiss(grid, DISMISS_TIMEOUT)
-    return finished, stopped_at
 
 
-def _train_batches(campaign: Campaign, train_batch: Trainer) -> tuple[list[range], float | None]:
-    """Train the unfinished batches in order; return what `_train` returns."""
+def _train_batches(campaign: Campaign, train_batch: Trainer) -> None:
+    """Train the unfinished batches in order, and log the interim results after each."""
     config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
-    finished: list[range] = []
     odds: list[Floats] = []
     accuracies: list[Floats] = []
-    interim_analyses = precision.interim_analyses(config.trials, config.audit.confidence)
     for trials in campaign.plan.batches:
         if not campaign.is_finished(trials):
             train_batch(campaign, trials)
         findings = _findings(directory, trials.start, worlds[trials.start : trials.stop])
-        finished.append(trials)
         odds.append(log_odds(findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []
         so_far = worlds[: trials.stop], np.concatenate(odds)
-        results = precision.look(
-            config.audit.confidence, config.trials.pairing, *so_far, accuracies, len(finished)
+        results = interim.look(
+            config.audit.confidence, *so_far, accuracies, len(campaign.plan.batches)
         )
         directory.log_event(phase="batch", trials=[trials.start, trials.stop], **results)
-        if trials.stop not in interim_analyses:
-            continue
-        reached = precision.halfwidth(config.trials, config.audit.confidence, *so_far)
-        precise = reached <= config.trials.until_halfwidth
-        # After the last planned analysis no significance is left for another one.
-        if precise or trials.stop == max(interim_analyses):
-            directory.log_event(stopped=trials.stop, halfwidth=reached)
-            return finished, reached if precise else None
-    return finished, None
 
 
 def _findings(directory: RunDirectory, first: int, worlds: Bools) -> Arrays:
@@ -240,16 +223,16 @@ def _findings(directory: RunDirectory, first: int, worlds: Bools) -> Arrays:
     return findings
 
 
-def _transcript(plan: Plan, directory: RunDirectory, finished: list[range]) -> Arrays:
-    """Return the findings of the finished batches, joined into arrays over all their trials."""
+def _transcript(plan: Plan, directory: RunDirectory) -> Arrays:
+    """Return the findings of all batches, joined into arrays over all their trials."""
     config = plan.config
     parts: dict[str, list[npt.NDArray[Any]]] = {}
-    for trials in finished:
+    for trials in plan.batches:
         for name, array in directory.read_arrays(directory.batch_file(trials.start)).items():
             if name != EXPERIMENT:
                 parts.setdefault(name, []).append(array)
     # A restarted node loses the losses of a batch. Losses of the other batches are then useless.
-    if len(parts.get("loss_trajectory", ())) < len(finished):
+    if len(parts.get("loss_trajectory", ())) < len(plan.batches):
         parts.pop("loss_trajectory", None)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
     joined = {
@@ -265,7 +248,7 @@ def _transcript(plan: Plan, directory: RunDirectory, finished: list[range]) -> A
         for ending in endings
         if f"ratios{ending}" in joined
     }
-    mark = Batches(config, directory).transcript_mark(range(finished[-1].stop))
+    mark = Batches(config, directory).transcript_mark(range(config.trials.count))
     return {**odds, **joined, EXPERIMENT: mark}
 
 

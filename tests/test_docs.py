@@ -209,7 +209,7 @@ def test_every_key_and_every_command_is_on_a_generated_page() -> None:
         path = f"commands/{name.replace(' ', '-')}.md"
         assert f"| [`fedsim {name}`]({path}) | " in commands
         assert GENERATED[f"docs/reference/{path}"].startswith(f"# fedsim {name}\n")
-    assert "| `--until-halfwidth H` | " in GENERATED["docs/reference/commands/run.md"]
+    assert "| `--max-memory SIZE` | " in GENERATED["docs/reference/commands/run.md"]
 
 
 def test_every_registry_of_the_table_exists() -> None:

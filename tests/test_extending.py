@@ -18,6 +18,7 @@ from fedsim.cli.main import main
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.game import challenge
 from fedsim.privacy import participation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
@@ -76,22 +77,23 @@ def test_a_membership_attack_is_played_in_a_run(
 
 
 def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
-    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
+    lay_down: LayDown, small: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lay_down("An adversary's seat", allow=("Uninformed",))
     seated: dict[str, Scalar] = {
         "audit.mode": "mine:Uninformed",
         "federation.trust": "local",
-        "trials.pairing": "common",
     }
     with pytest.raises(InputError, match="observes only from 'server'; set"):
         run(small(seated))
-    arrays = run(small(seated | {"federation.vantage": "server"}), reported=True)
-    # Of two trials that differ in the world alone, the first round's scores differ by its effect.
-    by_world = [np.sort(pair) for pair in arrays["log_odds"][:, 0].reshape(-1, 2)]
-    assert len(by_world) == 4
-    effect = (arrays["sensitivities"] / arrays["noise_stds"])[::2, 0] ** 2
-    np.testing.assert_allclose(np.diff(by_world)[:, 0], effect, rtol=1e-4)
+    config = small(seated | {"federation.vantage": "server"})
+    arrays = run(config, reported=True)
+    # In the other world, the same trial's score of the first round differs by its effect.
+    monkeypatch.setattr(challenge, "worlds", lambda *_: ~arrays["worlds"])
+    other = run(config)
+    scores = np.sort([arrays["log_odds"][:, 0], other["log_odds"][:, 0]], axis=0)
+    effect = (arrays["sensitivities"] / arrays["noise_stds"])[:, 0] ** 2
+    np.testing.assert_allclose(np.diff(scores, axis=0)[0], effect, rtol=1e-4)
     report = _report(tmp_path, 1)
     assert not report.vantages["server"].exact_posterior
     assert report.contradictions == {}
@@ -149,7 +151,7 @@ def test_a_noise_mechanism_learns_the_likelihood_ratio_of_what_it_releases() -> 
     projected = _named("A noise mechanism")["Projected"]
     random, worlds, std = np.random.default_rng(5), np.array([True, False, True]), 1.5
     trials = Trials(
-        streams=range(3), worlds=worlds, rounds=1, noise_seed=7, secret_seed=7, server_draws=True
+        numbers=range(3), worlds=worlds, rounds=1, noise_seed=7, secret_seed=7, server_draws=True
     )
     rest, present, absent = random.standard_normal((3, 3, 100))
 

@@ -76,7 +76,6 @@ ROOMS = (
     "fedsim.experiment",
     "fedsim.api",
     "fedsim.studies",
-    "fedsim.studies.auditors",
     "fedsim.studies.guarantees",
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.estimators import AdvantageEstimate, advantage
 from adversaries.statistics.intervals import Interval, significance, wilson
 
@@ -162,20 +161,17 @@ def over_records(
     return Interval(low, high, confidence)
 
 
-def challenge_advantage(
-    worlds: Bools, decisions: Bools, confidence: float, design: Design = INDEPENDENT
-) -> AdvantageEstimate:
+def challenge_advantage(worlds: Bools, decisions: Bools, confidence: float) -> AdvantageEstimate:
     """Return the advantage of decisions about the target record.
 
     Args:
         worlds: bool [T], True where the model was trained on D.
         decisions: bool [T], True where the attack says D.
         confidence: of the interval, in (0, 1).
-        design: how the trials were played.
 
-    Raises InputError for confidence out of range, or for arrays that the design cannot have.
+    Raises InputError for confidence out of range, or for arrays of different lengths.
     """
-    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence, design)
+    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence)
 
 
 def _float64(values: Losses) -> Floats:

@@ -13,7 +13,6 @@ from adversaries.bounds.e_process import betting_bound
 from adversaries.bounds.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
 from adversaries.bounds.privacy_profile import privacy_profile_bound
 from adversaries.bounds.rate_bounds import jeffreys_bound, mu_gdp_bound
-from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import (
     EpsilonBound,
     binomial_high,
@@ -177,31 +176,29 @@ def clopper_pearson_bonferroni(
 
 @dataclass(frozen=True)
 class Estimator:
-    """A lower bound, and its assumptions besides independent trials within a world.
+    """A lower bound, and its assumptions besides independent trials.
 
     Attributes:
         bound: function of (worlds, log_odds, delta, confidence).
         gaussian: whether it holds only if the mechanism is Gaussian DP.
         normal: whether the log-odds must also be normal.
-        dependent_worlds: whether the trials of one world may depend on the trials of the other.
     """
 
     bound: Callable[[Bools, Floats, float, float], EpsilonBound]
     gaussian: bool = False
     normal: bool = False
-    dependent_worlds: bool = False
 
 
 LOWER_BOUNDS: dict[str, Estimator] = {
-    "clopper_pearson": Estimator(clopper_pearson_bound, dependent_worlds=True),
-    "clopper_pearson_split": Estimator(clopper_pearson_split, dependent_worlds=True),
+    "clopper_pearson": Estimator(clopper_pearson_bound),
+    "clopper_pearson_split": Estimator(clopper_pearson_split),
     "clopper_pearson_bonferroni": Estimator(clopper_pearson_bonferroni),
     "betting": Estimator(betting_bound),
     "jeffreys": Estimator(jeffreys_bound),
-    "mu_gdp": Estimator(mu_gdp_bound, gaussian=True, dependent_worlds=True),
+    "mu_gdp": Estimator(mu_gdp_bound, gaussian=True),
     "gaussian": Estimator(gaussian_bound, gaussian=True, normal=True),
     "gaussian_unequal": Estimator(gaussian_unequal_bound, gaussian=True, normal=True),
-    "privacy_profile": Estimator(privacy_profile_bound, dependent_worlds=True),
+    "privacy_profile": Estimator(privacy_profile_bound),
 }
 """The lower bounds that a report computes, by name."""
 
@@ -221,9 +218,6 @@ class MechanismKind(StrEnum):
 NOT_GAUSSIAN = "the bound holds only for Gaussian noise on full batches"
 """Reason of a bound that needs Gaussian DP for another mechanism."""
 
-COMMON = "trials on D and on D' share random numbers, and the bound needs independent ones"
-"""Reason of a bound that needs independent worlds with common random numbers."""
-
 
 def lower_bounds(
     worlds: Bools,
@@ -232,7 +226,6 @@ def lower_bounds(
     confidence: float,
     mechanism: MechanismKind,
     not_normal: str | None = None,
-    design: Design = INDEPENDENT,
     *,
     trial_mu: Floats | None = None,
     refused: Mapping[str, str] | None = None,
@@ -247,7 +240,6 @@ def lower_bounds(
         confidence: of each bound by itself, in (0, 1).
         mechanism: the kind of mechanism, which decides which bounds hold.
         not_normal: why the log-odds are not normal, None if they are.
-        design: with common random numbers, bounds that need independent worlds do not hold.
         trial_mu: float64 [T], mu of every trial where it may vary, for `lessened` bounds.
         refused: name -> another reason why a bound does not hold.
         names: which of `LOWER_BOUNDS`; None for all.
@@ -258,16 +250,12 @@ def lower_bounds(
     bounds = {}
     for name in LOWER_BOUNDS if names is None else names:
         estimator = LOWER_BOUNDS[name]
-        bound = estimator.bound(worlds, log_odds, delta, design.level(confidence))
-        # Computed at one analysis's share of the error: all analyses together have `confidence`.
-        bounds[name] = replace(bound, confidence=confidence)
+        bounds[name] = estimator.bound(worlds, log_odds, delta, confidence)
         reason = (refused or {}).get(name)
         if estimator.normal:
             reason = reason or not_normal
         if estimator.gaussian and mechanism is not MechanismKind.GAUSSIAN:
             reason = reason or NOT_GAUSSIAN
-        if design.common and not estimator.dependent_worlds:
-            reason = reason or COMMON
         if reason:
             bounds[name] = replace(bounds[name], epsilon=0.0, details={}, reason=reason)
         if estimator.normal and trial_mu is not None:

@@ -10,8 +10,6 @@ from scipy.stats import binom
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
-from adversaries.statistics import stopping
-from adversaries.statistics.design import INDEPENDENT, WON_SHARE, Design
 from adversaries.statistics.intervals import Interval, binomial_high, binomial_low, significance
 
 MOST_TRIALS = 10**7
@@ -27,56 +25,40 @@ NEGLIGIBLE = 1e-9
 """Probability beyond each end of the window of counts that an expectation covers."""
 
 
-def expected_halfwidth(
-    advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
-) -> float:
+def expected_halfwidth(advantage: float, trials: int, confidence: float) -> float:
     """Return half of the expected length of the advantage's interval.
 
     It is the interval of `adversaries.statistics.estimators.advantage` after trials in both worlds,
-    each won with probability (1 + advantage)/2. With common random numbers, both trials of a pair
-    are won with probability `advantage`, else one, as for normal log-odds
-    (`fedsim.audits.run.audited_run.variance_ratio`).
+    each won with probability (1 + advantage)/2.
 
     Args:
         advantage: expected, in (-1, 1).
         trials: an even number of at least 2.
         confidence: in (0, 1).
-        design: how the trials are played.
 
     Raises InputError for advantage, confidence or number of trials out of range.
     """
     _check(advantage, confidence)
     if trials < 2 or trials % 2:
         raise InputError(f"trials are {trials}; give an even number of at least 2")
-    size, chance, level = trials, (1 + abs(advantage)) / 2, design.level(confidence)
-    alpha = 1 - level
-    if design.common:
-        # With common numbers a pair is won twice or once under the model, so pairs won twice are
-        # counted, with their share of the error.
-        size, chance, level = trials // 2, abs(advantage), 1 - WON_SHARE * alpha
+    chance = (1 + abs(advantage)) / 2
     # Only counts that matter: the window leaves out a negligible probability at each end.
-    counts = np.arange(binom.ppf(NEGLIGIBLE, size, chance), binom.isf(NEGLIGIBLE, size, chance) + 1)
-    weights = binom.pmf(counts, size, chance)
-    tail = significance(level) / 2
-    low, high = (limit(counts, size, tail) for limit in (binomial_low, binomial_high))
-    if not design.common:
-        # The interval of the share of wins is half as wide as the advantage's.
-        return float(np.average(high - low, weights=weights))
-    # No pair is lost twice under the model. The upper limit for 0 such pairs adds to the length.
-    worse = float(binomial_high(0, size, (1 - WON_SHARE) * alpha / 2))
-    return (float(np.average(high - low, weights=weights)) + worse) / 2
+    least, most = binom.ppf(NEGLIGIBLE, trials, chance), binom.isf(NEGLIGIBLE, trials, chance)
+    counts = np.arange(least, most + 1)
+    weights = binom.pmf(counts, trials, chance)
+    tail = significance(confidence) / 2
+    low, high = (limit(counts, trials, tail) for limit in (binomial_low, binomial_high))
+    # The interval of the share of wins is half as wide as the advantage's.
+    return float(np.average(high - low, weights=weights))
 
 
-def trials_needed(
-    advantage: float, halfwidth: float, confidence: float, design: Design = INDEPENDENT
-) -> int:
+def trials_needed(advantage: float, halfwidth: float, confidence: float) -> int:
     """Return the even number of trials from which on `expected_halfwidth` is small enough.
 
     Args:
         advantage: expected, in (-1, 1).
         halfwidth: wanted, in (0, 1).
         confidence: in (0, 1).
-        design: how the trials are played.
 
     Raises InputError for numbers out of range, or for more than `MOST_TRIALS`.
     """
@@ -84,52 +66,35 @@ def trials_needed(
     if not 0 < halfwidth < 1:
         raise InputError(f"the halfwidth is {halfwidth}; give a number between 0 and 1, like 0.05")
     return _turning_point(
-        lambda trials: expected_halfwidth(advantage, trials, confidence, design) <= halfwidth,
+        lambda trials: expected_halfwidth(advantage, trials, confidence) <= halfwidth,
         MOST_TRIALS,
         f"a halfwidth of {halfwidth:g}",
     )
 
 
-def interval_at(
-    advantage: float, trials: int, confidence: float, design: Design = INDEPENDENT
-) -> Interval:
+def interval_at(advantage: float, trials: int, confidence: float) -> Interval:
     """Return the interval of the advantage if exactly this advantage is measured.
 
     Args:
         advantage: in [-1, 1].
         trials: an even number of at least 2.
         confidence: in (0, 1).
-        design: how the trials are played.
 
     Raises InputError for confidence out of range.
     """
-    alpha = significance(design.level(confidence))
-    if not design.common:
-        wins = trials * (1 + advantage) / 2
-        low, high = (limit(wins, trials, alpha / 2) for limit in (binomial_low, binomial_high))
-        return Interval(2 * float(low) - 1, 2 * float(high) - 1, confidence)
-    pairs = trials // 2
-    # The shares of pairs won twice and lost twice, like `design.paired_interval`.
-    both, neither = (
-        [
-            float(limit(pairs * max(0.0, sign * advantage), pairs, share * alpha / 2))
-            for limit in (binomial_low, binomial_high)
-        ]
-        for sign, share in ((1, WON_SHARE), (-1, 1 - WON_SHARE))
-    )
-    return Interval(both[0] - neither[1], both[1] - neither[0], confidence)
+    tail = significance(confidence) / 2
+    wins = trials * (1 + advantage) / 2
+    low, high = (limit(wins, trials, tail) for limit in (binomial_low, binomial_high))
+    return Interval(2 * float(low) - 1, 2 * float(high) - 1, confidence)
 
 
-def trials_to_tell(
-    advantage: float, limit: float, confidence: float, design: Design = INDEPENDENT
-) -> int:
+def trials_to_tell(advantage: float, limit: float, confidence: float) -> int:
     """Return the number of trials that separate an advantage from a limit with probability `POWER`.
 
     Args:
         advantage: the measured advantage, in [-1, 1], taken as the true one.
         limit: the limit that the interval must exclude, in (-1, 1).
         confidence: of the interval, in (0, 1).
-        design: how the trials are played.
 
     Returns: the even number from which on the interval excludes the limit, if luck is as bad as in
     the worst 1 - `POWER` of all campaigns.
@@ -138,44 +103,17 @@ def trials_to_tell(
     above = advantage > limit
 
     def separated(trials: int) -> bool:
-        unlucky = _unlucky(advantage, trials, design, fewer=above)
-        interval = interval_at(unlucky, trials, confidence, design)
+        unlucky = _unlucky(advantage, trials, fewer=above)
+        interval = interval_at(unlucky, trials, confidence)
         return interval.low > limit if above else interval.high < limit
 
     return _turning_point(separated, MOST_TRIALS, f"separating {advantage:g} from {limit:g}")
 
 
-def _unlucky(advantage: float, trials: int, design: Design, fewer: bool) -> float:
+def _unlucky(advantage: float, trials: int, fewer: bool) -> float:
     """Return the measured advantage at the quantile of bad luck that `POWER` still covers."""
     quantile = 1 - POWER if fewer else POWER
-    if not design.common:
-        return 2 * float(binom.ppf(quantile, trials, (1 + advantage) / 2)) / trials - 1
-    pairs, sign = trials // 2, math.copysign(1.0, advantage)
-    # A negative advantage counts pairs lost twice, so bad luck is at the other end.
-    quantile = quantile if advantage >= 0 else 1 - quantile
-    return sign * float(binom.ppf(quantile, pairs, abs(advantage))) / pairs
-
-
-def expected_stop(
-    advantage: float, halfwidth: float, confidence: float, batch: int, common: bool
-) -> int:
-    """Return the first interim analysis at which `expected_halfwidth` is at most `halfwidth`.
-
-    Args:
-        advantage: expected, in (-1, 1).
-        halfwidth: wanted, in (0, 1).
-        confidence: in (0, 1).
-        batch: trials that run together, an even number.
-        common: whether the two trials of a pair share their random numbers.
-
-    Raises InputError for advantage, halfwidth or confidence out of range.
-    """
-    _check(advantage, confidence)
-    planned = stopping.interim_analyses(halfwidth, confidence, MOST_TRIALS, batch, common)
-    for analysis, share in planned.items():
-        if expected_halfwidth(advantage, analysis, confidence, Design(common, share)) <= halfwidth:
-            break
-    return analysis
+    return 2 * float(binom.ppf(quantile, trials, (1 + advantage) / 2)) / trials - 1
 
 
 def unlucky(mu: float, trials: int) -> tuple[Bools, Floats]:

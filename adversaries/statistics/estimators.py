@@ -7,7 +7,7 @@ confidence.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -15,7 +15,6 @@ from scipy.special import ndtri
 
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
-from adversaries.statistics.design import INDEPENDENT, Design, pair_scores, paired_interval
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.intervals import (
     Frequency,
@@ -32,7 +31,7 @@ class AdvantageEstimate:
 
     Attributes:
         point: TPR - FPR as counted.
-        standard_error: of the point, from the spread of the trials or their pairs.
+        standard_error: of the point, from the spread of the trials.
         interval: two-sided, within [-1, 1].
         wins: trials with the right decision.
         losses: trials with the wrong decision.
@@ -47,9 +46,7 @@ class AdvantageEstimate:
     ties: int
 
 
-def advantage(
-    worlds: Bools, log_odds: Floats, confidence: float, design: Design = INDEPENDENT
-) -> AdvantageEstimate:
+def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> AdvantageEstimate:
     """Return the advantage Adv = TPR - FPR of deciding D where Lambda > 0, D' where Lambda < 0.
 
     A tie, Lambda = 0, is neither won nor lost. Adv is the share of wins less the share of losses,
@@ -65,10 +62,8 @@ def advantage(
         worlds: bool [T], True where the model was trained on D.
         log_odds: float64 [T], the final Lambda for D.
         confidence: of the interval, in (0, 1).
-        design: with common random numbers the pair is the unit of interval and standard error.
 
-    Raises InputError for confidence out of range, or for trials that `check_trials` or the design
-    refuse.
+    Raises InputError for confidence out of range, or for trials that `check_trials` refuses.
     """
     worlds, log_odds = check_trials(worlds, log_odds)
     # +1 for a right decision, -1 for a wrong one, 0 for a tie.
@@ -77,18 +72,10 @@ def advantage(
     # The worlds are independent samples, so the variances of their means add up. Half of the sum of
     # both means is the advantage.
     variance = sum(world.var() / len(world) for world in by_world)
-    error, level = math.sqrt(variance) / len(by_world), design.level(confidence)
-    if design.common:
-        # The trials of a pair are dependent. The pairs are the independent units.
-        pairs = pair_scores(worlds, scores) / 2
-        error = float(pairs.std()) / math.sqrt(pairs.size)
-        interval = paired_interval(worlds, scores, level)
-    else:
-        interval = _advantage_interval(by_world, level)
     return AdvantageEstimate(
         point=float(np.mean([world.mean() for world in by_world])),
-        standard_error=error,
-        interval=replace(interval, confidence=confidence),
+        standard_error=math.sqrt(variance) / len(by_world),
+        interval=_advantage_interval(by_world, confidence),
         wins=int((scores > 0).sum()),
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),

@@ -156,7 +156,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     ),
     "Audit": (
         AUDIT,
-        Command("check-auditor", "auditing.check_auditor:check_auditor"),
         Command("sign", "evidence:sign"),
         Command("registry", "evidence:registry"),
         Command("verify", "evidence:verify"),

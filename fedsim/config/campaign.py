@@ -1,7 +1,6 @@
 """Configuration of the trials, the audit, the run and the limits of the report."""
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -24,23 +23,15 @@ class TrialsConfig(TomlTable):
     """Repetitions of the whole training. Each message holds `batch` of them.
 
     Attributes:
-        count: Number of trials (T). Each repeats the whole training.
+        count: Number of trials (T). Each repeats the whole training: half of them with D and half
+            with D'. 1: a single training, with D.
         batch: Number of trials that are trained together. 0: 1000 on a GPU and 100 on a CPU, or as
             many as memory allows.
-        worlds: Worlds of the trials. "both": half with D, half with D'; "d-only": all with D, as
-            one training has. They have no advantage.
-        pairing: Relation between trials. "independent": each has its own random numbers; "common":
-            trials 2i and 2i + 1 are in opposite worlds and share all other random numbers.
-        until_halfwidth: Target halfwidth of the advantage's interval. The run starts no further
-            batch once it is reached. 0: run all trials.
         first: Number of trials planned before an extension. 0: not extended. fedsim sets it.
     """
 
     count: PositiveInt = 200
     batch: Annotated[int, Field(ge=0)] = BATCH
-    worlds: Literal["both", "d-only"] = "both"
-    pairing: Literal["independent", "common"] = "independent"
-    until_halfwidth: Annotated[float, Field(ge=0, lt=1)] = 0.0
     first: Annotated[int, Field(ge=0)] = 0
 
     def together(self, on_gpu: bool) -> int:
@@ -48,18 +39,9 @@ class TrialsConfig(TomlTable):
         return self.batch or (BATCH_ON_GPU if on_gpu else BATCH)
 
     @property
-    def in_pairs(self) -> bool:
-        """Whether trials 2i and 2i + 1 are in opposite worlds, for each i."""
-        return self.pairing == "common" or self.until_halfwidth > 0
-
-    @property
     def shuffled(self) -> int:
         """The number of first trials whose worlds are balanced as one group."""
-        return 0 if self.in_pairs else self.first or self.count
-
-    def streams(self, trials: range) -> Sequence[int]:
-        """Return, for each trial, the trial whose random streams it uses."""
-        return trials if self.pairing == "independent" else [trial // 2 * 2 for trial in trials]
+        return self.first or self.count
 
 
 class AuditConfig(TomlTable):

@@ -236,7 +236,7 @@ class Config(TomlTable):
     def _first_trials(self) -> None:
         """Raise ValueError where a campaign cannot have begun with `trials.first` trials."""
         trials = self.trials
-        if trials.first > trials.count or (trials.worlds == "both" and trials.first % 2):
+        if trials.first > trials.count or trials.first % 2:
             raise ValueError(
                 f"trials.first is {trials.first} and trials.count is {trials.count}; set "
                 "trials.first to an even number of at most trials.count, or to 0 if the campaign "

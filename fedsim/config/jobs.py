@@ -34,7 +34,7 @@ Values = Mapping[str, Any]
 """A configuration by dotted key. Keys that a file leaves out are missing."""
 
 GAME = {
-    "trials": TrialsConfig(count=1, batch=1, worlds="d-only"),
+    "trials": TrialsConfig(count=1, batch=1),
     "audit": AuditConfig(attacks="none", evaluated_trials=1),
     "challenge": ChallengeConfig(),
     "canaries": CanariesConfig(),

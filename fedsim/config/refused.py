@@ -33,20 +33,10 @@ challenge.kind is not "gradient": challenge.coordinate is -1
     | Only a gradient target points along a parameter. | set challenge.kind = "gradient"
 challenge.kind is not "record": challenge.replacement is -1
     | Only a record of D is replaced by a record of the pool. | set challenge.kind = "record"
-# Trials in pairs, and in both worlds
-trials.worlds is "d-only": trials.pairing is "independent"; trials.until-halfwidth is 0
-    | With one world, there is no interval to narrow and no trial to pair with.
-    | set trials.worlds = "both"
-trials.worlds is "d-only"; trials.count is above 1: audit.attacks is "none"
-    | Trainings on D alone have no advantage: they show what a model can do.
-    | set trials.worlds = "both"
-trials.pairing is "common": trials.batch is even
-    | Both trials of a pair must be in the same batch. | set trials.pairing = "independent"
-trials.until-halfwidth is above 0: trials.batch is even
-    | Both trials of a pair must be in the same batch. | set trials.until-halfwidth = 0
-trials.worlds is "both": trials.count is even
+# Trials in both worlds
+trials.count is above 1: trials.count is even
     | Half of the trials train on D and half on D'.
-    | set an even trials.count, or trials.worlds = "d-only" for a training alone
+    | set an even trials.count, or trials.count = 1 for a training alone
 # Measures of a model by clients
 federation.measures-share is above 0: federation.measures-epsilon is above 0
     | Clients hold records back only to measure a confusion matrix on them.
@@ -118,7 +108,7 @@ noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local
     | The server adds this noise and computes its distribution from values that an oracle audit
       reads.
     | set privacy.noise = "isotropic"
-noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.worlds is "both";
+noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.count is above 1;
     run.precision is "float32"
     | The server compares what each candidate would send. | set privacy.noise = "isotropic"
 noise.by_candidate: federation.colluding is 0
@@ -161,10 +151,6 @@ federation.vantage is "released-model": canaries.count is 0
 audit.vantages is "all": canaries.count is 0
     | Beliefs about the released model replay the training without canaries.
     | set audit.vantages = "configured"
-trials.pairing is "common": canaries.count is 0
-    | The trials of a pair share their random numbers, but each trial draws its own coins for
-      canaries.
-    | set trials.pairing = "independent"
 canaries.count is above 0; privacy.unit is "client": canaries.kind is one of "gradient", "dirac"
     | With this unit, a canary stands for a client. | set privacy.unit = "record"
 canaries.count is above 0; privacy.unit is "client": canaries.known-data is false
@@ -175,9 +161,6 @@ canaries.score is "loss": canaries.kind is one of "mislabelled", "text"; canarie
     false
     | This score is the loss of a canary, so each canary must be a record.
     | set canaries.score = "sums"
-# Shared random numbers
-trials.pairing is "common": privacy.noise-source is "seed"; not noise.own_law
-    | The trials of a pair draw the same noise from the seed. | set trials.pairing = "independent"
 # Crafted challenges and groups
 privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
     | All records of a client are the target. | set privacy.unit = "record"

@@ -235,16 +235,13 @@ def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[i
     return frozenset(sorted(others)[: federation.colluding])
 
 
-def worlds(seed: int, trials: int, mode: str, shuffled: int | None = None) -> Bools:
-    """Return the world of every trial: half of them D, in random order, or all of them D.
+def worlds(seed: int, trials: int, shuffled: int | None = None) -> Bools:
+    """Return the world of every trial: half of them D, in random order; D for a single training.
 
-    mode: "d-only" for D in all trials.
     shuffled: number of first trials, even, that are balanced as a whole; None for all. Later trials
     2i and 2i + 1 are in opposite worlds, so that more trials leave the earlier ones unchanged.
     Returns: bool [T], True for D, drawn for the whole campaign.
     """
-    if mode == "d-only":
-        return np.ones(trials, dtype=np.bool_)
     first = trials if shuffled is None else min(shuffled, trials)
     bits = np.empty(trials, dtype=np.bool_)
     bits[:first] = generator(seed, StreamRole.WORLD).permutation(np.arange(first) % 2 == 0)

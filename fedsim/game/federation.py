@@ -306,7 +306,7 @@ def initial_parameters(rules: GameRules, loaded: Federation, trials: range) -> T
     if loaded.start is not None:
         return loaded.start.expand(len(trials), -1).contiguous()
     return models.initial_parameters(
-        partial(build_model, rules, loaded.split.dataset), rules.seed, rules.trials.streams(trials)
+        partial(build_model, rules, loaded.split.dataset), rules.seed, trials
     )
 
 

@@ -32,6 +32,6 @@ def coins_of(
     rules: GameRules, federation: Federation, game: RoundGame, step: int = 1
 ) -> Tensor | None:
     """Return which records [T, n] or clients [T, m] take part in a local step; None if all do."""
-    streams, rule = rules.trials.streams(game.trials), rules.scheme.participation
-    drawn = rule.coins(streams, game.round, step, game.target_client, federation.client_of)
+    rule = rules.scheme.participation
+    drawn = rule.coins(game.trials, game.round, step, game.target_client, federation.client_of)
     return None if drawn is None else torch.from_numpy(drawn).to(federation.device)

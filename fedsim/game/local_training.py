@@ -124,8 +124,7 @@ def trained(knowledge: KnownRound, clients: Sequence[int]) -> Tensor:
 
 
 def planned(rules: GameRules, client: int, game: RoundGame, records: int) -> Ints:
-    streams = rules.trials.streams(game.trials)
-    return schedule(rules.scheme.training, rules.seed, streams, game.round, client, records)
+    return schedule(rules.scheme.training, rules.seed, game.trials, game.round, client, records)
 
 
 def clip(update: Tensor, clipping_norm: float, exact: bool = False) -> Tensor:

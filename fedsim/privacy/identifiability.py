@@ -124,19 +124,16 @@ def epsilon_of_rho_beta(rho_beta: float) -> float:
     return math.log(rho_beta) - math.log1p(-rho_beta)
 
 
-def rho_beta_of_epsilon(epsilon: float, prior: float = 0.5) -> float:
+def rho_beta_of_epsilon(epsilon: float) -> float:
     """Return the bound on the belief, 1 / (1 + e^-epsilon) from even odds.
 
     epsilon: >= 0, may be infinite.
-    prior: belief before anything was released, in (0, 1); the odds grow by e^epsilon at most.
-    Raises InputError unless epsilon >= 0 and 0 < prior < 1.
+    Raises InputError unless epsilon >= 0.
     Source: Theorem 1.
     """
     if not epsilon >= 0:
         raise InputError(f"epsilon is {epsilon}; give a number of at least 0")
-    if not 0 < prior < 1:
-        raise InputError(f"the prior belief is {prior}; give a probability between 0 and 1")
-    return 1 / (1 + math.exp(-epsilon) * ((1 - prior) / prior))
+    return 1 / (1 + math.exp(-epsilon))
 
 
 def rho_alpha(mechanism: Mechanism) -> float:

@@ -188,44 +188,41 @@ def guarantee(information: float, delta: float) -> PacGuarantee:
 # The identification game, whose prior is {D, D'} at even odds.
 
 
-def pair_information(
-    noise_multiplier: float, sampling_rate: float = 1.0, prior: float = 0.5
-) -> float:
+def pair_information(noise_multiplier: float, sampling_rate: float = 1.0) -> float:
     """Return a bound on the nats that one Gaussian step reveals about whether D or D' was used.
 
-    For the worst gradients it is q/2 log(1 + pi (1 - pi)/z^2). Where the record takes part, the
-    signal b Delta has covariance pi (1 - pi) Delta Delta^T and log det applies. A coin B that does
-    not depend on b has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
+    For the worst gradients it is q/2 log(1 + 1/(4 z^2)). Where the record takes part, the signal
+    b Delta has covariance Delta Delta^T/4 and log det applies. A coin B that does not depend on b
+    has MI(b; r) <= MI(b; r, B) = q MI(b; r | B = 1).
 
-    Rounds add up: log(1 + pi (1 - pi)/z^2) is concave in the belief, whose mean stays pi.
+    Rounds add up: log(1 + pi (1 - pi)/z^2) is concave in the belief pi, whose mean stays 1/2.
 
     noise_multiplier: z = sigma over the sensitivity, >= 0; 0 gives infinity.
     sampling_rate: q, by a secret coin, in (0, 1].
-    prior: pi, the adversary's belief in D beforehand.
-    Raises InputError unless z >= 0, 0 < q <= 1 and 0 < pi < 1.
+    Raises InputError unless z >= 0 and 0 < q <= 1.
     """
     if not 0 < sampling_rate <= 1:
         raise InputError(f"the sampling rate is {sampling_rate}; give a number above 0, at most 1")
-    _check_prior(prior)
     if not noise_multiplier >= 0:
         raise InputError(f"the noise multiplier is {noise_multiplier}; give a number of at least 0")
     square = noise_multiplier * noise_multiplier
     if square == 0:
         return math.inf
-    return sampling_rate / 2 * math.log1p(prior * (1 - prior) / square)
+    return sampling_rate / 2 * math.log1p(0.25 / square)
 
 
-def mutual_information(mechanism: Mechanism, prior: float = 0.5) -> float:
+def mutual_information(mechanism: Mechanism) -> float:
     """Return a bound on the nats that all steps reveal: the sum of `pair_information`."""
     return math.fsum(
-        step.count * pair_information(step.noise_multiplier, step.sampling_rate, prior)
+        step.count * pair_information(step.noise_multiplier, step.sampling_rate)
         for step in mechanism.groups
     )
 
 
 def _reach(information: float, prior: float) -> float:
     """Return u >= 0, the growth of the log-odds from p0 to p; inf where p is 1."""
-    _check_prior(prior)
+    if not 0 < prior < 1:
+        raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")
     if not information >= 0:
         raise InputError(f"the mutual information is {information}; give nats, at least 0")
     if information == 0:
@@ -272,8 +269,3 @@ def _excess(x: float) -> float:
     # The series sum_n (-x)^n/(n (n - 1)) from n = 2: 16 terms reach double precision.
     terms = ((-x) ** (n - 2) / (n * (n - 1)) for n in range(2, 18))
     return x * x * math.fsum(terms)
-
-
-def _check_prior(prior: float) -> None:
-    if not 0 < prior < 1:
-        raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")

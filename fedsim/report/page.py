@@ -41,7 +41,6 @@ SECTIONS = (
     verdict.TO_WHOM,
     risks.SECTION,
     beliefs.SECTION,
-    verdict.LOWERING,
     training.UTILITY,
     theory.SECTION,
     attacks.ONE_RUN,

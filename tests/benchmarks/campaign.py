@@ -123,7 +123,7 @@ def _training_alone(config: Config, size: Size) -> float:
     """Return the seconds in which a plain loop trains all the models, scaled from some of them."""
     device.single_threaded_kernels()
     known, chosen = federation.load(config.experiment), challenge.choose(config.experiment)
-    worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.worlds)
+    worlds = challenge.worlds(config.run.seed, config.trials.count)
     multiplier = privacy.noise_multiplier(config.scheme)
     timed = min(size.alone_trials, size.trials)
 

@@ -129,8 +129,6 @@ def _fedsim(job: Job, trials: int, folder: Path) -> tuple[float, float]:
     settings["data"] |= {"held-out": min(100, len(features) // 2)}
     settings["federation"] |= {"partition": "iid", "trust": "central"}
     settings["privacy"] |= {"rho-beta": 0.0}
-    if trials == 1:
-        settings["trials"] |= {"worlds": "d-only"}
     lines = []
     for name, values in settings.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]

@@ -24,7 +24,7 @@ CHANGES: dict[str, dict[str, object]] = {
     "released-model": {"federation.vantage": "released-model"},
     "own-rounds": {"federation.sampling-rate": 0.5, "federation.adversary-rounds": "own"}
     | {"privacy.unit": "client"},
-    "replaced-in-pairs": {"privacy.neighbouring": "replace", "trials.pairing": "common"},
+    "replaced": {"privacy.neighbouring": "replace"},
     "local-sensitivity": {"privacy.sensitivity": "local", "privacy.neighbouring": "replace"},
     "worst-case-model": {"model.initialisation": "worst-case", "challenge.kind": "blank"},
     "crafted-gradient": {"challenge.kind": "gradient"},

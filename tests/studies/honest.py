@@ -64,7 +64,6 @@ MORE = (
     Variant("oracle, Poisson sampling", ORACLE | POISSON),
     Variant("seldom clipped", {"training.clipping-norm": 5.0}),
     Variant("seldom clipped, Poisson sampling", POISSON | {"training.clipping-norm": 5.0}),
-    Variant("common random numbers", {"trials.pairing": "common"}),
     Variant(
         "PAC noise",
         ORACLE

@@ -27,7 +27,6 @@ from fedsim.audits.live.live_rounds import (
     CanaryFindings,
     LiveBatch,
     LiveLook,
-    Looks,
     TextFindings,
 )
 from fedsim.audits.live.watches import CanaryWatch, TextWatch
@@ -85,7 +84,6 @@ class LiveAudit:
         self.accounting: LiveAccounting
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[LiveLook] = []
-        self._shares = Looks()
         self.canaries: CanaryWatch | None = None
         self.texts: TextWatch | None = None
         self.noise: NoiseWatch | None = None
@@ -147,10 +145,6 @@ class LiveAudit:
         self._trainings[trials.start] = training
         self.beliefs[trials.start] = []
         self._begin_watching(trials, observed)
-        if not self.challenged:
-            planned = self.run.training.rounds * self._batches(trials, 0)
-            made = math.ceil(training.before / len(trials))
-            self._shares.begin(planned, max(made, training.earlier))
         return training
 
     @property
@@ -182,12 +176,14 @@ class LiveAudit:
     def canary_findings(self, confidence: float) -> CanaryFindings | None:
         """Return the results of the canaries; None without any.
 
-        For a training with a look after every round, intervals hold at all looks together.
+        Without beliefs, the auditor looks at them after every round. The intervals of all planned
+        rounds hold together (Bonferroni). Rounds that are repeated after an interruption are not
+        planned.
         """
         watch, config = self.canaries, self.config
         if watch is None or config is None:
             return None
-        level = self._shares.level(confidence)
+        level = self._level(confidence)
         effect = watch.effect(level)
         if effect is None:
             return None
@@ -212,10 +208,15 @@ class LiveAudit:
             return None
         delta, norm = self.run.privacy.delta, self.run.training.clipping_norm
         noise = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-        return self.texts.findings(noise, norm, delta, self._shares.level(confidence))
+        return self.texts.findings(noise, norm, delta, self._level(confidence))
 
-    def _batches(self, trials: range, first: int) -> int:
-        return math.ceil((self.run.trials.count - first) / len(trials))
+    def _level(self, confidence: float) -> float:
+        """Return the confidence of one look at which all planned looks together have this one."""
+        if self.challenged:
+            return confidence
+        batch = len(next(iter(self._trainings.values())).trials)
+        looks = self.run.training.rounds * math.ceil(self.run.trials.count / batch)
+        return 1 - (1 - confidence) / looks
 
     @property
     def run(self) -> Config:
@@ -246,9 +247,6 @@ class LiveAudit:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
         if not self.challenged:
-            rounds = self.run.training.rounds
-            later = rounds * self._batches(trials, trials.stop)
-            self._shares.look(rounds - before.round + 1 + later)
             self.looks.append(self._look(training, before.round))
             return self.looks[-1]
         training.memory = self._remembered(training.memory, before, now, present)
@@ -317,7 +315,7 @@ class LiveAudit:
         trials = range(request.first_trial, request.first_trial + len(parameters))
         coins = participation(
             config.noise_seed,
-            config.trials.streams(trials),
+            trials,
             before.round,
             config.data.records,
             config.training.sampling_rate,

@@ -14,11 +14,9 @@ import numpy as np
 
 from adversaries.arrays import Bools
 from adversaries.statistics import estimators
-from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.run import detectable
-from fedsim.federation.runs import precision
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
 
@@ -55,7 +53,7 @@ def seen_below(audit: LiveAudit, worlds: Bools | None, observed: Bools | None) -
         limit = audit.noise.limits(ALARM_CONFIDENCE).get(SUM, math.inf)
         shares.append(detectable.by_limit(limit))
     if worlds is not None and observed is not None:
-        shares.append(_by_worlds(audit, len(worlds), observed.size))
+        shares.append(_by_worlds(audit, observed.size))
     return max(shares)
 
 
@@ -75,10 +73,9 @@ def _by_canaries(audit: LiveAudit) -> float:
     return math.sqrt(max(0.0, share**2 - beside))
 
 
-def _by_worlds(audit: LiveAudit, published: int, observed: int) -> float:
-    config, mechanisms = audit.run, audit.mechanisms()
-    played = precision.design(config.trials, config.audit.confidence, published)
-    if played.common or audit.missed or any(each.sampled for each in mechanisms):
+def _by_worlds(audit: LiveAudit, observed: int) -> float:
+    mechanisms = audit.mechanisms()
+    if audit.missed or any(each.sampled for each in mechanisms):
         return 0.0
     courses = [course for course in audit.beliefs.values() if course]
     signals = [
@@ -86,23 +83,21 @@ def _by_worlds(audit: LiveAudit, published: int, observed: int) -> float:
         for course in courses
     ]
     bound = max(map(identifiability.rho_alpha, mechanisms))
-    tail = (1 - played.level(ALARM_CONFIDENCE)) / 2
+    tail = significance(ALARM_CONFIDENCE) / 2
     return detectable.by_wins(float(min(signals)), bound, observed, tail)
 
 
 def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, bound: float) -> str:
     config = audit.run
-    if config.trials.worlds == "d-only":
-        return "winning trials cannot refute it, since all trials of the run are in one world"
+    if config.trials.count == 1:
+        return "winning trials cannot refute it, since the run has a single training"
     if worlds is None:
         return "to count the won trials, give --worlds after the run"
     if observed is None:
         return "all trials with a belief are in one world"
-    played = precision.design(config.trials, config.audit.confidence, len(worlds))
-    if _all_won(observed, played) > bound:
+    if _all_won(observed) > bound:
         return ""
-    design = Design(played.common, played.share)
-    needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0, design) > bound)
+    needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0) > bound)
     return f"winning all {observed.size} trials would not refute it {SURE}: {needed} are needed"
 
 
@@ -137,9 +132,9 @@ def _of_noise(audit: LiveAudit) -> str:
     )
 
 
-def _all_won(worlds: Bools, design: Design) -> float:
+def _all_won(worlds: Bools) -> float:
     won = np.where(worlds, 1.0, -1.0)
-    return estimators.advantage(worlds, won, ALARM_CONFIDENCE, design).interval.low
+    return estimators.advantage(worlds, won, ALARM_CONFIDENCE).interval.low
 
 
 def _tells(loud: int, quiet: int, claimed: float) -> bool:

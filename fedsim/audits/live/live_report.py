@@ -33,7 +33,7 @@ from fedsim.audits.measurements.bounds_audit import scaled
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
-from fedsim.federation.runs import precision, run_transcript
+from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
 from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
@@ -54,9 +54,8 @@ def assemble(
 ) -> LiveReport:
     """Return the report so far."""
     config = audit.config
-    reported = None if worlds is None else len(worlds)
-    if config is not None and reported is not None:
-        _check_count(config.trials, reported)
+    if config is not None and worlds is not None:
+        _check_count(config.trials, len(worlds))
     sees = "the aggregate"
     if config is not None and config.federation.auditor_sees == "messages":
         sees = "the aggregate and every client's message"
@@ -67,11 +66,11 @@ def assemble(
     observed = None if scored is None else scored[0]
     contradictions = _alarms(audit, last, bound, worlds)
     levels = (ALARM_CONFIDENCE, confidence)
-    proven, at_least = (_at_least(audit, scored, reported, claim, level) for level in levels)
+    proven, at_least = (_at_least(audit, scored, claim, level) for level in levels)
     judged = None
     if claim is not None:
         unmeasured = live_power.lacking(audit, worlds, observed, bound)
-        judged = judge(audit, claim, contradictions, unmeasured, reported, ended, proven)
+        judged = judge(audit, claim, contradictions, unmeasured, ended, proven)
         if judged.verdict is Verdict.CONVICTED:
             contradictions.append(REFUTED.format(claim=claim, proven=proven))
     return LiveReport(
@@ -85,7 +84,7 @@ def assemble(
         rounds_planned=None if config is None else config.training.rounds,
         rounds=audit.rounds,
         missed=audit.missed,
-        one_world=config is not None and config.trials.worlds == "d-only",
+        single=config is not None and config.trials.count == 1,
         trials=sum(len(belief.log_odds) for belief in last),
         bounds=bounds,
         released=_released(audit),
@@ -104,8 +103,7 @@ def assemble(
 
 def _check_count(trials: TrialsConfig, reported: int) -> None:
     planned = trials.count
-    # A run that stops early has fewer trials.
-    if reported > planned or (reported < planned and not trials.until_halfwidth):
+    if reported != planned:
         raise InputError(
             f"the run of --worlds has {reported} trials, but the recorded run has {planned}: they "
             "are different runs; name the run that the auditor joined"
@@ -155,13 +153,11 @@ def _empirical(
     if scored is None or worlds is None or audit.config is None:
         return None
     bits, final = scored
-    # Computed for the analysis at which the campaign stopped, even if the auditor missed trials.
-    played = precision.design(audit.config.trials, audit.config.audit.confidence, len(worlds))
-    advantage = estimators.advantage(bits, final, confidence, played)
+    advantage = estimators.advantage(bits, final, confidence)
     allowed = np.repeat(
         [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
     )
-    exceeded = estimators.delta_prime(bits, final, allowed, played.level(confidence))
+    exceeded = estimators.delta_prime(bits, final, allowed, confidence)
     return Guesses(
         trials=len(bits),
         advantage=advantage.point,
@@ -189,10 +185,8 @@ def _alarms(
 ) -> list[str]:
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
     scored = _scored(last, worlds)
-    if scored is not None and worlds is not None and bound is not None:
-        rules = audit.run
-        played = precision.design(rules.trials, rules.audit.confidence, len(worlds))
-        low = estimators.advantage(*scored, ALARM_CONFIDENCE, played).interval.low
+    if scored is not None and bound is not None:
+        low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
         if low > bound:
             alarms.append(
                 f"The advantage is at least {low:.3f} {sure}, above its bound "
@@ -229,7 +223,6 @@ REFUTED = (
 def _at_least(
     audit: LiveAudit,
     scored: tuple[Bools, Floats] | None,
-    reported: int | None,
     claim: Claim | None,
     confidence: float,
 ) -> float | None:
@@ -246,12 +239,8 @@ def _at_least(
     watches = scored, audit.canaries, audit.texts, audit.noise
     measured = sum(watch is not None for watch in watches)
     bounds, level = [], 1 - (1 - confidence) / max(1, measured)
-    if scored is not None and reported is not None:
-        rules = audit.run
-        played = precision.design(rules.trials, rules.audit.confidence, reported)
-        bounds.append(
-            lower_bounds.clopper_pearson_bound(*scored, delta, played.level(level)).epsilon
-        )
+    if scored is not None:
+        bounds.append(lower_bounds.clopper_pearson_bound(*scored, delta, level).epsilon)
     signal = audit.canary_findings(level)
     if signal is not None and signal.reason is None:
         bounds.append(gaussian.epsilon(max(0.0, signal.interval[0]), delta))
@@ -275,13 +264,12 @@ def judge(
     claim: Claim,
     alarms: Sequence[str],
     unmeasured: Sequence[str],
-    reported: int | None,
     ended: bool,
     proven: float | None = None,
 ) -> JudgedClaim:
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
-    lacking = [] if incomparable else [*_unseen(audit, reported, ended), *unmeasured]
+    lacking = [] if incomparable else [*_unseen(audit, ended), *unmeasured]
     evidence = Evidence(
         incomparable=incomparable,
         refuted=proven is not None and not claim.allows(proven),
@@ -313,17 +301,11 @@ def _against(audit: LiveAudit, claim: Claim) -> list[str]:
     return reasons
 
 
-def _unseen(audit: LiveAudit, reported: int | None, ended: bool) -> list[str]:
+def _unseen(audit: LiveAudit, ended: bool) -> list[str]:
     assert audit.config is not None
     missing = [] if ended else ["the transcript does not state that the run has ended"]
-    trials = audit.config.trials
-    planned = reported or trials.count
-    if audit.trials < planned and reported is None and trials.until_halfwidth:
-        missing.append(
-            f"{audit.trials} trials were observed, but the run may stop before its {planned} "
-            "(trials.until-halfwidth): only --worlds tells whether these are all"
-        )
-    elif audit.trials < planned:
+    planned = audit.config.trials.count
+    if audit.trials < planned:
         missing.append(f"{audit.trials} of {planned} trials were observed")
     return missing
 

@@ -87,7 +87,7 @@ class LiveReport:
 
     Attributes:
         missed: number of rounds that the auditor did not see.
-        one_world: whether all trials are in one world.
+        single: whether the run has a single training.
         trials: number of observed trials.
         contradictions: alarms, in sentences.
         seen_below: share of the claimed noise below which the auditor would raise an alarm.
@@ -106,7 +106,7 @@ class LiveReport:
     rounds_planned: int | None
     rounds: int
     missed: int
-    one_world: bool
+    single: bool
     trials: int
     bounds: LiveBounds | None
     released: EverythingReleased | None

@@ -1,9 +1,7 @@
 """The state of a live auditor for each batch of trials, and its results after a round."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any
 
 from scipy.special import expit
@@ -12,43 +10,6 @@ from adversaries.arrays import Floats
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game.observers.memory import Memory
 from fedsim.privacy.mechanism import Steps
-
-
-class Looks:
-    """Divides the error that an audit may make among its looks.
-
-    One look is planned for each round, all with the same share of the error. A resumed training, or
-    a batch of trials that begins anew, repeats rounds. The coming looks then divide the error that
-    is left. The shares never add up to more than 1.
-    """
-
-    def __init__(self) -> None:
-        self._left = self._share = Fraction(1)
-        self._planned = 1
-
-    def begin(self, planned: int, made: int) -> None:
-        """Begin a batch of trials.
-
-        Args:
-            planned: number of looks of a run without interruptions.
-            made: number of looks so far, at most, those of earlier attempts included.
-        """
-        self._planned = planned
-        self._left = max(Fraction(0), min(self._left, 1 - Fraction(made, planned)))
-        self._share = Fraction(1, planned)
-
-    def look(self, ahead: int) -> None:
-        """Take the share of one look; `ahead` looks are planned from now on, with this one."""
-        self._share = min(self._left / ahead, Fraction(1, self._planned))
-        self._left -= self._share
-
-    def level(self, confidence: float) -> float:
-        """Return the confidence of the latest look at which all looks together have this one.
-
-        If no error is left, it is the largest number below 1, which almost no statement reaches.
-        """
-        least = math.nextafter(1.0, 0.0)
-        return min(least, 1 - (1 - confidence) / float(1 / self._share)) if self._share else least
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,15 @@ from adversaries.arrays import Bools, Floats
 from adversaries.bounds import agreement, lower_bounds, privacy_profile
 from adversaries.bounds.agreement import EstimateComparison
 from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
-from adversaries.bounds.lower_bounds import COMMON, LOWER_BOUNDS
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics import forecast
-from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.results import measured
 from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
-from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers import at_server
 from fedsim.privacy import loss_distribution
@@ -166,10 +164,6 @@ class BoundsAudit:
         return self.transcript["log_odds"][:, -1]
 
     @cached_property
-    def played(self) -> Design:
-        return precision.design(self.rules.trials, self.audit.confidence, len(self.worlds))
-
-    @cached_property
     def refused(self) -> dict[str, str]:
         return refused(self.rules, self.audit.mode)
 
@@ -208,16 +202,16 @@ class BoundsAudit:
             confidence,
             kinds.OTHER if self.mechanism.sampled else kinds.GAUSSIAN,
             self.not_normal,
-            self.played,
             trial_mu=self._trial_mu,
             refused=self.refused,
             names=[name for name in names if name in LOWER_BOUNDS],
         )
         sampled = self.mechanism.sampled and not self.mechanism.noiseless
         if sampled and "trade_off" in names and "trade_off" not in self.refused:
-            level, family = self.played.level(confidence), noise_family(self.mechanism)
-            bound = trade_off_bound(self.worlds, self.log_odds, delta, level, family)
-            proven["trade_off"] = replace(bound, confidence=confidence)
+            family = noise_family(self.mechanism)
+            proven["trade_off"] = trade_off_bound(
+                self.worlds, self.log_odds, delta, confidence, family
+            )
         return proven
 
     def chances(self, bounds: Mapping[str, EpsilonBound]) -> dict[str, float]:
@@ -254,13 +248,12 @@ class BoundsAudit:
         """Return the comparisons of methods that trust the noise with methods that do not.
 
         By chance any of them disagrees with probability at most 1 - ALARM_CONFIDENCE. The list is
-        empty where log-odds are an attack's score instead of a likelihood ratio. It is also empty
-        where the worlds share random numbers, since both comparisons assume independence.
+        empty where log-odds are an attack's score instead of a likelihood ratio.
         """
-        if not self.exact or self.played.common:
+        if not self.exact:
             return []
         # There are two comparisons, and each gets half of the error.
-        each = self.played.level((1 + ALARM_CONFIDENCE) / 2)
+        each = (1 + ALARM_CONFIDENCE) / 2
         comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
         claimed = prediction.mu if prediction.deterministic else None
         if claimed is not None and not self.not_normal:
@@ -277,9 +270,9 @@ class BoundsAudit:
             return None
         # The grid ends near the largest log-odds of the trials. Beyond it the estimated delta is
         # close to 0.
-        last, level = max(1.0, float(np.quantile(np.abs(log_odds), 0.99))), self.played.level
+        last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
         grid = np.linspace(0.0, last, PROFILE_POINTS)
-        profiles = privacy_profile.privacy_profiles(worlds, log_odds, grid, level(confidence))
+        profiles = privacy_profile.privacy_profiles(worlds, log_odds, grid, confidence)
         return measured.PrivacyProfile(
             epsilon=grid.tolist(),
             theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
@@ -353,13 +346,11 @@ def headline(bounds: Mapping[str, EpsilonBound]) -> str:
 def refused(rules: GameRules, audit_mode: str) -> dict[str, str]:
     """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
-    scheme, common = rules.scheme, rules.trials.pairing == "common"
+    scheme = rules.scheme
     never_normal = _never_normal(scheme)
     for name, estimator in LOWER_BOUNDS.items():
         if estimator.normal and never_normal:
             reasons[name] = never_normal
-        elif common and not estimator.dependent_worlds:
-            reasons[name] = COMMON
     if scheme.privacy.noise.mechanism.own_law or not scheme.training.clipping:
         reason = "the mechanism does not add noise of one scale to clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}

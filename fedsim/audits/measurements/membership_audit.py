@@ -12,7 +12,6 @@ from adversaries.attacks import membership_attacks, roc
 from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.statistics import estimators
-from adversaries.statistics.design import Design
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
@@ -42,7 +41,7 @@ def withheld(transcript: Arrays) -> bool:
 
 
 def attacks(
-    challenge_kind: str, attack_names: str, transcript: Arrays, confidence: float, played: Design
+    challenge_kind: str, attack_names: str, transcript: Arrays, confidence: float
 ) -> dict[str, MembershipAttack]:
     """Return the result of each configured attack on the target, by its name in the report.
 
@@ -54,7 +53,7 @@ def attacks(
         return {}
     shadows = of_shadows(worlds)
     return {
-        name: _entry(attack, losses, shadows, confidence, played)
+        name: _entry(attack, losses, shadows, confidence)
         for name, attack in membership_attacks.chosen(attack_names).items()
         if attack.needs <= _knowledge(losses)
     }
@@ -131,22 +130,20 @@ def _knowledge(losses: Observations) -> frozenset[str]:
 
 
 def _entry(
-    attack: Attack, losses: Observations, shadows: Bools, confidence: float, played: Design
+    attack: Attack, losses: Observations, shadows: Bools, confidence: float
 ) -> MembershipAttack:
     games = losses.of(~shadows)
     worlds = games.inclusion[:, 0]
     scores, called = decisions(attack, losses, shadows)
-    won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence, played)
-    area = roc.independent_area(scores, worlds, played.level(confidence))
-    # The interval of the area assumes that the games of the two worlds are independent.
-    interval = None if played.common else area.interval
+    won = estimators.advantage(worlds, np.where(called, 1.0, -1.0), confidence)
+    area = roc.independent_area(scores, worlds, confidence)
     return MembershipAttack(
         advantage=won.point,
         advantage_interval=won.interval.ends,
         tpr=float(called[worlds].mean()),
         fpr=float(called[~worlds].mean()),
         area=area.point,
-        area_interval=interval and interval.ends,
+        area_interval=area.interval and area.interval.ends,
         shadow_trials=int(shadows.sum()),
         games=len(worlds),
     )

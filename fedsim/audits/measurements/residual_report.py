@@ -12,7 +12,6 @@ import numpy as np
 
 from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest, ShapeTest
-from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -42,19 +41,14 @@ FIRST_LEVEL = 1e-3
 SHARED = "the rounds share their noise, as with a reused seed"
 
 
-def report(
-    scheme: Scheme, transcript: Arrays, confidence: float, played: Design = INDEPENDENT
-) -> Residuals | None:
+def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals | None:
     ending = suffix(Vantage.PARTICIPANT, scheme.federation.vantage)
     # `run_transcript` refuses a transcript with only some of these arrays.
     if any(f"residual_{name}{ending}" not in transcript for name in RESIDUALS):
         return None
-    # Two trials with the same noise count once.
-    apart = slice(None, None, 2 if played.common else 1)
-    own_residuals = {name: transcript[f"residual_{name}{ending}"][apart] for name in RESIDUALS}
+    own_residuals = {name: transcript[f"residual_{name}{ending}"] for name in RESIDUALS}
     shapes = transcript.get(f"residual_shapes{ending}")
-    level = played.level(confidence)
-    noise = residuals.noise_test(own_residuals["squares"], own_residuals["freedoms"], level)
+    noise = residuals.noise_test(own_residuals["squares"], own_residuals["freedoms"], confidence)
     if noise is None:
         return None
     repeats = residuals.direction_test(own_residuals["repeats"], own_residuals["squares"])
@@ -71,13 +65,11 @@ def report(
         if power
         else None
     )
-    shape = (
-        None if shapes is None else residuals.shape_test(shapes[apart], own_residuals["freedoms"])
-    )
+    shape = None if shapes is None else residuals.shape_test(shapes, own_residuals["freedoms"])
     sampled = None
     if scheme.training.sampling_rate < 1:
         sampled = residuals.sampling_test(
-            transcript[f"batch_sizes{ending}"][apart],
+            transcript[f"batch_sizes{ending}"],
             scheme.records - 1,
             scheme.training.sampling_rate,
         )
@@ -103,10 +95,10 @@ def report(
     )
 
 
-def checks(tested: Residuals | None, played: Design = INDEPENDENT) -> list[AlarmCheck]:
+def checks(tested: Residuals | None) -> list[AlarmCheck]:
     if tested is None:
         return []
-    level = 1 - played.level(ALARM_CONFIDENCE)
+    level = 1 - ALARM_CONFIDENCE
     sure = f"p below {level:.2g}"
 
     def check(name: str, p_value: float, worded: Callable[[], str]) -> AlarmCheck:

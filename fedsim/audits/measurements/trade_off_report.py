@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trade_off_bands import trade_off_band
 from adversaries.statistics.trials import two_sided
@@ -26,7 +25,6 @@ def report(
     views: Mapping[Vantage, Arrays],
     towards: Callable[[Vantage], Mechanism],
     confidence: float,
-    played: Design,
 ) -> dict[str, TradeOff]:
     """Return the measured curves of `report.json`, by vantage.
 
@@ -34,19 +32,18 @@ def report(
         views: the arrays of each measured vantage, from `vantage_report.seen_from`.
         towards: returns the mechanism that a vantage faces.
         confidence: of each band, in (0, 1).
-        played: design of the trials. Bands assume independent ones.
     """
     return {
-        vantage.value: _at(seen, towards(vantage), confidence, played)
+        vantage.value: _at(seen, towards(vantage), confidence)
         for vantage, seen in views.items()
-        if seen and two_sided(seen["worlds"]) and not played.common
+        if seen and two_sided(seen["worlds"])
     }
 
 
-def _at(seen: Arrays, mechanism: Mechanism, confidence: float, played: Design) -> TradeOff:
+def _at(seen: Arrays, mechanism: Mechanism, confidence: float) -> TradeOff:
     worlds, final = seen["worlds"], seen["log_odds"][:, -1]
-    band = trade_off_band(worlds, final, played.level(confidence), SHOWN)
-    sure = trade_off_band(worlds, final, played.level(ALARM_CONFIDENCE), CHECKED)
+    band = trade_off_band(worlds, final, confidence, SHOWN)
+    sure = trade_off_band(worlds, final, ALARM_CONFIDENCE, CHECKED)
     # Theory allows most at the upper limit of FPR: TPR must not surely be above even that.
     above = sure.true_low - risks.true_positives(mechanism, sure.false_high)
     rates = np.linspace(0, 1, SHOWN)

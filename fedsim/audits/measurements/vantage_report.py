@@ -19,9 +19,8 @@ from adversaries.statistics.trials import two_sided
 from fedsim.audits.results.measured import AtVantage, ProvenBound, VantageEmpirical
 from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.config.campaign import AuditConfig, TrialsConfig
+from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
-from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.game.observers import at_server, released_model
@@ -84,7 +83,7 @@ def report(
             ),
             empirical=None
             if predicted is None
-            else _empirical(rules.trials, audit, view, bound, predicted, delta, confidence),
+            else _empirical(view, bound, predicted, delta, confidence),
             note="; ".join(note for note in notes if note),
         )
     return rows
@@ -132,8 +131,6 @@ def _caught(participation: Participation, view: Arrays) -> float:
 
 
 def _empirical(
-    trials: TrialsConfig,
-    audit: AuditConfig,
     view: Arrays,
     bound: VantageBounds,
     predicted: PredictionResult,
@@ -143,10 +140,9 @@ def _empirical(
     worlds: Bools = view["worlds"]
     final = view["log_odds"][:, -1]
     both = two_sided(worlds)
-    played = precision.design(trials, audit.confidence, len(worlds))
-    advantage = estimators.advantage(worlds, final, confidence, played)
-    sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE, played).interval
-    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, played.level(confidence))
+    advantage = estimators.advantage(worlds, final, confidence)
+    sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval
+    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, confidence)
     largest = estimators.epsilon_from_belief(worlds, final)
     near = None
     if both and predicted.advantage is not None:

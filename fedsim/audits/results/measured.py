@@ -370,38 +370,12 @@ class Utility:
 
 
 @dataclass(frozen=True)
-class Variance:
-    """Variance of the advantage under common random numbers, over that of independent trials."""
-
-    measured: Real | None
-    """From this run's pairs; None where independent trials would not vary."""
-    predicted: Real | None
-    """From the predicted advantage; None without a prediction."""
-
-
-@dataclass(frozen=True)
 class CampaignResult:
     """How the trials were played, and why there were no more."""
 
     trials: int
     """Trials of the report."""
-    planned: int
-    """Trials that were planned."""
     extended_from: int | None
     """Trials planned at first; None where none were added."""
-    pairing: str
-    """"independent", or "common" for pairs of trials with common random numbers."""
-    until_halfwidth: Real | None
-    """Precision at which trials stop; None where all are run."""
     halfwidth: Real | None
     """Half the length of the advantage's interval."""
-    interim_analyses: list[tuple[int, Real]] | None
-    """Number of trials and share of the significance of each planned interim analysis."""
-    precise: bool | None
-    """Whether the campaign stopped because it was precise enough; None where all trials are run."""
-    reason: str
-    """Why there are no more trials, in words."""
-    variance: Variance | None
-    """None where trials are independent."""
-    validity: str | None
-    """What stays valid of numbers whose trials share random numbers or stopped early."""

@@ -18,7 +18,7 @@ from fedsim.audits.results import measured, theory
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.theory import Residuals
-from fedsim.audits.results.verdicts import Change, VantageVerdict
+from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.federation.runs.run_directory import RunDirectory
 
 
@@ -264,9 +264,6 @@ class Report:
     """Adversary that computed the beliefs: "participant", "oracle", or one that the user wrote."""
     verdicts: list[VantageVerdict]
     """Verdict at every vantage, measured or by theory, the worst first."""
-    lowering: list[Change]
-    """What theory would allow with other settings, the run as it is first; empty where theory
-    cannot tell."""
     challenge: ChallengeFacts
     """The target."""
     mechanism: MechanismFacts

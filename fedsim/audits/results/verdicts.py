@@ -348,17 +348,3 @@ class VantageVerdict:
     seen_below: Real | None = None
     """Share of the claimed noise below which the audit would have raised an alarm with probability
     95 %. 0: it could detect no shortfall. None: nothing was measured, or nothing is claimed."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """What theory would allow if one setting were different."""
-
-    key: str
-    """Configuration key, or "" for the run as it is."""
-    value: float | int | str | None
-    """Value that the key would have; None for the run as it is."""
-    was: float | int | str | None
-    """Value that the key has; None for the run as it is."""
-    towards: list[Towards]
-    """What theory would allow at each vantage."""

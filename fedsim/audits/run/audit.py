@@ -50,17 +50,17 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
         *_belief_checks(run, report),
         *one_run_report.checks(report.one_run),
         *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
-        *empirical.crafted_checks(report.crafted, run.transcript, run.played),
+        *empirical.crafted_checks(report.crafted, run.transcript),
         *vantage_report.checks(report.vantages, run.vantage),
         *trade_off_report.checks(report.trade_offs, run.vantage),
-        *residual_report.checks(report.residuals, run.played),
+        *residual_report.checks(report.residuals),
     ]
 
 
 def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     if not two_sided(run.worlds):
         return
-    sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE, run.played)
+    sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
     low = sure.interval.low
     limit = report.bounds.rho_alpha
     above = (
@@ -83,10 +83,11 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
     if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
         return
-    level = run.played.level(ALARM_CONFIDENCE)
     bounds, prediction = report.bounds, report.prediction
     if (limit := bounds.tail_limit) < 1:
-        low = estimators.delta_prime(run.worlds, run.final, bounds.epsilon, level).interval.low
+        low = estimators.delta_prime(
+            run.worlds, run.final, bounds.epsilon, ALARM_CONFIDENCE
+        ).interval.low
         often = (
             f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
             f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
@@ -112,7 +113,7 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
             f"The log-odds in {world} do not follow {theory} "
             f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
         )
-        yield AlarmCheck(world, off if fit.p_value < 1 - level else None)
+        yield AlarmCheck(world, off if fit.p_value < 1 - ALARM_CONFIDENCE else None)
 
 
 def assemble(run: AuditedRun) -> Report:
@@ -157,7 +158,6 @@ def _measured(run: AuditedRun) -> Report:
         training=set_up.training(run),
         audit_mode=config.audit.mode,
         verdicts=[],
-        lowering=vantage_verdicts.lowering(run),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
@@ -168,7 +168,7 @@ def _measured(run: AuditedRun) -> Report:
         empirical=empirical.measure(run),
         membership_inference={
             **empirical.yeom_attacks(run),
-            **membership_audit.attacks(*attacked, confidence, run.played),
+            **membership_audit.attacks(*attacked, confidence),
         },
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
@@ -181,7 +181,7 @@ def _measured(run: AuditedRun) -> Report:
         ),
         pac=_pac(run),
         crafted=empirical.crafted(run),
-        residuals=residual_report.report(config.scheme, transcript, confidence, run.played),
+        residuals=residual_report.report(config.scheme, transcript, confidence),
         campaign=audited_run.measure(run, empirical.advantage_interval(run)),
         contradictions={},
         alarms=0,
@@ -209,7 +209,7 @@ def _trade_offs(run: AuditedRun) -> dict[str, TradeOff]:
         vantage: vantage_report.seen_from(run.transcript, vantage, primary)
         for vantage in vantages.measured(primary, run.config.audit.vantages)
     }
-    return trade_off_report.report(views, run.releases.towards, run.confidence, run.played)
+    return trade_off_report.report(views, run.releases.towards, run.confidence)
 
 
 def _bounds(run: AuditedRun) -> RunBounds:
@@ -230,7 +230,6 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
         *guarantee.cautions(config.game, config.audit, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
         *audited_run.cautions(config.trials, trials),
-        *audited_run.imprecise(report.campaign),
         *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget),

@@ -13,7 +13,6 @@ from adversaries.attacks.poisoning import per_record
 from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
 from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics import estimators, gaussian
-from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
 from adversaries.statistics.trials import two_sided
@@ -101,8 +100,7 @@ POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 def measure(run: AuditedRun) -> Empirical:
     worlds, advantage = run.worlds, run.advantage
-    level = run.played.level(run.confidence)
-    exceeded = estimators.delta_prime(worlds, run.final, run.bounds.epsilon, level)
+    exceeded = estimators.delta_prime(worlds, run.final, run.bounds.epsilon, run.confidence)
     proven = run.proven.bounds(run.confidence)
     norms = run.transcript["sensitivities"]
     low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
@@ -137,7 +135,7 @@ def measure(run: AuditedRun) -> Empirical:
 
 
 def _true_positives(run: AuditedRun) -> list[TruePositives]:
-    if run.played.common or not two_sided(run.worlds):
+    if not two_sided(run.worlds):
         return []
     return [
         TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
@@ -151,12 +149,9 @@ def advantage_interval(run: AuditedRun) -> Ends | None:
 
 
 def distance(run: AuditedRun) -> estimators.Distance | None:
-    """Return the distance of the advantage from its prediction; None where it cannot be told.
-
-    For trials that share random numbers, an advantage implies no law of the wins.
-    """
+    """Return the distance of the advantage from its prediction; None where it cannot be told."""
     predicted = run.prediction.advantage
-    if predicted is None or run.played.common or not two_sided(run.worlds):
+    if predicted is None or not two_sided(run.worlds):
         return None
     measured = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
     return estimators.distance(measured, predicted)
@@ -183,16 +178,12 @@ def utility(run: AuditedRun) -> Utility:
 def _quality(run: AuditedRun) -> Quality | None:
     if "confusions" not in run.transcript:
         return None
-    # The two trials of a pair share random numbers, so that only one of them is independent.
-    step = 2 if run.played.common else 1
-    confusions, calibrations = (
-        run.transcript[name][::step] for name in ("confusions", "calibrations")
-    )
-    classes = run.transcript["confusions"].shape[1]
+    confusions = run.transcript["confusions"]
+    classes = confusions.shape[1]
     names = run.facts.get("class_names", [])
     if len(names) != classes:
         names = [str(label) for label in range(classes)]
-    return over_trials(confusions, calibrations, names, run.confidence)
+    return over_trials(confusions, run.transcript["calibrations"], names, run.confidence)
 
 
 def _mean(transcript: Arrays, name: str) -> float | None:
@@ -263,7 +254,7 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
     attacks = {POPULATION: _against_all(run)}
     if config.challenge.kind != "gradient" and two_sided(run.worlds):
         challenge = membership.challenge_advantage(
-            run.worlds, transcript["challenge_is_member"], run.confidence, run.played
+            run.worlds, transcript["challenge_is_member"], run.confidence
         )
         attacks[CHALLENGE] = MembershipAttack(challenge.point, challenge.interval.ends)
     return attacks
@@ -271,16 +262,13 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
 
 def _against_all(run: AuditedRun) -> MembershipAttack:
     rates = run.transcript["true_positive_rate"], run.transcript["false_positive_rate"]
-    if run.played.common:  # the pairs are independent, not the trials
-        rates = rates[0].reshape(-1, 2).mean(1), rates[1].reshape(-1, 2).mean(1)
     false_positives = float(rates[1].mean())
     # With random halves, half of the records that the attack calls members are none.
     if run.config.privacy.pac_prior == "halves":
         return MembershipAttack(None, None, fpr=false_positives)
-    level = run.played.level(run.confidence)
-    population = membership.membership_advantage(*rates, level)
+    population = membership.membership_advantage(*rates, run.confidence)
     members = sum(run.facts["client_sizes"]) - target_records(run)
-    fresh = membership.over_records(*rates, members, run.facts["held_out"], level)
+    fresh = membership.over_records(*rates, members, run.facts["held_out"], run.confidence)
     return MembershipAttack(
         advantage=population.point,
         advantage_interval=fresh and fresh.ends,
@@ -332,7 +320,6 @@ def crafted(run: AuditedRun) -> CraftedResult | None:
                 confidence,
                 not_normal=run.proven.not_normal,
                 not_gaussian=run.proven.refused.get("mu_gdp"),
-                played=run.played,
             ).items()
         },
     )
@@ -346,7 +333,6 @@ def bounds(
     *,
     not_normal: str | None = None,
     not_gaussian: str | None = None,
-    played: Design = INDEPENDENT,
 ) -> dict[str, EpsilonBound]:
     """Return lower bounds on the epsilon of one record, by adversary.
 
@@ -356,28 +342,29 @@ def bounds(
     Gaussian mechanism, and the score has the threshold that suits this bound.
     """
     worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    level = played.level(confidence)
-    counted = {"identification": clopper_pearson_bound(worlds, final, delta, level)}
+    counted = {"identification": clopper_pearson_bound(worlds, final, delta, confidence)}
     for_mu = dict(counted)
     if "poison_scores" in transcript:
         scores = np.asarray(transcript["poison_scores"], np.float64)
-        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, level)
-        for_mu["released_model"] = clopper_pearson_split(worlds, scores, delta, level, for_mu=True)
+        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, confidence)
+        for_mu["released_model"] = clopper_pearson_split(
+            worlds, scores, delta, confidence, for_mu=True
+        )
     proven = {}
     for name, bound in counted.items():
         proven[name] = per_record(bound, copies)
         if not_gaussian is None:
             proven[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
-    if not_normal is None and not played.common:
+    if not_normal is None:
         of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
-        bound = lessened(gaussian_bound(worlds, final, delta, level), of_trials, delta)
+        bound = lessened(gaussian_bound(worlds, final, delta, confidence), of_trials, delta)
         mu = bound.details.get("mu_low", 0.0) / copies
         proven["identification_gaussian"] = replace(
             bound,
             epsilon=gaussian.epsilon(mu, delta),
             method=f"{bound.method}, divided among {copies} records",
         )
-    return {name: replace(bound, confidence=confidence) for name, bound in proven.items()}
+    return proven
 
 
 def by_share_of_mu(bound: EpsilonBound, copies: int) -> EpsilonBound:
@@ -399,9 +386,7 @@ def by_share_of_mu(bound: EpsilonBound, copies: int) -> EpsilonBound:
     )
 
 
-def crafted_checks(
-    report: CraftedResult | None, transcript: Arrays, played: Design
-) -> list[AlarmCheck]:
+def crafted_checks(report: CraftedResult | None, transcript: Arrays) -> list[AlarmCheck]:
     """Return the check of the released model's bound against the epsilon of one record.
 
     `bounds_audit` checks the bounds of the log-odds.
@@ -409,8 +394,7 @@ def crafted_checks(
     if report is None or "poison_scores" not in transcript:
         return []
     scores = np.asarray(transcript["poison_scores"], np.float64)
-    level = played.level(ALARM_CONFIDENCE)
-    proven = clopper_pearson_split(transcript["worlds"], scores, report.delta, level)
+    proven = clopper_pearson_split(transcript["worlds"], scores, report.delta, ALARM_CONFIDENCE)
     bound, epsilon = per_record(proven, report.copies), report.epsilon
     alarm = None
     if bound.epsilon > epsilon:

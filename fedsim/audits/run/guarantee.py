@@ -31,10 +31,6 @@ ONE_TRAINING = (
     "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
     "protection."
 )
-ONE_WORLD = (
-    "All trainings are on D, so that no advantage is measured. Right answers need both worlds "
-    '(trials.worlds = "both").'
-)
 
 
 def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
@@ -132,8 +128,6 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
             "predictions are those of the group. The ledger, the budget and 'crafted' are about "
             "one record."
         )
-    if rules.trials.worlds == "d-only" and rules.trials.count > 1:
-        texts.append(ONE_WORLD)
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
             f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "

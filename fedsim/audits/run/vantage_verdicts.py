@@ -9,7 +9,7 @@ the best check of `fedsim.audits.run.audit`, since any of them raises the alarm.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,6 @@ from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import (
     AllowedThere,
     Answer,
-    Change,
     MeasuredThere,
     OwnLimit,
     State,
@@ -41,80 +40,11 @@ from fedsim.audits.results.verdicts import (
 )
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Scalar, from_run_config, to_run_config
-from fedsim.config.jobs import KEYS
-from fedsim.game.mechanisms import privacy
 from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.releases import Releases, of_group
-from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
-
-MORE_NOISE, FEWER_ROUNDS, SAMPLED = 2.0, 2, 0.1
-ByVantage = Mapping[Vantage, Releases]
-
-
-def lowering(run: AuditedRun) -> list[Change]:
-    """Return the run as it is, and what theory allows with each of a few settings changed.
-
-    Empty where theory cannot tell: noise shaped by candidates, no noise, or no clipping.
-    """
-    config = run.config
-    shaped = config.privacy.noise.mechanism.by_candidate
-    if shaped or not config.training.clipping or not run.noise_multiplier:
-        return []
-    # Changes often lead to equal mechanisms, whose composition is slow.
-    computed: dict[Mechanism, Towards] = {}
-    changes = [Change("", None, None, _towards(run, run.worst_off, computed))]
-    for key, was, value in _changes(run):
-        if (releases := _changed(run, key, value)) is not None:
-            changes.append(Change(key, value, was, _towards(run, releases, computed)))
-    return changes
-
-
-def _changes(run: AuditedRun) -> Iterator[tuple[str, Scalar, Scalar]]:
-    config = run.config
-    noise = run.noise_multiplier
-    yield "privacy.noise-multiplier", noise, MORE_NOISE * noise
-    if run.rounds >= FEWER_ROUNDS:
-        yield "training.rounds", run.rounds, run.rounds // FEWER_ROUNDS
-    by_client = config.privacy.unit == "client"
-    table = "federation" if by_client else "training"
-    yield f"{table}.sampling-rate", config.participation.rate, SAMPLED * config.participation.rate
-    for trust in Trust:
-        if trust is not config.federation.trust and trust.model.summed_securely:
-            yield "federation.trust", config.federation.trust.value, trust.value
-
-
-def _changed(run: AuditedRun, key: str, value: Scalar) -> ByVantage | None:
-    noise: dict[str, Scalar] = {
-        **dict.fromkeys(KEYS, 0.0),
-        "privacy.noise-multiplier": run.noise_multiplier,
-        "training.rounds": run.rounds,
-    }
-    try:
-        changed = from_run_config(to_run_config(run.config) | noise | {key: value})
-        noise_multiplier, copies = changed.privacy.noise_multiplier, changed.challenge.copies
-        return {
-            vantage: of_group(privacy.describe(changed.scheme, noise_multiplier, vantage), copies)
-            for vantage in Vantage
-        }
-    except InputError:
-        return None
-
-
-def _towards(
-    run: AuditedRun, releases: ByVantage, computed: dict[Mechanism, Towards]
-) -> list[Towards]:
-    rows = []
-    for vantage in Vantage:
-        mechanism = releases[vantage].towards(vantage)
-        if mechanism not in computed:
-            computed[mechanism] = towards(vantage, mechanism, run.delta)
-        rows.append(Towards(**vars(computed[mechanism]) | {"vantage": vantage.value}))
-    return rows
 
 
 def towards(vantage: Vantage, mechanism: Mechanism, delta: float) -> Towards:
@@ -240,8 +170,8 @@ def _passed(run: AuditedRun, vantage: Vantage, epsilon: float) -> tuple[Ends, fl
     """
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     loss = view["log_odds"][:, -1]
-    level, limit = run.played.level(run.confidence), run.config.report.limit_belief
-    interval = estimators.delta_prime(view["worlds"], loss, epsilon, level).interval
+    limit = run.config.report.limit_belief
+    interval = estimators.delta_prime(view["worlds"], loss, epsilon, run.confidence).interval
     share = None
     if limit and view["worlds"].any():
         share = float(np.mean(loss[view["worlds"]] > logit(limit)))
@@ -285,13 +215,13 @@ def _of_advantage(
         return OwnLimit("advantage", limit, "meets", "measured", None)
     point = measured.advantage
     tells = point > limit or measured.exact_posterior
-    trials = _trials(run, point, limit, measured.confidence) if tells else None
+    trials = _trials(point, limit, measured.confidence) if tells else None
     return OwnLimit("advantage", limit, "cannot-tell", "measured", trials)
 
 
-def _trials(run: AuditedRun, point: float, limit: float, confidence: float) -> int | None:
+def _trials(point: float, limit: float, confidence: float) -> int | None:
     try:
-        return sample_size.trials_to_tell(point, limit, confidence, run.played)
+        return sample_size.trials_to_tell(point, limit, confidence)
     except InputError:  # more trials than anyone would play
         return None
 
@@ -323,7 +253,7 @@ def _trials_for_epsilon(
     """
     predicted = report.vantages[vantage].prediction
     normal = predicted is not None and predicted.method == "closed form"
-    if not normal or not measured.exact_posterior or run.played.common:
+    if not normal or not measured.exact_posterior:
         return None
     mu = None if predicted is None else predicted.mu
     if mu is None or not math.isfinite(mu) or measured.epsilon_by not in LOWER_BOUNDS:
@@ -349,17 +279,13 @@ def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
 
 
 def _shares(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage) -> Iterator[float]:
-    error = 1 - run.played.level(ALARM_CONFIDENCE)
+    error = 1 - ALARM_CONFIDENCE
     configured = vantage is run.vantage
     if configured and report.residuals is not None:
         # Two-sided, and tested twice: over all steps, and at the step that is furthest off.
         yield detectable.by_energy(report.residuals.noise.degrees_of_freedom, error / 4)
     sampled = run.releases.towards(vantage).sampled
-    if (
-        sampled
-        or run.played.common
-        or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage)
-    ):
+    if sampled or not at_server.is_exact(run.config.scheme, run.config.audit.mode, vantage):
         return
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
     trial_mu = forecast.trial_mu(view["sensitivities"], view["noise_stds"])

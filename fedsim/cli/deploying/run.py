@@ -264,7 +264,7 @@ def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None
     if trials > 1 and not experiment:
         raise InputError(
             f"trials.count is {trials}, and so many trainings on the same people "
-            f"{_together(scheme)}; add --set trials.count=1 --set trials.worlds=d-only, as in the "
+            f"{_together(scheme)}; add --set trials.count=1, as in the "
             "server's deployment.toml, or --experiment to run them anyway"
         )
     if federation.summed_in_the_clear and privacy.noise_source != "seed":

@@ -25,17 +25,6 @@ Trials = Annotated[
     int | None,
     typer.Option(help=f"{TRIALS} [trials.count]. With --resume: the new total."),
 ]
-UntilHalfwidth = Annotated[
-    float | None,
-    typer.Option(
-        metavar="H",
-        help="Halfwidth of the advantage's interval at which to stop [trials.until-halfwidth].",
-    ),
-]
-MaxTrials = Annotated[
-    int | None,
-    typer.Option(help="Largest number of trials with --until-halfwidth [trials.count]."),
-]
 Rounds = Annotated[int | None, typer.Option(help=f"{ROUNDS} [training.rounds].")]
 Device = Annotated[
     str | None,

@@ -25,7 +25,6 @@ from fedsim.cli.options import (
 )
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Config, Scalar
-from fedsim.config.campaign import TrialsConfig
 from fedsim.experiment import (
     batch_trainer,
     check_batches,
@@ -46,8 +45,6 @@ def run(
     *,
     config_file: ConfigFileUnlessResumed = None,
     trials: options.Trials = None,
-    until_halfwidth: options.UntilHalfwidth = None,
-    max_trials: options.MaxTrials = None,
     rounds: options.Rounds = None,
     seed: Seed = None,
     out: RunOut = None,
@@ -73,25 +70,16 @@ def run(
 
     Example: fedsim run configs/digits.toml --trials 400 --set privacy.rho-beta=0.75
 
-    As many trials as it takes to know the advantage to ± 0.1 (`fedsim trials` forecasts them):
-    fedsim run configs/digits.toml --until-halfwidth 0.1 --max-trials 4000
-
     More trials for a run that was too small: fedsim run --resume RUN_DIR --trials 1000
     """
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     checked = gate.parsed(fail_if, "run")
-    if until_halfwidth == 0:  # in a configuration, 0 means that the number of trials is fixed
-        raise InputError(
-            "--until-halfwidth is 0, which no number of trials reaches; give a number above 0, "
-            "such as 0.1, or leave it out"
-        )
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
     placed = elsewhere.named(simulated)
     onlookers = Onlookers.asked(watch, track)
     values: dict[str, Scalar | None] = {
-        "trials.until-halfwidth": until_halfwidth,
         "training.rounds": rounds,
         "run.seed": seed,
         "run.out": None if out is None else str(out),
@@ -101,7 +89,7 @@ def run(
     plan = None
     if resume is not None:
         options.refuse_beside_resume(
-            (config_file, set_, max_trials, *values.values()),
+            (config_file, set_, *values.values()),
             "run",
             "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
             "--fail-if",
@@ -109,13 +97,10 @@ def run(
         configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
     else:
-        values["trials.count"] = max_trials if trials is None else trials
+        values["trials.count"] = trials
         config = _configured(config_file, set_, values)
-        _check_maximum(config.trials.until_halfwidth, trials, max_trials)
         plan = prepare(config, workers=placed, simulated=simulated)
         directory = begin(plan, console, placed)
-        if short := _shortfall(plan.config.trials, plan.config.audit.confidence):
-            console.print(short, highlight=False)
     if directory.finished:
         message = _finished(directory, resume is not None, trials is not None)
         console.print(message, highlight=False)
@@ -211,16 +196,6 @@ def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> Ru
     return directory
 
 
-def _check_maximum(until_halfwidth: float, trials: int | None, max_trials: int | None) -> None:
-    """Raise InputError if --max-trials has no effect."""
-    if max_trials is None:
-        return
-    if trials is not None:
-        raise InputError("--trials and --max-trials both set the number of trials; give only one")
-    if not until_halfwidth:
-        raise InputError("--max-trials needs --until-halfwidth; add that, or give --trials instead")
-
-
 def _finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
     """Return that an extension to more trials was withdrawn. Raises InputError if none was."""
     page, config = directory.path / "report.html", directory.config
@@ -230,22 +205,7 @@ def _finished(directory: RunDirectory, resumed: bool, more: bool) -> str:
     another = "name a new directory with --out"
     if resumed:  # --resume does not allow --out
         another = f"begin another with fedsim run {directory.path / 'config.toml'} --out NEW_DIR"
-    further = "" if config.trials.until_halfwidth else ", or add trials with --resume and --trials"
-    raise InputError(f"'{directory.path}' holds a finished run; read {page}, or {another}{further}")
-
-
-def _shortfall(trials: TrialsConfig, confidence: float) -> str:
-    """Return a caution if the trials may end before they are precise enough, else ""."""
-    from adversaries.statistics import stopping  # noqa: PLC0415  (SciPy)
-
-    if not trials.until_halfwidth:
-        return ""
-    common = trials.pairing == "common"
-    needed = stopping.enough(trials.until_halfwidth, confidence, common)
-    if trials.count >= needed:
-        return ""
-    fewer = "a large advantage or pairs that agree" if common else "a large advantage"
-    return (
-        f"--max-trials is {trials.count}. Without ties, {needed} trials always reach a halfwidth "
-        f"of {trials.until_halfwidth:g}. {trials.count} trials reach it only with {fewer}."
+    raise InputError(
+        f"'{directory.path}' holds a finished run; read {page}, or {another}, or add trials with "
+        "--resume and --trials"
     )

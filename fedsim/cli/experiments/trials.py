@@ -41,8 +41,8 @@ def trials(
 
     The forecast uses the exact expected length of the interval that the report prints. The expected
     advantage is the largest that a configuration's noise allows, or what a finished run predicts. A
-    smaller advantage needs more independent trials; the column for 0 shows how many. Lower bounds
-    on epsilon reach their share after about as many trials as the table states.
+    smaller advantage needs more trials, and an advantage of 0 needs most. Lower bounds on epsilon
+    reach their share after about as many trials as the table states.
 
     Example: fedsim trials configs/digits.toml --halfwidth 0.05
     """
@@ -64,18 +64,11 @@ def trials(
 
 def _print(document: Mapping[str, Any]) -> None:
     console = Terminal()
-    rows = [
-        [row["design"], *(number(row[key]) for key in ("trials", "trials_at_zero", "at_most"))]
-        for row in document["trials"]
-    ]
-    advantage = f"advantage {document['advantage']:.3f}"
-    table = terminal.table(
-        tabulated(["trials are played", advantage, "advantage 0", "at most"], rows),
-        f"Trials for the advantage ± {document['halfwidth']:g} "
-        f"at {100 * document['confidence']:g}%",
-        f"{advantage}: {document['advantage_from']}",
+    console.print(
+        f"The advantage ± {document['halfwidth']:g} at {100 * document['confidence']:g}% needs "
+        f"{document['trials']} trials if it is {document['advantage']:.3f} "
+        f"({document['advantage_from']}), and {document['trials_at_zero']} if it is 0."
     )
-    console.print(table)
     if document["lower_bounds"] is None:
         console.print(f"No forecast for lower bounds on epsilon: {document['no_lower_bounds']}.")
         return

@@ -95,17 +95,6 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
         )
         guarantees.print_risks(document["risks"], console)
         guarantees.print_pac(document["pac"], console)
-        if suspected := document.get("from_prior"):
-            after = suspected["pac_success_bound"]
-            bound = "it may always be right"
-            if after != 1:
-                bound = f"it is right with probability at most {after:.6f}"
-            console.print(
-                f"With a prior belief of {suspected['prior']:g} instead of 0.5, rho_beta is "
-                f"{guarantees.cell(suspected['rho_beta'])}. Before the release, the best guess of "
-                f"the world is right with probability {suspected['prior_success']:g}. After it, by "
-                f"PAC privacy, {bound}."
-            )
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
 

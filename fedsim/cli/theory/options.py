@@ -70,13 +70,6 @@ SamplingRateGiven = Annotated[
 Participants = Annotated[
     int | None, typer.Option(help="Number of clients in each round.", show_default="all")
 ]
-Prior = Annotated[
-    float | None,
-    typer.Option(
-        help="Belief of the adversary before the first release, between 0 and 1.",
-        show_default="0.5",
-    ),
-]
 Plot = Annotated[
     Path | None,
     typer.Option(
@@ -160,7 +153,6 @@ class GivenMechanism:
     participants: Participants = None
     colluding: Colluding = None
     vantage: VantageChoice = None
-    prior: Prior = None
 
 
 @dataclass(frozen=True)

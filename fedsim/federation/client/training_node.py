@@ -166,7 +166,7 @@ def _noise(
     config, request = received.config, received.request
     drawn = noise(
         config.noise_seed,
-        config.trials.streams(request.trial_numbers),
+        request.trial_numbers,
         config.participation.step_number(request.round, step),
         received.partition,
         _noise_std(received, grid),

@@ -49,12 +49,9 @@ class Batches:
 
     @property
     def experiment(self) -> dict[str, Any]:
-        """The keys and values that change a batch's findings, or their significance."""
+        """The keys and values that change a batch's findings."""
         values, trials = to_run_config(self.config), self.config.trials
         kept = {key: value for key, value in values.items() if key not in NO_MATTER}
-        if trials.until_halfwidth:
-            stopping = ("trials.batch", "audit.confidence")
-            kept |= {key: values[key] for key in stopping}
         return kept | {"trials.count": trials.first or trials.count}
 
     @property

@@ -37,17 +37,15 @@ def extend(directory: RunDirectory, trials: int) -> Config:
             f"'{directory.path}' is to have {table.count} trials, and {least} of them were planned "
             f"at first or have finished; give --trials at least {least}"
         )
-    if trials % 2 and table.worlds == "both":
+    if first == 1:
+        raise InputError(
+            f"'{directory.path}' is a single training, on D, and more trials need both worlds; "
+            "begin another run"
+        )
+    if trials % 2:
         raise InputError(
             f"--trials is {trials}, but half of the trials train on D and half on D'; give an "
             "even number"
-        )
-    if table.until_halfwidth:
-        raise InputError(
-            f"'{directory.path}' has trials.until-halfwidth = {table.until_halfwidth:g}, whose "
-            f"interim analyses were planned for {table.count} trials and use all of the "
-            f"significance. Begin another run: fedsim run {directory.path / 'config.toml'} --out "
-            "NEW_DIR with a larger --max-trials"
         )
     changes = {"count": trials, "first": first if trials > first else 0}
     extended = config.model_copy(

@@ -37,8 +37,7 @@ def _statements(
     yield "the adversary", challenge["adversary"], other, "the client of the target must be"
     done = [each for each in Batches(config, directory).ranges() if each.stop <= trials]
     yield "the number of batches of trials", facts["batches"], len(done), "transcript.npz has"
-    if not config.trials.until_halfwidth:  # nothing else ends the trials early
-        yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
+    yield "the number of trials", facts["planned_trials"], trials, "transcript.npz has"
     multiplier = facts["noise_multiplier"]
     nominal = planned_kind(config.training, config.participation, multiplier).noise_multiplier
     for row in rows:

@@ -195,10 +195,10 @@ class RunDirectory:
         if self.config.run.job == "training":
             return self.has(CARD)
         try:
-            planned = self.read_json("report.json")["campaign"]["planned"]
+            reported = self.read_json("report.json")["campaign"]["trials"]
         except (KeyError, TypeError):
             raise self.damaged("report.json") from None
-        return bool(planned == self.config.trials.count)
+        return bool(reported == self.config.trials.count)
 
     def log_event(self, **event: Any) -> None:
         line = json.dumps({"time": time.time(), **event}) + "\n"

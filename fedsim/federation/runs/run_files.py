@@ -78,7 +78,6 @@ class RunFacts(FactsPart):
     timing: TimingFacts
     planned_trials: Count
     batches: Count
-    stopped_at: Length | None
 
 
 class Event(FactsPart):

@@ -112,7 +112,7 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
         plan.challenge(),
         nodes,
         once,
-        challenge.worlds(config.run.seed, 1, config.trials.worlds),
+        challenge.worlds(config.run.seed, 1),
         ended,
     )
     attempt = book.begin(once, plan.rounds, plan.noise_multiplier, first=done + 1)

@@ -222,12 +222,4 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     wanted, batch = config.trials.together(where.type == "cuda"), memory // 2 // each
     if batch >= min(wanted, config.trials.count):
         return config.with_batch(wanted)
-    if config.trials.in_pairs:
-        if batch < 2:
-            raise InputError(
-                f"two trials of this model, which pairs need, take {readable(2 * each)}, but the "
-                f"limit for them is {readable(memory // 2)} (half of run.max-memory). Allow "
-                'more, or set trials.pairing = "independent" and trials.until-halfwidth = 0'
-            )
-        batch -= batch % 2
     return config.with_batch(batch)

@@ -238,7 +238,7 @@ class DPSGD(Strategy):
         config, privacy = self.batch.plan.config, self.batch.plan.config.privacy
         return privacy.noise.mechanism(
             Trials(
-                streams=config.trials.streams(self.batch.trials),
+                numbers=self.batch.trials,
                 worlds=self.batch.worlds,
                 rounds=config.training.rounds,
                 noise_seed=config.noise_seed,

@@ -24,7 +24,7 @@ class Trials:
     """A batch of T trials, as its noise mechanism sees it.
 
     Attributes:
-        streams: the trial whose random numbers each trial draws, [T].
+        numbers: number of each trial, [T], which decides what it draws.
         worlds: bool [T], whether a trial trains on D.
         rounds: number of planned rounds.
         noise_seed: seed of the noise; None for the operating system's entropy.
@@ -34,7 +34,7 @@ class Trials:
         prior: the candidates, "pair" or "halves".
     """
 
-    streams: Sequence[int]
+    numbers: Sequence[int]
     worlds: Bools
     rounds: int
     noise_seed: int | None
@@ -50,7 +50,7 @@ class Trials:
             round: counts from 1.
             size: numbers in each trial.
         """
-        return gaussian_noise(self.noise_seed, self.streams, round, SERVER, size)
+        return gaussian_noise(self.noise_seed, self.numbers, round, SERVER, size)
 
 
 @dataclass(frozen=True)

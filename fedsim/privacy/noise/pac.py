@@ -26,7 +26,7 @@ class Pac(NoiseMechanism):
             trials.information / trials.rounds,
             trials.prior,
             trials.secret_seed,
-            trials.streams,
+            trials.numbers,
             trials.worlds,
         )
 

@@ -139,12 +139,12 @@ class Participation(ABC):
         return (round - 1) * self.setting.local_steps + step
 
     def coins(
-        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
+        self, trials: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
         """Return which records of D, or which clients, take part in a step of a round.
 
         Args:
-            streams: numbers of the random streams of the T trials.
+            trials: numbers of the T trials.
             round: counts from 1.
             step: local step within the round, counts from 1.
             target_client: the client that holds the target, or is the target.
@@ -157,15 +157,15 @@ class Participation(ABC):
         joined = np.zeros(self.setting.clients, dtype=np.bool_)
         joined[list(self.participants(round))] = True
         coins = joined if self.setting.by_client else joined[client_of]
-        return np.tile(coins, (len(streams), 1))
+        return np.tile(coins, (len(trials), 1))
 
     def asked(
-        self, streams: Sequence[int], round: int, target_client: int, adversary: int, every: bool
+        self, trials: Sequence[int], round: int, target_client: int, adversary: int, every: bool
     ) -> list[int]:
         """Return the clients that get a message in a round that not all clients join.
 
         Args:
-            streams: numbers of the random streams of the T trials.
+            trials: numbers of the T trials.
             round: counts from 1.
             target_client: the client that holds the target, or is the target.
             adversary: the curious client.

@@ -40,10 +40,10 @@ class SampledRecords(Participation):
         return True
 
     def coins(
-        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
+        self, trials: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
         number, records = self.step_number(round, step), len(client_of)
-        return sampling.participation(self.setting.seed, streams, number, records, self.rate)
+        return sampling.participation(self.setting.seed, trials, number, records, self.rate)
 
 
 _remembered = lru_cache(maxsize=4)(sampling.clients)
@@ -74,20 +74,20 @@ class HiddenClients(Participation):
         return (ALL_CLIENTS,)
 
     def coins(
-        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
+        self, trials: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins:
         seed, clients = self.setting.seed, self.setting.clients
         draw = sampling.clients if seed is None else _remembered
-        coins = draw(seed, tuple(streams), round, clients, self.rate, target_client)
+        coins = draw(seed, tuple(trials), round, clients, self.rate, target_client)
         assert coins is not None  # the rate is below 1
         return coins
 
     def asked(
-        self, streams: Sequence[int], round: int, target_client: int, adversary: int, every: bool
+        self, trials: Sequence[int], round: int, target_client: int, adversary: int, every: bool
     ) -> list[int]:
         # The target gets a message in every trial, since no other client knows its coins. So does
         # the adversary, unless it sees only the rounds that it joins.
-        coins = self.coins(streams, round, 1, target_client, np.empty(0, np.int64))
+        coins = self.coins(trials, round, 1, target_client, np.empty(0, np.int64))
         joined = set(np.flatnonzero(coins.any(axis=0)).tolist())
         return sorted(joined | {target_client} | ({adversary} if every else set()))
 
@@ -124,12 +124,12 @@ class JoiningClients(Participation):
         return tuple(joined.nonzero()[0].tolist())
 
     def coins(
-        self, streams: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
+        self, trials: Sequence[int], round: int, step: int, target_client: int, client_of: Ints
     ) -> Coins | None:
-        joined = super().coins(streams, round, step, target_client, client_of)
+        joined = super().coins(trials, round, step, target_client, client_of)
         if joined is None or not self.secret:
             return joined
         # A record takes part by its own coin, where its client joined.
         number, records = self.step_number(round, step), len(client_of)
-        own = sampling.participation(self.setting.seed, streams, number, records, self.rate)
+        own = sampling.participation(self.setting.seed, trials, number, records, self.rate)
         return joined if own is None else joined & own

@@ -259,8 +259,9 @@ def _steps(report: Report, words: StateWords) -> list[doc.Words]:
     steps: list[doc.Words] = []
     if report.empirical is None and report.trials:
         steps.append(
-            'Run both worlds (trials.worlds = "both"): in one world no advantage can be measured.'
-            if report.one_world
+            "A single training has no advantage to measure: run many trials on data that need no "
+            "protection."
+            if report.single
             else "After the run, repeat the audit with --worlds RUN. RUN says which trials used "
             "the record, so the audit can count right answers."
         )
@@ -358,8 +359,8 @@ def _rows(report: Report) -> list[tuple[str, str]]:
     if report.texts is not None:
         rows += _text_rows(report.texts, report.confidence)
     if empirical is None and report.trials:
-        if report.one_world:
-            unknown = "not measured: all trials of the run are in one world"
+        if report.single:
+            unknown = "not measured: the run has a single training"
         else:
             unknown = "unknown: give the worlds with --worlds RUN"
         rows.append(("advantage", unknown))

@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.verdicts import VAGUE
-from fedsim.audits.run.guarantee import ONE_TRAINING, ONE_WORLD
+from fedsim.audits.run.guarantee import ONE_TRAINING
 from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
@@ -138,7 +138,7 @@ def verdict(report: Report) -> str:
         if math.isfinite(bounds.epsilon):
             tail = f", except in up to {percent(bounds.tail_limit)} of trainings with the record"
         sentences = [
-            ONE_TRAINING if report.trials == 1 else ONE_WORLD,
+            ONE_TRAINING,
             released(report),
             "The adversary reached a belief of "
             f"{percent(float(expit(report.empirical.epsilon.belief)))} that "

@@ -207,24 +207,11 @@ PREDICTION = Section(
 
 
 def _precision(report: Report) -> list[Block]:
-    campaign, ratio = report.campaign, report.campaign.variance
+    campaign = report.campaign
     rows = [
-        ("Trials", f"{campaign.trials} of {campaign.planned} planned"),
+        ("Trials", number(campaign.trials)),
         ("Half the length of the advantage's interval", number(campaign.halfwidth)),
-        ("Why the run stopped there", campaign.reason),
-        ("Random numbers of the two worlds", campaign.pairing),
     ]
-    if ratio is not None:
-        rows.append(
-            (
-                "Variance of the advantage, relative to independent trials",
-                DASH
-                if ratio.measured is None
-                else f"{number(ratio.measured)} measured, {number(ratio.predicted)} predicted",
-            )
-        )
-    if campaign.validity:
-        rows.append(("Validity after stopping", campaign.validity))
     return [Listing(rows)]
 
 

@@ -247,9 +247,8 @@ def _steps(report: Report) -> list[doc.Words]:
     if report.released is not None and report.released.epsilon > report.bounds.tight_epsilon:
         steps.append("Do not release the models of all trials: together they cost more than one.")
     if command := choose(report):
-        to = doc.Link("What would lower the limits?", "#what-would-lower-the-limits")
-        finds = "” lists settings for this. This command finds the least noise that meets a limit: "
-        steps.append(["Do you want lower limits? The section “", to, finds, doc.Code(command)])
+        finds = "Do you want lower limits? This command finds the least noise that meets a limit, "
+        steps.append([finds, "and the accuracy that remains: ", doc.Code(command)])
     return steps
 
 

@@ -1,13 +1,13 @@
-"""Sections about every vantage point: the verdict, the numbers, and what would lower the limits."""
+"""Sections about every vantage point: the verdict, and the numbers."""
 
 import math
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import RunVantageBounds
-from fedsim.audits.results.verdicts import Change, Towards, VantageVerdict
+from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.privacy.trust import Trust
 from fedsim.report.document import worth
-from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Prose, Table
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import vantage_words
 from fedsim.report.sections.answer import game
@@ -16,12 +16,13 @@ from fedsim.report.sections.section import (
     challenge_of,
     clients_of,
     confidence_of,
+    is_clipped,
     is_pac,
     measure,
     takes_local_steps,
     worths_in_full,
 )
-from fedsim.report.sections.vantage_words import NAMES, holds_for
+from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Observer", "Advantage", "Belief", "ε", "Reading"
 BY_LOSSES = (
@@ -203,98 +204,17 @@ TO_WHOM = Section(
 NUMBERS = Section("Every vantage in numbers", _numbers, specialist=True)
 
 
-COSTS = {
-    "privacy.noise-multiplier": "Twice the noise: the model learns less.",
-    "training.rounds": "Half the rounds: the model learns less.",
-    "training.sampling-rate": "Fewer records in a round: the same noise weighs more in their mean.",
-    "federation.sampling-rate": (
-        "Fewer clients in a round: the same noise weighs more in their mean."
-    ),
-    "federation.trust": (
-        "Secure aggregation has to hold. Participants can subtract their own share of the noise."
-    ),
-}
-
-MEANING = (
-    "The limits of theory, with one setting changed at a time. Each cell has the largest share of "
-    "right answers, ε, and the limit on the belief, which a small share of trainings may exceed. "
-    "“Raises it” marks a change that allows an observer more than the present setting. The "
-    "released model has the limit of a participant, although it shows less, so it has no such mark."
-)
-
-
 def choose(report: Report) -> str:
     """Return the command that finds the least noise which meets a limit, and what it costs.
 
     The limit is the organisation's own where theory does not keep it yet, and half of what theory
-    allows elsewhere. Where no noise protects from this adversary, the command names another trust
-    model; "" if no trust model protects.
+    allows elsewhere. Returns "" where more noise would not protect from this adversary.
     """
-    protecting = [change for change in report.lowering if _protects(change, report.vantage)]
-    if not protecting:
-        return ""
-    first, suffix = protecting[0], ""
-    if first.key:
-        suffix = f" --set {first.key}={first.value}"
     (here,) = (each for each in report.verdicts if each.vantage == report.vantage)
+    scaled = is_clipped(report) and report.mechanism.sensitivity == "global"
+    if is_pac(report) or not scaled or not math.isfinite(here.allowed.worst.epsilon):
+        return ""
     now = here.allowed.advantage
     own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]
     target = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
-    limit = f"--max-advantage {target}"
-    return f"fedsim choose config.toml {limit} --against {report.vantage}{suffix}"
-
-
-def _protects(change: Change, vantage: str) -> bool:
-    (towards,) = (each for each in change.towards if each.vantage == vantage)
-    return math.isfinite(towards.epsilon)
-
-
-def _cell(towards: Towards, now: Towards) -> Cell:
-    # The released model has the limit of a participant, who may learn more where it does not.
-    own = towards.vantage != "released-model"
-    more = own and (towards.rho_alpha > now.rho_alpha or towards.epsilon > now.epsilon)
-    return Cell(
-        f"≤ {percent((1 + towards.rho_alpha) / 2)}",
-        f"ε {number(towards.epsilon)}, belief {percent(towards.rho_beta)}",
-        mark=Mark("caution", "Raises it") if more else None,
-        style="value",
-    )
-
-
-def _change_line(change: Change, now: Change) -> Line:
-    name = Cell("As it is")
-    if change.key:
-        value = change.value if isinstance(change.value, str) else number(change.value)
-        was = change.was if isinstance(change.was, str) else number(change.was)
-        name = Cell(f"{change.key} = {value}", f"(now {was})")
-    return Line(
-        name,
-        [*map(_cell, change.towards, now.towards), Cell(COSTS.get(change.key, ""), style="")],
-        here=not change.key,
-    )
-
-
-def _lowering(report: Report) -> list[Block]:
-    if not report.lowering:
-        return []
-    command = choose(report)
-    command_words = (
-        f" In the run's directory, {command} finds the least noise that meets a limit, and "
-    )
-    command_words += "the accuracy that remains."
-    vantages = [NAMES[command_words.vantage] for command_words in report.lowering[0].towards]
-    return [
-        Prose(f"{MEANING} {holds_for(report)}"),
-        Table(
-            ("Setting", *(f"Towards the {name}" for name in vantages), "Cost"),
-            [Group("", [_change_line(change, report.lowering[0]) for change in report.lowering])],
-            style="vantages",
-        ),
-        Prose(
-            f"One run cannot say what a change costs in accuracy.{command_words * bool(command)}",
-            small=True,
-        ),
-    ]
-
-
-LOWERING = Section("What would lower the limits?", _lowering)
+    return f"fedsim choose config.toml --max-advantage {target} --against {report.vantage}"

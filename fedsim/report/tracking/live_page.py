@@ -265,7 +265,6 @@ def _said(course: Course, planned: int) -> list[str]:
 
 def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple[str, str]]:
     look, (first, last) = course.look, course.trials
-    at_most = "at most " if trials.until_halfwidth else ""
     running = f"round {course.round} of {course.rounds}"
     if training:
         entries = [("Training", running), ("ε so far", number(course.epsilon))]
@@ -273,7 +272,7 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
         running = f"; trials {first} to {last - 1}: {running}" if last else ""
         limit = f"; ρβ = {percent(course.rho_beta)}" if course.rho_beta is not None else ""
         entries = [
-            ("Trials", f"{look.trials} of {at_most}{trials.count}{running}"),
+            ("Trials", f"{look.trials} of {trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
     so_far = f"{WORDS[course.task].measure.capitalize()} so far"

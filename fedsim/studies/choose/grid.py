@@ -56,22 +56,19 @@ class RunOutcome:
         report: of the run; None if it failed.
         failure: why it failed; "" if it did not.
         accuracies: [E], accuracy of each evaluated training's final model on the held-out records.
-            Two trainings with common random numbers count once, with their mean.
-        singles: accuracy of every single training.
     """
 
     point: Point
     report: Report | None
     failure: str = ""
     accuracies: tuple[float, ...] = ()
-    singles: tuple[float, ...] = ()
 
     @property
     def band(self) -> tuple[float, float] | None:
         """5th and 95th percentile of single trainings' accuracies; None if one diverged."""
-        if len(self.singles) < 2 or not all(map(math.isfinite, self.singles)):
+        if len(self.accuracies) < 2 or not all(map(math.isfinite, self.accuracies)):
             return None
-        low, high = np.quantile(self.singles, (0.05, 0.95))
+        low, high = np.quantile(self.accuracies, (0.05, 0.95))
         return float(low), float(high)
 
     @property
@@ -203,9 +200,4 @@ def _read(point: Point, directory: RunDirectory) -> RunOutcome:
     arrays = directory.read_arrays("transcript.npz", {"accuracies"})
     with directory.reading("transcript.npz"):
         final = arrays["accuracies"][-1].astype(float)
-    singles = tuple(final.tolist())
-    if directory.config.trials.in_pairs:  # trials 2i and 2i + 1 are not independent
-        final = final[: len(final) // 2 * 2].reshape(-1, 2).mean(axis=1)
-    return RunOutcome(
-        point, results.read(directory), accuracies=tuple(final.tolist()), singles=singles
-    )
+    return RunOutcome(point, results.read(directory), accuracies=tuple(final.tolist()))

@@ -48,7 +48,6 @@ def account(
     participants: int | None = None,
     colluding: int | None = None,
     vantage: str | None = None,
-    prior: float | None = None,
 ) -> "AccountedGuarantees":
     """Return the guarantees of a given amount of noise for any one person, by every accountant.
 
@@ -66,7 +65,6 @@ def account(
         participants: number of clients in each round; None for all.
         colluding: number of other clients that disclose their noise; None for 0.
         vantage: vantage point of the adversary: "participant" (None), "server", "released-model".
-        prior: belief of the adversary before the first release, in (0, 1); None for 0.5.
 
     Returns:
         The bounds towards the vantage, and the document that `fedsim account --json` prints.
@@ -104,11 +102,11 @@ def account(
             Releases((alike,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
         )
     at = subject.delta if delta is None else delta
-    return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), prior)
+    return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage))
 
 
 def _guarantee(
-    source: Path | None, subject: "_Subject", delta: float, vantage: Vantage, prior: float | None
+    source: Path | None, subject: "_Subject", delta: float, vantage: Vantage
 ) -> "AccountedGuarantees":
     """Return the guarantee of a mechanism towards a vantage, with its document."""
     config, releases = subject.config, subject.released
@@ -117,22 +115,6 @@ def _guarantee(
     noise = None if config is None else config.privacy.noise.mechanism
     by_pac = noise is not None and noise.by_candidate
     _label(document, source, subject, delta, vantage)
-    if prior is not None:
-        if by_pac:
-            raise InputError(
-                "--prior restates bounds of DP, but PAC noise is not DP, and its own prior is "
-                "privacy.pac-prior; leave the prior out"
-            )
-        rho_beta = identifiability.rho_beta_of_epsilon(document["epsilon"], prior)
-        before = max(prior, 1 - prior)
-        information = pac.mutual_information(releases.towards(vantage), prior)
-        document["from_prior"] = {
-            "prior": prior,
-            "rho_beta": rho_beta,
-            "prior_success": before,
-            "mutual_information": information,
-            "pac_success_bound": pac.success_bound(information, before),
-        }
     document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
     return AccountedGuarantees(releases, vantage, bounds, document, config)
 

@@ -7,8 +7,7 @@ from typing import Any
 from adversaries.bounds import sample_size
 from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian, stopping
-from adversaries.statistics.design import Design
+from adversaries.statistics import gaussian
 from fedsim.audits.results import report as results
 from fedsim.config import Config
 from fedsim.config.campaign import AuditConfig
@@ -18,14 +17,6 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.noise import Noise
-
-DESIGNS = {
-    "as many as planned": ("independent", False),
-    "as many as planned, common random numbers": ("common", False),
-    "--until-halfwidth": ("independent", True),
-    "--until-halfwidth, common random numbers": ("common", True),
-}
-"""Designs of a campaign: trials.pairing, and whether the trials stop at a halfwidth."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +85,8 @@ def expected(
 
 
 def document(expected: Expected, halfwidth: float, share: float) -> dict[str, Any]:
-    """Return the number of trials for every design and every lower bound, for JSON."""
+    """Return the number of trials for the interval and for every lower bound, for JSON."""
     advantage, scheme = expected.advantage, expected.rules.scheme
-    batch = expected.rules.trials.together(on_gpu=False)
     assert advantage is not None
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
     unknown = _unknown(scheme.training.sampling_rate, scheme.privacy.noise, mu)
@@ -106,7 +96,8 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
         "advantage_from": expected.origin,
         "halfwidth": halfwidth,
         "confidence": expected.level,
-        "trials": [_needed(name, advantage, halfwidth, expected.level, batch) for name in DESIGNS],
+        "trials": sample_size.trials_needed(advantage, halfwidth, expected.level),
+        "trials_at_zero": sample_size.trials_needed(0.0, halfwidth, expected.level),
         "delta": expected.delta,
         "epsilon": epsilon,
         "share": share,
@@ -125,33 +116,6 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
         },
         "no_lower_bounds": unknown,
         "sensitivities_vary": expected.given and scheme.privacy.sensitivity == "global",
-    }
-
-
-def _needed(
-    name: str, advantage: float, halfwidth: float, level: float, batch: int
-) -> dict[str, Any]:
-    pairing, stops = DESIGNS[name]
-    common = pairing == "common"
-
-    def needed(expected: float) -> int:
-        if stops:
-            return sample_size.expected_stop(expected, halfwidth, level, batch, common)
-        return sample_size.trials_needed(expected, halfwidth, level, Design(common))
-
-    at_most = None
-    if stops:
-        interim_analyses = stopping.interim_analyses(
-            halfwidth, level, sample_size.MOST_TRIALS, batch, common
-        )
-        at_most = max(interim_analyses)
-    return {
-        "design": name,
-        "pairing": pairing,
-        "until_halfwidth": stops,
-        "trials": needed(advantage),
-        "trials_at_zero": needed(0.0),
-        "at_most": at_most,
     }
 
 

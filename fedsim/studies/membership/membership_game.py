@@ -295,7 +295,6 @@ def check_attacked_training(rules: GameRules) -> None:
             ("challenge.kind", rules.challenge.kind, "record"),
             ("challenge.copies", rules.scheme.copies, 1),
             ("canaries.count", rules.canaries.count, 0),
-            ("trials.pairing", rules.trials.pairing, "independent"),
         ),
         "fedsim membership treats all records alike. It needs independent models of all rounds, "
         "and DP-SGD with one step in a round",

@@ -249,7 +249,6 @@ def check_guessed_training(rules: GameRules) -> None:
             ("challenge.kind", rules.challenge.kind, "record"),
             ("challenge.copies", scheme.copies, 1),
             ("canaries.count", rules.canaries.count, 0),
-            ("trials.pairing", rules.trials.pairing, "independent"),
         ),
         "fedsim reconstruct plays a curious participant against DP-SGD on single records",
     )
@@ -312,7 +311,7 @@ class _Batch:
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
         added = Isotropic(
             Trials(
-                streams=self.trials,
+                numbers=self.trials,
                 worlds=np.ones(len(self.trials), np.bool_),
                 rounds=scheme.training.rounds,
                 noise_seed=self.rules.noise_seed,

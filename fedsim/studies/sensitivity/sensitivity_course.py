@@ -97,7 +97,7 @@ def follow(
     stds, points = np.empty((trials, rounds)), list[SensitivityCheckpoint]()
     for first in range(0, trials, batch):
         part = range(first, min(first + batch, trials))
-        rows, streams = slice(part.start, part.stop), rules.trials.streams(part)
+        rows = slice(part.start, part.stop)
         theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
         for round in range(1, rounds + 1):
@@ -111,7 +111,7 @@ def follow(
             each = torch.from_numpy(multiplier * scale).to(theta.device)
             drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
             for source in sources:
-                drawn += noise(rules.noise_seed, streams, round, source, each, theta.shape[1])
+                drawn += noise(rules.noise_seed, part, round, source, each, theta.shape[1])
             # Independent noise of equal size: the variances of all sources add up.
             stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
             total = loaded.clipped_sum(theta, np.arange(scheme.records)) + drawn

@@ -9,7 +9,6 @@ from scipy.stats import binom
 from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.bounds.sample_size import (
     expected_halfwidth,
-    expected_stop,
     interval_at,
     trials_for_epsilon,
     trials_needed,
@@ -18,47 +17,25 @@ from adversaries.bounds.sample_size import (
 )
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from adversaries.statistics.design import INDEPENDENT, Design
 from adversaries.statistics.estimators import advantage
-from adversaries.statistics.stopping import enough, interim_analyses
 
 
-@pytest.mark.parametrize("design", [INDEPENDENT, Design(common=True), Design(False, 0.3)])
 @pytest.mark.parametrize("expected", [0.0, 0.3, 0.9])
-def test_the_expected_length_is_the_mean_over_all_outcomes(design: Design, expected: float) -> None:
-    trials = 40
+def test_the_expected_length_is_the_mean_over_all_outcomes(expected: float) -> None:
+    trials, mean = 40, 0.0
     worlds = np.tile([True, False], trials // 2)
-    sizes = trials // 2 if design.common else trials
-    chance = expected if design.common else (1 + expected) / 2
-    mean = 0.0
-    for count in range(sizes + 1):
-        if design.common:  # both of a pair, or that on D
-            won = np.repeat([[True, True], [True, False]], [count, sizes - count], axis=0).ravel()
-        else:
-            won = np.arange(trials) < count
-        found = advantage(worlds, np.where(won == worlds, 1.0, -1.0), 0.95, design).interval
-        mean += binom.pmf(count, sizes, chance) * (found.high - found.low) / 2
-    assert expected_halfwidth(expected, trials, 0.95, design) == pytest.approx(mean, rel=1e-6)
+    for count in range(trials + 1):
+        won = np.arange(trials) < count
+        found = advantage(worlds, np.where(won == worlds, 1.0, -1.0), 0.95).interval
+        mean += binom.pmf(count, trials, (1 + expected) / 2) * (found.high - found.low) / 2
+    assert expected_halfwidth(expected, trials, 0.95) == pytest.approx(mean, rel=1e-6)
 
 
-@pytest.mark.parametrize("common", [False, True])
-def test_the_number_of_trials_is_the_smallest_that_is_enough(common: bool) -> None:
-    design = Design(common)
-    trials = trials_needed(0.3, 0.1, 0.95, design)
+def test_the_number_of_trials_is_the_smallest_that_is_enough() -> None:
+    trials = trials_needed(0.3, 0.1, 0.95)
     assert trials % 2 == 0
-    assert expected_halfwidth(0.3, trials, 0.95, design) <= 0.1
-    assert expected_halfwidth(0.3, trials - 2, 0.95, design) > 0.1
-
-
-def test_common_random_numbers_need_fewer_trials_for_a_weak_adversary() -> None:
-    assert trials_needed(0.1, 0.05, 0.95, Design(True)) < trials_needed(0.1, 0.05, 0.95) / 2
-
-
-def test_trials_stop_at_a_look_and_no_later_than_is_always_enough() -> None:
-    for common in (False, True):
-        stop = expected_stop(0.9, 0.1, 0.95, 20, common)
-        assert stop in interim_analyses(0.1, 0.95, 10**6, 20, common)
-        assert stop < enough(0.1, 0.95, common)
+    assert expected_halfwidth(0.3, trials, 0.95) <= 0.1
+    assert expected_halfwidth(0.3, trials - 2, 0.95) > 0.1
 
 
 def test_bad_luck_brings_the_worlds_nearer_to_each_other() -> None:
@@ -88,21 +65,14 @@ def test_a_lower_bound_reaches_its_share_in_four_of_five_campaigns() -> None:
     assert trials_for_epsilon("clopper_pearson", mu, 1.0, delta, 0.95) is None
 
 
-@pytest.mark.parametrize("common", [False, True])
 @pytest.mark.parametrize(("advantage", "limit"), [(0.25, 0.2), (0.05, 0.1), (0.6, 0.65), (-0.1, 0)])
-def test_so_many_trials_tell_in_four_of_five_campaigns(
-    advantage: float, limit: float, common: bool
-) -> None:
-    design, rng = Design(common), np.random.default_rng(1)
-    needed = trials_to_tell(advantage, limit, 0.95, design)
+def test_so_many_trials_tell_in_four_of_five_campaigns(advantage: float, limit: float) -> None:
+    rng, needed = np.random.default_rng(1), trials_to_tell(advantage, limit, 0.95)
 
     def told(trials: int) -> float:
-        """Return how often the interval leaves out the limit, of independent trials or pairs."""
-        if common:
-            drawn = 2 * np.sign(advantage) * rng.binomial(trials // 2, abs(advantage), 400)
-        else:
-            drawn = 2 * rng.binomial(trials, (1 + advantage) / 2, 400) - trials
-        found = [interval_at(each / trials, trials, 0.95, design) for each in drawn]
+        """Return how often the interval leaves out the limit."""
+        drawn = 2 * rng.binomial(trials, (1 + advantage) / 2, 400) - trials
+        found = [interval_at(each / trials, trials, 0.95) for each in drawn]
         return float(np.mean([not one.low <= limit <= one.high for one in found]))
 
     # Counts move in steps, so that it may be a little more than four of five.

@@ -19,7 +19,7 @@ from fedsim.federation.server.nodes import ended_runs, registered_nodes
 
 Fedsim = Callable[..., tuple[int, str, str]]
 CAMPAIGN = {"privacy.noise-source": "system"}
-SYSTEM = CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}
+SYSTEM = CAMPAIGN | {"trials.count": 1}
 DISTRIBUTED = {"federation.trust": "distributed"}
 
 

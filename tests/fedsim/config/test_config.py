@@ -302,7 +302,6 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"the noise alone does not determine the belief",
         ),
         (PAC | {"audit.mode": "participant"}, r'[Ss]et audit.mode = "oracle"'),
-        (PAC | {"trials.worlds": "d-only"}, r'[Ss]et trials.worlds = "both"'),
         (PAC | {"run.precision": "bf16"}, r'[Ss]et run.precision = "float32"'),
         (PAC | {"audit.bayesian-pairs": 4}, r"[Ss]et audit.bayesian-pairs = 0"),
         (

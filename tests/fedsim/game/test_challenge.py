@@ -140,19 +140,19 @@ def test_an_adversary_who_owns_the_challenge_record_is_refused(
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
 def test_half_of_the_trials_train_on_d(trials: int) -> None:
-    bits = worlds(3, trials, "both")
+    bits = worlds(3, trials)
     assert bits.sum() == trials / 2
-    np.testing.assert_array_equal(bits, worlds(3, trials, "both"))
+    np.testing.assert_array_equal(bits, worlds(3, trials))
 
 
 def test_the_worlds_are_shuffled() -> None:
-    bits = worlds(0, 1000, "both")
+    bits = worlds(0, 1000)
     assert 400 < (bits[1:] != bits[:-1]).sum() < 600
-    assert not np.array_equal(bits, worlds(1, 1000, "both"))
+    assert not np.array_equal(bits, worlds(1, 1000))
 
 
-def test_the_papers_own_code_trains_on_d_only() -> None:
-    assert worlds(0, 5, "d-only").all()
+def test_a_single_training_is_on_d() -> None:
+    assert worlds(0, 1).all()
 
 
 CLIENT: dict[str, Scalar] = {"privacy.unit": "client", "federation.partition": "dirichlet"}
@@ -195,14 +195,14 @@ def test_a_pool_too_small_to_replace_a_client_is_refused(small: Callable[..., Co
 
 
 def test_more_trials_leave_the_worlds_of_the_first_as_they_are() -> None:
-    first = worlds(3, 20, "both")
-    grown = worlds(3, 36, "both", shuffled=20)
+    first = worlds(3, 20)
+    grown = worlds(3, 36, shuffled=20)
     np.testing.assert_array_equal(grown[:20], first)
-    np.testing.assert_array_equal(grown, worlds(3, 50, "both", shuffled=20)[:36])
+    np.testing.assert_array_equal(grown, worlds(3, 50, shuffled=20)[:36])
     assert (grown[20::2] != grown[21::2]).all()
 
 
 def test_the_order_within_pairs_is_a_coin() -> None:
-    bits = worlds(0, 2000, "both", shuffled=0)
+    bits = worlds(0, 2000, shuffled=0)
     assert (bits[::2] != bits[1::2]).all()
     assert 400 < bits[::2].sum() < 600

@@ -394,7 +394,6 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.guesses": 21}, "at most 20"),
         ({"canaries.clients": "0,3"}, "'3', but the clients are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),
-        ({"trials.pairing": "common"}, 'or set trials.pairing = "independent"'),
     ],
 )
 def test_what_has_not_been_worked_out_is_refused(

@@ -34,14 +34,15 @@ def test_a_batch_of_one_setting_trains_as_a_run_does(
     changes: dict[str, object], small: Make, run: Run
 ) -> None:
     """The central noise is the run's to the bit, so that losses agree up to float32 sums."""
-    values = {"trials.worlds": "d-only", "audit.evaluated-trials": 4, "trials.count": 4}
+    values = {"audit.evaluated-trials": 1, "trials.count": 1}
     values["audit.attacks"] = "none"
     config = small({**values, **changes, "federation.trust": "central"})
     transcript = run(config)
     loaded = federation.load(config.experiment)
     theta = trainings.trained([setting(config)], loaded, 4)
     losses, _ = loaded.evaluate(theta, *loaded.held_out())
-    np.testing.assert_allclose(losses.mean(1), transcript["losses"][-1], rtol=1e-4)
+    first = losses[:1].mean(1)
+    np.testing.assert_allclose(first, transcript["losses"][-1], rtol=1e-4)
 
 
 def test_settings_of_one_batch_train_as_each_alone(small: Make) -> None:

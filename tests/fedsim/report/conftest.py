@@ -70,8 +70,7 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "sampled server": {"training.sampling-rate": 0.02, "audit.vantages": "all"}
     | {"privacy.neighbouring": "add-remove"},
     "budget": {"privacy.stop-at": 1.5},
-    "one training": {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"},
-    "pairs": {"trials.pairing": "common"},
+    "one training": {"trials.count": 1, "trials.batch": 1},
 }
 
 

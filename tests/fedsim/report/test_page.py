@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from adversaries.errors import InputError
 from fedsim.audits.results.numbers import OfClass, Quality
 from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
@@ -434,12 +435,12 @@ def test_lower_bounds_are_apart_by_whether_they_trust_the_noise(report):
 def test_a_lower_bound_that_says_nothing_says_why(written):
     refused = [
         bound.reason
-        for bound in written("pairs").report.empirical.lower_bounds.values()
+        for bound in written("sampled").report.empirical.lower_bounds.values()
         if bound.reason
     ]
     assert refused
     for reason in refused:
-        assert f"No bound here: {reason}." in told(written("pairs").report)
+        assert f"No bound here: {reason}." in told(written("sampled").report)
 
 
 def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
@@ -544,7 +545,7 @@ def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written)
     assert {"Empirical ε′", "Membership inference", "How precise is the measurement?"} <= _headings(
         folded, 3
     )
-    assert {"Every vantage point in full", "What would lower the limits?"} <= _headings(main, 2)
+    assert "Every vantage point in full" in _headings(main, 2)
     assert "Configuration" in _headings(folded, 3)
     assert not _headings(folded, 3) & _headings(main, 2)
 
@@ -554,8 +555,6 @@ def test_what_nobody_asked_for_is_absent(written):
     for heading, kind in {"PAC privacy": "pac", "One-run audit": "one run"}.items():
         assert f"{heading} <a" in _html(written(kind).report)
         assert f"{heading} <a" not in nothing_asked
-    # Noise that candidates shaped has no other setting that theory compares it with.
-    assert "What would lower the limits?" not in told(written("pac").report)
 
 
 def _headings(html, level):
@@ -618,17 +617,8 @@ def test_an_organisations_limits_are_answered_in_both(report):
         assert "4242 trials would show with 80% probability that this target misses it" in words
 
 
-def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(written):
+def test_the_search_that_is_suggested_has_no_laxer_limit(written):
     report = written("central").report
-    first, *others = report.lowering
-    (_, table, _) = verdict.LOWERING.words(report)
-    for change, line in zip(others, table.groups[0].lines[1:], strict=True):
-        for now, then, cell in zip(first.towards, change.towards, line.cells, strict=False):
-            # A model's limit is a participant's, so a larger one does not show that it tells more.
-            more = then.rho_alpha > now.rho_alpha and then.vantage != "released-model"
-            assert (cell.mark is not None) == more
-    assert any(cell.mark for line in table.groups[0].lines for cell in line.cells)
-
     (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
     for own, asked in ((0.8, 0.8), (1.2, 0.5)):
         limit = OwnLimit("advantage", own * here.allowed.advantage, "meets", "theory", None)
@@ -638,18 +628,20 @@ def test_what_would_lower_it_marks_what_raises_it_and_suggests_no_laxer_limit(wr
 
 
 def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
-    """No noise protects from the server under central trust; what it learns is cut elsewhere."""
-    for kind in ("server", "central", "distributed", "local"):
+    """No noise protects from the server under central trust, so none is sought."""
+    for kind in ("server", "central", "distributed", "local", "local sensitivity"):
         report = written(kind).report
         for vantage in (found.vantage for found in report.verdicts):
             words = verdict.choose(replace(report, vantage=vantage)).split()
             changed = KINDS[kind] | {"federation.vantage": vantage}
-            changed |= dict(each.split("=") for each in words[words.index(vantage) + 1 :][1:])
-            rule.check_protectable(from_run_config(to_run_config(Config()) | SIZE | changed).scheme)
-            assert 0 < float(words[4]) < 1
-        lacking = [change for change in report.lowering if change.key != "federation.trust"]
-        alone = verdict.choose(replace(report, vantage="server", lowering=lacking))
-        assert bool(alone) == (kind in ("distributed", "local"))
+            scheme = from_run_config(to_run_config(Config()) | SIZE | changed).scheme
+            if words:
+                rule.check_protectable(scheme)
+                assert words[-1] == vantage
+                assert 0 < float(words[4]) < 1
+            else:
+                with pytest.raises(InputError):
+                    rule.check_protectable(scheme)
 
 
 def test_a_lower_bound_has_its_condition(written):

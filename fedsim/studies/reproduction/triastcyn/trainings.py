@@ -77,7 +77,6 @@ def configured(means: Means, data: str, changes: Mapping[str, Scalar]) -> Config
         "privacy.epsilon": EPSILON,
         "privacy.delta": DELTA,
         "trials.count": TRIALS[means.scale],
-        "trials.worlds": "d-only",
         "audit.mode": "oracle",
         "audit.attacks": "none",
         "audit.evaluated-trials": TRIALS[means.scale],

@@ -14,8 +14,7 @@ from flwr.app import Context, RecordDict
 from rich.console import Console, RenderableType
 
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, gaussian
-from adversaries.statistics.design import Design
+from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_report
@@ -218,51 +217,20 @@ def test_every_batch_is_believed_beyond_its_own_epsilon(
     assert found.delta_prime == 0.5
 
 
-def test_an_auditor_that_missed_trials_has_the_share_of_the_look_that_they_stopped_at(
-    uneven: tuple[list[ObservedRound], Bits],
-) -> None:
-    audit = LiveAudit()
-    _replay(audit, uneven[0])
-    assert audit.config is not None
-    stopping = {"until_halfwidth": 0.5, "count": 60}
-    trials = audit.config.trials.model_copy(update=stopping)
-    audit.config = audit.config.model_copy(update={"trials": trials})
-    worlds = np.arange(20) % 2 == 0  # of which the first 8 were seen
-    found = live_report.assemble(audit, FACTS, 0.95, worlds).empirical
-    final = np.concatenate([audit.beliefs[first][-1].log_odds for first in (0, 4)])
-    ends = estimators.advantage(worlds[:8], final, 0.95, Design(share=0.75)).interval
-    assert found.advantage_interval == [ends.low, ends.high]
-    with pytest.raises(
-        InputError, match="there are 24 trials, but interim analyses were planned at 16, 20"
-    ):
-        live_report.assemble(audit, FACTS, 0.95, np.arange(24) % 2 == 0)
-
-
-@pytest.mark.parametrize(
-    ("told", "lacking"),
-    [
-        (
-            None,
-            "8 trials were observed, but the run may stop before its 60 (trials.until-halfwidth)",
-        ),
-        (20, "8 of 20 trials were observed"),
-        (8, ""),
-    ],
-)
-def test_a_run_that_stopped_early_is_complete_as_far_as_it_went(
-    uneven: tuple[list[ObservedRound], Bits], told: int | None, lacking: str
+@pytest.mark.parametrize(("count", "lacking"), [(20, "8 of 20 trials were observed"), (8, "")])
+def test_a_run_is_judged_only_if_all_its_trials_were_observed(
+    uneven: tuple[list[ObservedRound], Bits], count: int, lacking: str
 ) -> None:
     audit = LiveAudit(challenge=False)
     _replay(audit, uneven[0])
     assert audit.config is not None
-    stopping = {"until_halfwidth": 0.5, "count": 60}
-    trials = audit.config.trials.model_copy(update=stopping)
+    trials = audit.config.trials.model_copy(update={"count": count})
     privacy = audit.config.privacy.model_copy(update={"noise_source": "system"})
     mode = audit.config.audit.model_copy(update={"mode": "participant"})
     changes = {"trials": trials, "privacy": privacy, "audit": mode}
     audit.config = audit.config.model_copy(update=changes)
     claim = Claim(100, 1e-3, Scope.RUN, "a test")
-    found = live_report.judge(audit, claim, [], [], told, ended=True)
+    found = live_report.judge(audit, claim, [], [], ended=True)
     assert found.verdict == ("not judged" if lacking else "supported"), found.reasons
     assert "".join(found.reasons).startswith(lacking)
 

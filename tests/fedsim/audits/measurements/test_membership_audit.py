@@ -24,7 +24,6 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.config import Config, to_run_config
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs import precision
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -50,9 +49,8 @@ def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
 
 
 def played(config: Config, transcript: Arrays, confidence: float) -> dict[str, MembershipAttack]:
-    design = precision.design(config.trials, config.audit.confidence, len(transcript["worlds"]))
     chosen = config.challenge.kind, config.audit.attacks
-    return membership_audit.attacks(*chosen, transcript, confidence, design)
+    return membership_audit.attacks(*chosen, transcript, confidence)
 
 
 def test_shadows_and_games_have_each_half_of_either_world() -> None:
@@ -72,28 +70,6 @@ def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small
         assert entry.area_interval[0] > 0.6, name
         assert (entry.shadow_trials, entry.games) == (200, 200), name
     assert found["trajectory"].area > found["lira"].area
-
-
-STOPPING = {"trials.until-halfwidth": 0.05, "trials.count": 400, "trials.batch": 100}
-
-
-def test_a_look_of_several_pays_for_the_others(small: Make) -> None:
-    arrays = transcript_of(400, 1.0)
-    fixed, stopped = (played(small(changes), arrays, 0.95) for changes in ({}, STOPPING))
-    for name, entry in stopped.items():
-        for interval in ("advantage_interval", "area_interval"):
-            (low, high), (least, most) = getattr(fixed[name], interval), getattr(entry, interval)
-            assert least < low < high < most, (name, interval)
-
-
-def test_of_common_random_numbers_the_area_has_no_interval(small: Make) -> None:
-    """It takes the games of one world for independent of the other's."""
-    arrays = transcript_of(400, 1.0)
-    sides = np.flatnonzero(arrays["worlds"]), np.flatnonzero(~arrays["worlds"])
-    pairs = {name: array[np.stack(sides, axis=1).ravel()] for name, array in arrays.items()}
-    for name, entry in played(small({"trials.pairing": "common"}), pairs, 0.95).items():
-        assert entry.area > 0.5, name
-        assert entry.area_interval is None, name
 
 
 def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
-from adversaries.statistics.design import Design
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import report as results
@@ -71,13 +70,10 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
     assert report.residuals.sampling is None
     assert report.residuals.noise.degrees_of_freedom == 12 * 649
     ends = report.residuals.noise.interval
-    stopped = residual_report.report(config.scheme, seen, 0.95, Design(share=0.25))
-    assert stopped is not None
-    assert stopped.confidence == 0.95
-    assert stopped.noise.interval[0] < ends[0] < ends[1] < stopped.noise.interval[1]
-    sure = residual_report.report(config.scheme, seen, 1 - 0.25 * 0.05)
+    sure = residual_report.report(config.scheme, seen, 0.99)
     assert sure is not None
-    assert sure.noise.interval == stopped.noise.interval
+    assert sure.confidence == 0.99
+    assert sure.noise.interval[0] < ends[0] < ends[1] < sure.noise.interval[1]
 
 
 @pytest.mark.parametrize(
@@ -123,29 +119,6 @@ def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
     assert report.residuals.shape is not None
     found = residual_report.report(small({"trials.count": 4}).scheme, seen, 0.95)
     assert found == replace(report.residuals, shape=None)
-
-
-def test_of_two_trials_with_the_same_noise_one_is_tested(small: Make) -> None:
-    rng, shape = np.random.default_rng(0), (20, 3)
-    names = "squares", "freedoms", "repeats", "scales", "signals", "shapes"
-    arrays = {f"residual_{name}": rng.chisquare(9, shape) for name in names}
-    arrays["batch_sizes"] = rng.binomial(23, 0.3, shape).astype(float)
-    twice = {name: np.repeat(array, 2, axis=0) for name, array in arrays.items()}
-    sampled = {"training.sampling-rate": 0.3}
-    once = residual_report.report(small(sampled).scheme, arrays, 0.95)
-    common = small(sampled | {"trials.pairing": "common"})
-    assert once is not None
-    assert once.sampling.batches == 60
-    assert residual_report.report(common.scheme, twice, 0.95, Design(common=True)) == once
-
-
-@pytest.mark.parametrize("test", ["noise", "repeats", "scale", "shape", "sampling"])
-def test_a_look_of_several_accuses_at_its_share_of_the_level(test: str) -> None:
-    looked = Design(share=0.25)
-    for p_value, fixed, shared in ((5e-5, 1, 0), (2e-5, 1, 1)):
-        found = _found(**{test: {"p_value": p_value}})
-        assert len(verdicts.alarms(residual_report.checks(found))) == fixed
-        assert len(verdicts.alarms(residual_report.checks(found, looked))) == shared
 
 
 FINE = Residuals(

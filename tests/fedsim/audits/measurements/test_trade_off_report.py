@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from adversaries.statistics.design import INDEPENDENT, Design
 from fedsim.audits.measurements import trade_off_report
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy.mechanism import Mechanism
@@ -27,7 +26,7 @@ def _towards(vantage: Vantage) -> Mechanism:
 @pytest.mark.parametrize(("mu", "alarmed"), [(MU, False), (2 * MU, True)])
 def test_only_a_game_that_leaks_more_than_claimed_is_alarmed(mu: float, alarmed: bool) -> None:
     views = {Vantage.PARTICIPANT: _seen(mu), Vantage.SERVER: _seen(mu)}
-    curves = trade_off_report.report(views, _towards, 0.95, INDEPENDENT)
+    curves = trade_off_report.report(views, _towards, 0.95)
     curve = curves["participant"]
     np.testing.assert_allclose(curve.allowed, norm.cdf(norm.ppf(curve.rates) + MU))
     assert (curve.surely_above > 0) == alarmed
@@ -39,7 +38,6 @@ def test_only_a_game_that_leaks_more_than_claimed_is_alarmed(mu: float, alarmed:
     assert [bool(each.alarm) for each in checks] == [alarmed, False]
 
 
-def test_trials_that_share_their_noise_have_no_band() -> None:
+def test_a_vantage_that_was_not_measured_has_no_band() -> None:
     views = {Vantage.PARTICIPANT: _seen(MU), Vantage.RELEASED_MODEL: {}}
-    assert list(trade_off_report.report(views, _towards, 0.95, INDEPENDENT)) == ["participant"]
-    assert trade_off_report.report(views, _towards, 0.95, Design(common=True)) == {}
+    assert list(trade_off_report.report(views, _towards, 0.95)) == ["participant"]

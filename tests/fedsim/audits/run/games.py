@@ -20,8 +20,6 @@ def gaussian_game(
     nominal = privacy.noise_multiplier(config.scheme)
     effective = privacy.mechanism(config.scheme, nominal).groups[0].noise_multiplier
     worlds = np.arange(trials) % 2 == 0
-    if config.trials.worlds == "d-only":
-        worlds[:] = True
     step = strength / effective
     signs = np.where(worlds, 1, -1)[:, None]
     ratios = signs * step**2 / 2 + step * generator.standard_normal((trials, ROUNDS))
@@ -65,7 +63,6 @@ def gaussian_game(
         "noise_multiplier": nominal,
         "planned_trials": trials,
         "batches": 1,
-        "stopped_at": None,
         "timing": {"federation": 1.0, "clients_computing": 1.0, "total": 1.0},
     }
     return facts, transcript

@@ -160,12 +160,9 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Mak
     assert _report(local).bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
 
 
-def test_trainings_on_d_alone_have_no_advantage_and_no_power_of_its_check(small: Make) -> None:
-    config = small(
-        {"training.rounds": ROUNDS, "trials.count": TRIALS, "trials.worlds": "d-only"}
-        | {"audit.attacks": "none"}
-    )
-    facts, transcript = _game(config)
+def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small: Make) -> None:
+    config = small({"training.rounds": ROUNDS, "trials.count": 1, "audit.attacks": "none"})
+    facts, transcript = _game(config, trials=1)
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.empirical.advantage is report.empirical.advantage_interval is None
     assert report.empirical.epsilon.advantage is None
@@ -175,7 +172,6 @@ def test_trainings_on_d_alone_have_no_advantage_and_no_power_of_its_check(small:
     (participant,) = (row for row in report.verdicts if row.vantage == "participant")
     assert participant.seen_below == 0
     assert report.contradictions == {}
-    assert any("need both worlds" in line for line in report.warnings)
 
 
 def test_every_number_is_strict_json(config: Config) -> None:

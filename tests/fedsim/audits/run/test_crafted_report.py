@@ -11,7 +11,6 @@ from scipy import stats
 from adversaries.bounds.lower_bounds import clopper_pearson_split
 from adversaries.bounds.rate_bounds import mu_gdp_bound
 from adversaries.statistics import gaussian
-from adversaries.statistics.design import Design
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
@@ -189,16 +188,13 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     assert found["released_model"].epsilon > 2
     claimed = CraftedResult("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
 
-    def raised(claim: CraftedResult, played: Design) -> dict[str, str]:
-        return verdicts.alarms(empirical.crafted_checks(claim, transcript, played))
+    def raised(claim: CraftedResult) -> dict[str, str]:
+        return verdicts.alarms(empirical.crafted_checks(claim, transcript))
 
-    assert "poison_score" in raised(claimed, Design())
+    assert "poison_score" in raised(claimed)
     exactly = found["released_model"].epsilon
-    assert not raised(replace(claimed, epsilon=exactly), Design())
-    # An alarm at one of several looks has to be surer.
-    nearly = replace(claimed, epsilon=exactly * 0.999)
-    assert raised(nearly, Design())
-    assert not raised(nearly, Design(share=0.5))
+    assert not raised(replace(claimed, epsilon=exactly))
+    assert raised(replace(claimed, epsilon=exactly * 0.999))
     # Of a group of four the same certainty proves a fourth.
     group = empirical.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
     single = empirical.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
@@ -233,19 +229,6 @@ def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
     split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
     threshold = scored["released_model_mu_gdp"].details["threshold"]
     assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
-
-
-def test_common_random_numbers_leave_no_gaussian_bound() -> None:
-    """It is of two samples that are independent of each other."""
-    worlds, ones = np.arange(400) % 2 == 0, np.ones((400, 1))
-    odds = np.random.default_rng(0).standard_normal(400) + np.where(worlds, 1, -1) / 2
-    steps = {"sensitivities": ones, "noise_stds": ones}
-    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
-    independent, common = (
-        empirical.bounds(transcript, 1, 1e-3, 0.95, played=Design(shared))
-        for shared in (False, True)
-    )
-    assert independent.keys() - common.keys() == {"identification_gaussian"}
 
 
 def test_sampled_steps_have_no_mu_to_divide() -> None:

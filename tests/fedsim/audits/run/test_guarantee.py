@@ -49,7 +49,7 @@ def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: 
     assert found.released.rounds == 12_000
     assert "400 trainings together released everything: epsilon 157.1 at delta 0.001" in found.note
     assert "it is not a guarantee" in found.note
-    alone = of(small(CAMPAIGN | {"trials.count": 1, "trials.worlds": "d-only"}))
+    alone = of(small(CAMPAIGN | {"trials.count": 1}))
     assert "One training released everything: epsilon 2.197 at delta 0.001" in alone.note
 
 
@@ -83,7 +83,7 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
 def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     small: Make, tmp_path: Path
 ) -> None:
-    one: dict[str, Scalar] = {"trials.count": 1, "trials.worlds": "d-only"}
+    one: dict[str, Scalar] = {"trials.count": 1}
     local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
     config = small(SYSTEM | one | local)
     directory = RunDirectory.create(tmp_path / "run", config)
@@ -125,8 +125,7 @@ def test_what_pac_noise_tells_adds_up_over_trials_too(small: Make, tmp_path: Pat
 def test_the_report_of_a_real_run_states_everything_that_it_released(
     trials: int, small: Make, tmp_path: Path
 ) -> None:
-    worlds = {"trials.worlds": "d-only"} if trials == 1 else {}
-    config = small(SYSTEM | worlds | {"trials.count": trials, "trials.batch": 4})
+    config = small(SYSTEM | {"trials.count": trials, "trials.batch": 4})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)

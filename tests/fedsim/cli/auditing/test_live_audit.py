@@ -36,7 +36,6 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
             "training.rounds": ROUNDS,
             "trials.count": trials,
             "trials.batch": 4,
-            "trials.worlds": "d-only" if trials == 1 else "both",
             "privacy.delta": 0.005,
             "privacy.noise-source": noise_source,
             "run.threads": 1,

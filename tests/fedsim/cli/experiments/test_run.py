@@ -267,7 +267,6 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
     [
         ["--set", "data.name=breast-cancer", "--set", "privacy.neighbouring=replace"],
         ["--set", "federation.partition=dirichlet", "--set", "federation.clients=2"],
-        ["--set", "trials.worlds=d-only", "--trials", "5", "--set", "audit.attacks=none"],
         ["--set", "privacy.rho-beta=0", "--set", "privacy.noise-multiplier=5"],
         ["--set", "model.name=mlp", "--set", "challenge.dissimilarity=ssim"],
         ["--set", "trials.batch=3", "--set", "audit.evaluated-trials=5"],
@@ -414,7 +413,7 @@ def test_a_batch_that_was_deleted_has_spent_its_budget(
     runtime: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     changes = ["--set", "privacy.noise-source=system", "--set", "privacy.stop-at=2.2"]
-    changes += ["--trials", "1", "--set", "trials.worlds=d-only"]
+    changes += ["--trials", "1"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
     (tmp_path / "run" / "report.json").unlink()
     (tmp_path / "run" / "batches" / "000000.npz").unlink()
@@ -429,7 +428,7 @@ def test_a_batch_that_was_deleted_has_spent_its_budget(
 def test_a_continued_run_that_costs_more_than_configured_asks_first(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
-    one = ["--trials", "1", "--set", "trials.worlds=d-only", "--set", "privacy.noise-source=system"]
+    one = ["--trials", "1", "--set", "privacy.noise-source=system"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *one)
     (tmp_path / "run" / "report.json").unlink()
     (tmp_path / "run" / "batches" / "000000.npz").unlink()  # as if it had been killed at its end

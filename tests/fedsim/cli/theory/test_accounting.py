@@ -283,21 +283,6 @@ def test_a_budget_of_information_is_met_by_the_noise_that_is_found() -> None:
     )
 
 
-def test_an_adversary_that_hardly_suspected_it_is_bounded_from_there() -> None:
-    answer = document(f"{ACCOUNT} --prior 0.01")
-    even = document(ACCOUNT)
-    odds = 0.01 / 0.99 * math.exp(even["epsilon"])
-    assert answer["rho_beta"] == even["rho_beta"]
-    assert answer["from_prior"]["rho_beta"] == pytest.approx(odds / (1 + odds), rel=1e-9)
-    # The best guess is that the record was not used, before and probably after.
-    assert answer["from_prior"]["prior_success"] == 0.99
-    assert 0.99 < answer["from_prior"]["pac_success_bound"] < 0.996
-    from_even = document(f"{ACCOUNT} --prior 0.5")["from_prior"]
-    assert from_even["pac_success_bound"] == even["pac"]["success_bound"]
-    assert "With a prior belief of 0.01" in text(f"{ACCOUNT} --prior 0.01")
-    assert "prior belief is 0" in refusal(f"{ACCOUNT} --prior 0")
-
-
 def test_several_targets_compare_the_papers_noise_with_the_tight_one() -> None:
     command = "calibrate --rho-beta 0.75,0.9 --delta 0.01,0.001 --rounds 30"
     rows = document(command)["comparison"]
@@ -493,7 +478,6 @@ def test_pac_noise_is_accounted_by_its_budget_and_called_no_dp(tmp_path: Path) -
     printed = text(f"account {path}")
     assert "PAC privacy, not a DP guarantee: all rounds release at most 0.1 nats" in printed
     assert "No protection" not in printed
-    assert "leave the prior out" in refusal(f"account {path} --prior 0.1")
     assert "PAC noise" in refusal(f"account {path} --plot {tmp_path / 'epsilon.svg'}")
 
 

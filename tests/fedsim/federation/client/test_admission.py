@@ -37,7 +37,6 @@ ONE_TRAINING: dict[str, Scalar] = {
     "privacy.rho-beta": 0.0,
     "privacy.noise-multiplier": Z,
     "trials.count": 1,
-    "trials.worlds": "d-only",
     "audit.attacks": "none",
 }
 """What a client without any consent takes part in: noise of its own, and one trial."""

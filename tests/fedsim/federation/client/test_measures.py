@@ -36,7 +36,6 @@ RUN: dict[str, Scalar] = {
     "privacy.rho-beta": 0.0,
     "privacy.noise-multiplier": 5.0,
     "trials.count": 1,
-    "trials.worlds": "d-only",
 }
 MODEL = torch.randn(1, 650, generator=torch.Generator().manual_seed(0)).numpy()
 

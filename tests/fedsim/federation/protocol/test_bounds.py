@@ -30,7 +30,6 @@ ELSEWHERE = {
     ),
     "the client's own terms bound them": (
         *("federation.measures-epsilon", "trials.count", "trials.batch", "trials.first"),
-        "trials.until-halfwidth",
     ),
     "the noise multiplier that follows from them is searched for in a range": (
         *("privacy.epsilon", "privacy.mutual-information", "privacy.stop-at"),

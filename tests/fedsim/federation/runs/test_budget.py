@@ -53,15 +53,12 @@ def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None
         assert budget.plan(Batches(config), privacy.noise_multiplier(config.scheme)) == 30
 
 
-@pytest.mark.parametrize("keys", [{}, {"trials.until-halfwidth": 0.9}], ids=["all", "stopping"])
-def test_all_batches_of_a_campaign_on_real_people_share_one_budget(
-    keys: dict[str, Scalar], small: Make
-) -> None:
+def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small: Make) -> None:
     # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
     # four.
     stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
-    assert budget.plan(Batches(small(SYSTEM | stop_at | keys)), Z) == 4
-    assert budget.plan(Batches(small(NOISE | stop_at | keys)), Z) == 6
+    assert budget.plan(Batches(small(SYSTEM | stop_at)), Z) == 4
+    assert budget.plan(Batches(small(NOISE | stop_at)), Z) == 6
 
 
 def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Make) -> None:

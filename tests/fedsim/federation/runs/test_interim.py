@@ -7,49 +7,35 @@ import pytest
 from scipy.special import expit
 
 from adversaries.statistics import estimators
-from adversaries.statistics.design import Design
 from fedsim.config import Config
-from fedsim.federation.runs import precision
+from fedsim.federation.runs import interim
 
 
-def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance(
-    small: Callable[..., Config],
-) -> None:
-    generator, config = np.random.default_rng(0), small()
+def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance() -> None:
+    generator = np.random.default_rng(0)
     worlds, odds = np.arange(40) % 2 == 0, generator.normal(size=40)
     accuracies = [np.array([[0.0, 0.0], [0.5, 1.0]]), np.array([[0.0], [0.9]])]
-    found = precision.look(
-        config.audit.confidence, config.trials.pairing, worlds, odds, accuracies, 3
-    )
-    expected = estimators.advantage(worlds, odds, 0.95, Design(share=1 / 12))
+    found = interim.look(0.95, worlds, odds, accuracies, 4)
+    expected = estimators.advantage(worlds, odds, 1 - 0.05 / 4)
     assert found["advantage"] == expected.point
-    assert found["advantage_interval"] == [expected.interval.low, expected.interval.high]
+    assert found["advantage_interval"] == pytest.approx([*expected.interval.ends], rel=1e-12)
     assert found["belief"] == expit(odds[worlds].max())
     assert found["accuracy"] == pytest.approx(0.8)
-    assert precision.look(
-        config.audit.confidence, config.trials.pairing, worlds[:1], odds[:1], [], 1
-    ).keys() == {"belief"}
+    assert interim.look(0.95, worlds[:1], odds[:1], [], 1).keys() == {"belief"}
 
 
-def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
-    small: Callable[..., Config],
-) -> None:
+def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated() -> None:
     """A coin's advantage is 0: of 200 campaigns with 12 looks, all must cover it in 95%.
 
     Of one interval at all of the significance a fifth misses it at some look.
     """
-    generator, config = np.random.default_rng(1), small()
+    generator = np.random.default_rng(1)
     worlds = np.arange(240) % 2 == 0
     missed = {True: 0, False: 0}
     for _ in range(200):
         odds = generator.normal(size=240)
         looks = [(n, worlds[: 20 * n], odds[: 20 * n]) for n in range(1, 13)]
-        ends = [
-            precision.look(config.audit.confidence, config.trials.pairing, w, o, [], n)[
-                "advantage_interval"
-            ]
-            for n, w, o in looks
-        ]
+        ends = [interim.look(0.95, w, o, [], 12)["advantage_interval"] for _, w, o in looks]
         once = [estimators.advantage(w, o, 0.95).interval for _, w, o in looks]
         missed[True] += any(low > 0 or high < 0 for low, high in ends)
         missed[False] += any(each.low > 0 or each.high < 0 for each in once)
@@ -58,8 +44,8 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated(
 
 
 def test_pac_noise_has_no_such_limits(small: Callable[..., Config]) -> None:
-    found = precision.limits(small().scheme, 1.0)
+    found = interim.limits(small().scheme, 1.0)
     assert 0 < found["rho_alpha"] < 1
     assert 0.5 < found["rho_beta"] < 1
     pac = {"privacy.noise": "pac", "privacy.mutual-information": 0.5, "privacy.rho-beta": 0.0}
-    assert precision.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}
+    assert interim.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}

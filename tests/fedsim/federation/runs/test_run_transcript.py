@@ -239,7 +239,6 @@ def test_a_model_that_diverged_keeps_its_own_message(
         {"training.local-steps": 2, "federation.trust": "local"},
         {"audit.bayesian-pairs": 2, "trials.batch": 3},
         {"canaries.count": 20, "audit.attacks": "none"},
-        {"trials.worlds": "d-only", "trials.count": 5, "audit.attacks": "none"},
         {"training.rounds": 1, "trials.batch": 2},
         {
             "privacy.noise": "pac",

@@ -145,7 +145,7 @@ def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_kil
     made = fedsim.sweep(config, over, there, workers=cluster[1])
     killer.join()
     for one, other in zip(made.outcomes, fedsim.sweep(config, over, here).outcomes, strict=True):
-        assert (one.failure, one.singles) == ("", other.singles)
+        assert (one.failure, one.accuracies) == ("", other.accuracies)
         first, second = (
             np.load(each / one.point.name / "transcript.npz") for each in (here, there)
         )

@@ -129,24 +129,6 @@ def test_batches_that_end_in_another_order_leave_what_one_process_leaves(
     assert _rounds(here) == _rounds(there)
 
 
-def test_trials_that_stop_by_what_they_showed_stop_where_one_process_stops(
-    small: Make, tmp_path: Path
-) -> None:
-    config = small(FEW | {"trials.count": 40, "trials.until-halfwidth": 0.6})
-    here, _ = _carried_out(config, tmp_path / "here")
-    there, _ = _carried_out(config, tmp_path / "there", Backwards())
-    stopped = [each.read_facts()["stopped_at"] for each in (here, there)]
-    assert stopped[0] is not None
-    assert stopped[0] == stopped[1]
-    assert _same_bits(here, there)
-    # And where the report is made again of what is there, a batch beyond the end among it.
-    beyond = [trials for trials in range(0, 40, 4) if there.has(there.batch_file(trials))]
-    assert len(beyond) > there.read_facts()["batches"]
-    (there.path / "report.json").unlink()
-    run_in_process(preflight(config), there)
-    assert _same_bits(here, there)
-
-
 def test_a_batch_that_a_lost_worker_leaves_is_repeated_and_counts_once(
     small: Make, tmp_path: Path
 ) -> None:

@@ -88,7 +88,7 @@ def test_a_full_disk_is_named(
 def test_the_model_is_that_of_an_experiment_with_one_trial(
     changes: dict[str, Scalar], small: Make, run: Run, training: Callable[..., Config]
 ) -> None:
-    once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
+    once = {"trials.count": 1, "trials.batch": 1}
     repeated = run(small(changes | once))
     kept = checkpoint.read_checkpoint(_train(training(changes)))
     assert kept is not None
@@ -269,7 +269,7 @@ def test_a_round_that_no_client_answered_costs_nothing(
             return client_app.app(message, context)
 
     once: dict[str, Scalar] = {"privacy.noise-source": "system", "run.out": str(tmp_path / "run")}
-    once |= {"trials.count": 1, "trials.worlds": "d-only", "audit.attacks": "none"}
+    once |= {"trials.count": 1, "audit.attacks": "none"}
     config = from_run_config(JOBS[job](to_run_config(small(once | changes))))
     with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
         _train(config, Refuses())
@@ -473,7 +473,6 @@ def test_own_records_train_the_model_that_pooled_ones_would(
     game = {
         "trials.count": 1,
         "trials.batch": 1,
-        "trials.worlds": "d-only",
         "audit.attacks": "none",
     }
     pooled = run(own(changes | {"audit.evaluated-trials": 1} | game, "rehearsal"))

@@ -282,7 +282,6 @@ def game(training: Config, tmp_path: Path) -> Config:
         "data.length": LENGTH,
         "data.public-schema": "",
         "data.public-root": "",
-        "trials.worlds": "both",
         "trials.count": 8,
         "trials.batch": 8,
         "canaries.count": 40,

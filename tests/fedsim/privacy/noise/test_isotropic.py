@@ -17,14 +17,14 @@ def _noised(
     stds: Sequence[float] = (1.0, 1.0),
     *,
     round: int = 1,
-    streams: Sequence[int] = (0, 1),
+    numbers: Sequence[int] = (0, 1),
     seed: int | None = 7,
     server_draws: bool = True,
 ) -> Noised:
     """Return what the mechanism makes of a sum, which it is given a copy of."""
     trials = Trials(
-        streams=streams,
-        worlds=np.ones(len(streams), np.bool_),
+        numbers=numbers,
+        worlds=np.ones(len(numbers), np.bool_),
         rounds=2,
         noise_seed=seed,
         secret_seed=1,
@@ -66,7 +66,7 @@ def test_nothing_is_added_where_clients_drew_it(clean: Floats) -> None:
 
 
 def test_a_trial_has_the_same_bits_wherever_its_stream_stands_in_a_batch(clean: Floats) -> None:
-    found = _noised(clean[[1, 0]], streams=(1, 0))
+    found = _noised(clean[[1, 0]], numbers=(1, 0))
     np.testing.assert_array_equal(found.total[[1, 0]], _noised(clean).total)
 
 

@@ -93,7 +93,7 @@ def test_the_page_names_clients_that_keep_the_server_waiting(small: Make) -> Non
 
 
 def test_a_training_has_no_adversary(small: Make) -> None:
-    once = {"trials.count": 1, "trials.batch": 1, "trials.worlds": "d-only"}
+    once = {"trials.count": 1, "trials.batch": 1}
     config = small({"run.job": "training", **once})
     said = _words(
         render(

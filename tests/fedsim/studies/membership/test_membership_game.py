@@ -138,7 +138,6 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
             {"model.initialisation": "worst-case", "challenge.record": 0},
             'set model.initialisation = "random"',
         ),
-        ({"trials.pairing": "common"}, 'set trials.pairing = "independent"'),
     ],
 )
 def test_what_is_no_dp_sgd_on_records_is_refused(

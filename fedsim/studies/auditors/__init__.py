@@ -1,1 +1,0 @@
-"""Audits of auditors: is a lower bound on epsilon as often wrong as it says?"""
