@@ -169,7 +169,7 @@ def _live_page(path: Path) -> Path:
         rounds=3,
         trials=(16, 32),
         round=1,
-        accuracies={0: 0.1, 1: 0.4, 2: 0.6},
+        values={0: 0.1, 1: 0.4, 2: 0.6},
         looks=(Look(8, 0.5, (-0.25, 1.0), 0.8, 0.6), Look(16, 0.3, (-0.1, 0.7), 0.85, 0.6)),
         rho_alpha=0.3,
         rho_beta=0.9,
