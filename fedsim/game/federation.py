@@ -152,6 +152,15 @@ class Federation:
         loss = {} if baseline.loss is None else {"baseline_loss": baseline.loss}
         return {"majority": baseline.score} | loss
 
+    @cached_property
+    def of_class(self) -> list[int]:
+        """Numbers of the held-out records of each class; empty without classes."""
+        if task_of(self.model).name != "classification":
+            return []
+        labels, classes = self.held_out()[1], self.split.dataset.classes
+        counts: list[int] = torch.bincount(labels.flatten().long(), minlength=classes).tolist()
+        return counts
+
     def logits(self, parameters: Tensor, features: Tensor) -> Tensor:
         """Return the logits [T, n, c] of models [T, P] for records [n, *shape]."""
         from fedsim.learning.training import evaluation  # noqa: PLC0415  (no client evaluates)

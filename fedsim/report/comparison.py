@@ -14,8 +14,9 @@ from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.learning.training.criterion import judge
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
+from fedsim.report.document import first_screen, terminal, worth
 from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent, plain, span
@@ -85,7 +86,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             name,
             f"{worst['verdict']} ({_named(worst)})",
             number(worst["epsilon"]),
-            percent(worst["accuracy"]),
+            _worth(worst),
         ]
         for name, worst in worsts
     ]
@@ -97,7 +98,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             "How often the adversary is right, for each run and vantage point.",
         ),
         table=doc.tabulated(
-            ("Run, by its limits", "Worst verdict", "ε there", "Accuracy"),
+            ("Run, by its limits", "Worst verdict", "ε there", "Model"),
             table,
         ),
         checks=[
@@ -109,8 +110,8 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
             for place, name in names.items()
         ],
         steps=[
-            "Take a run whose limits and accuracy suffice. A difference of accuracies may be "
-            "chance: each run's page has the intervals."
+            "Take a run whose limits and model suffice. A difference of models may be chance: "
+            "each run's page has the intervals."
         ],
         sign_off=first_screen.sign_off(
             data=", ".join(str(runs[place][0]["directory"]) for place in names),
@@ -121,7 +122,7 @@ def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
 
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
-    """Return whether the first run is stricter than the others, and its cost in accuracy."""
+    """Return whether the first run is stricter than the others, and what that costs the model."""
     (strictest, strict), *others = _by_strictness(rows).items()
     return [
         _than(names[strictest], strict, names[other], of_run)
@@ -146,7 +147,7 @@ def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row
     pairs = [*zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)]
     less = next((each for each in pairs if each[1] < each[2]), None)
     more = next((each for each in pairs if each[1] > each[2]), None)
-    cost = _cost(name, strict[0]["accuracy"], other[0]["accuracy"])
+    cost = _cost(name, strict[0], other[0])
     if less is None:
         return f"{name} allows as much as {other_name} at every vantage point{cost}."
     if more is not None:
@@ -164,15 +165,18 @@ def _right(vantage: str, one: float, other: float) -> str:
     )
 
 
-def _cost(name: str, one: float | None, other: float | None) -> str:
-    if one is None or other is None:
+def _worth(row: Row) -> str:
+    return f"{row['criterion']} {worth.as_text(row['criterion'], row['value'])}"
+
+
+def _cost(name: str, one: Row, other: Row) -> str:
+    measure, values = one["criterion"], (one["value"], other["value"])
+    if measure != other["criterion"] or None in values:
         return ""
-    points = 100 * (other - one)
-    if abs(points) < 0.05:
-        return ". The accuracy is the same"
-    if points > 0:
-        return f". The accuracy of {name} is {points:.1f} points lower"
-    return f". The accuracy of {name} is {-points:.1f} points higher"
+    texts = [worth.as_text(measure, value) for value in values]
+    if texts[0] == texts[1]:
+        return f". The {measure} is the same"
+    return f". The {measure} of {name} is {texts[0]} instead of {texts[1]}"
 
 
 def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
@@ -195,7 +199,8 @@ def compare(reports: Sequence[Report]) -> list[Row]:
         run, trust, colluding (number of clients), vantage, noise_multiplier (effective);
         epsilon, delta, rho_beta, tail_limit (largest share of trainings whose belief passes
         rho_beta), rho_alpha, limit (rho_alpha, or the bound of PAC privacy);
-        accuracy (mean after the last round), predicted, measured, interval, confidence;
+        criterion and value (of the final models, by `criterion.judge`);
+        predicted, measured, interval, confidence;
         state (`results.verdicts.State`), verdict (the state in words);
         released (if the noise is real: trainings, epsilon, delta and vantage of all trainings).
     """
@@ -222,13 +227,11 @@ def table(rows: Sequence[Row]) -> RenderableType:
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
-    worth = {
-        row["number"]: f"accuracy {percent(row['accuracy'])}, δ = {row['delta']:g}" for row in rows
-    }
+    models = {row["number"]: f"{_worth(row)}, δ = {row['delta']:g}" for row in rows}
     if len(runs) > 1:
-        notes += [f"{place}: {run}; {worth[place]}" for place, run in runs.items()]
+        notes += [f"{place}: {run}; {models[place]}" for place, run in runs.items()]
     else:
-        notes += worth.values()
+        notes += models.values()
     notes.append(EXCEPT)
     if any(row["released"] for row in rows):
         notes.append(ADD_UP)
@@ -286,7 +289,7 @@ def _rows(report: Report) -> Iterator[Row]:
         "delta": everything.delta,
         "vantage": everything.vantage,
     }
-    accuracy = report.utility.accuracy.mean
+    judged = judge(report.utility.measured)
     for verdict in report.verdicts:
         vantage, place = verdict.vantage, report.vantages[verdict.vantage]
         predicted, measured = place.prediction, place.empirical
@@ -304,7 +307,8 @@ def _rows(report: Report) -> Iterator[Row]:
             "tail_limit": verdict.allowed.passed,
             "rho_alpha": place.rho_alpha,
             "limit": verdict.allowed.advantage,
-            "accuracy": accuracy[-1] if accuracy else None,
+            "criterion": judged.name,
+            "value": judged.value,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
             "interval": None if measured is None else measured.advantage_interval,
@@ -333,7 +337,7 @@ KIND = "comparison"
 
 HEADINGS = (
     *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (exceeded in)", "ρα", "Predicted"),
-    *("Measured", "Interval", "Accuracy", "Verdict"),
+    *("Measured", "Interval", "Model", "Verdict"),
 )
 
 
@@ -387,6 +391,6 @@ def _page_cells(row: Row) -> list[str]:
         " ".join(belief(row)),
         *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
         interval if between else "–",
-        percent(row["accuracy"]),
+        _worth(row),
         row["verdict"],
     ]

@@ -93,6 +93,9 @@ class Event(FactsPart):
     baseline_loss: Number | None = None
     task: str = "classification"
     loss: float | None = None  # NaN of a model that diverged
+    of_class: list[Count] = []
+    balanced_accuracy: Number | None = None
+    area_under_curve: Number | None = None
     recalls: list[Number | None] = []
     precisions: list[Number | None] = []
     epsilon: Number | None = None

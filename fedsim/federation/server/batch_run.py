@@ -102,7 +102,7 @@ def train(
             losses.append(means["loss"])
             accuracies.append(means["scores"])
             utility = {"loss": losses[-1].mean(), "accuracy": accuracies[-1].mean()}
-            utility |= loaded.baseline | {"task": task.name}
+            utility |= loaded.baseline | {"task": task.name, "of_class": loaded.of_class}
             if server_round == rounds:
                 measures = loaded.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in measures.items()})

@@ -157,7 +157,7 @@ def _measured(loaded: Federation, parameters: torch.Tensor, last: bool) -> dict[
     utility: dict[str, object] = {
         name: float(task.mean(model, values, features)) for name, values in means.items()
     }
-    utility |= loaded.baseline | {"task": task.name}
+    utility |= loaded.baseline | {"task": task.name, "of_class": loaded.of_class}
     utility |= of_final(task.of_trials(lambda: outputs, labels))
     if last:
         utility |= task.of_model(model, outputs[0], features, labels)

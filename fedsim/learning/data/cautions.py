@@ -24,16 +24,16 @@ def cautions(dataset: Dataset) -> list[str]:
         whole = len(dataset.train)
         each = ", ".join(f"{name} {count:,}" for name, count in dataset.gaps.items())
         sentences.append(
-            f"{dataset.dropped} of {whole + dataset.dropped} rows have a missing value and are "
-            "left out" + f" ({each})" * bool(each)
+            "rows with a missing value are left out: "
+            f"{dataset.dropped} of {whole + dataset.dropped}" + f" ({each})" * bool(each)
         )
     for position, (name, values) in enumerate(dataset.columns.items()):
         if name in dataset.categorical or not (dataset.column_of == position).any():
             continue
         for value, count in placeholders.found(values.astype(np.float64).tolist()).items():
             sentences.append(
-                f"column '{name}': {value:g} in {count:,} rows looks like a missing value, but is "
-                "read as a number"
+                f"column '{name}': {value:g} in {count:,} row{'s' * (count > 1)} looks like "
+                "a missing value, but is read as a number"
             )
     many = len(dataset.train) > MOST_FEATURES
     most = max(MOST_FEATURES, LARGEST_SHARE * len(dataset.train))

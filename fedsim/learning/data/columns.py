@@ -50,6 +50,12 @@ class Problem:
     def refuses(self) -> bool:
         return not self.drop and not self.changed
 
+    @property
+    def in_short(self) -> str:
+        """The column, the number of its records, and what becomes of them."""
+        count = int(self.rows.sum())
+        return f"column '{self.column}' ({count:,} record{'s' * (count > 1)}, {self.changed})"
+
     def __str__(self) -> str:
         numbers = np.flatnonzero(self.rows) + 1
         rows = ", ".join(map(str, numbers[:FIRST]))

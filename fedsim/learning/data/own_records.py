@@ -67,7 +67,7 @@ class Inspection:
         if kept < self.total:
             reasons = "; ".join(str(each) for each in self.problems if each.drop)
             sentence = f"{kept:,} of {self.total:,} records; left out: {reasons}"
-        changed = "; ".join(str(each) for each in self.problems if each.changed)
+        changed = "; ".join(each.in_short for each in self.problems if each.changed)
         return f"{sentence}; used with another value: {changed}" if changed else sentence
 
 

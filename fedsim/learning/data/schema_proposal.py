@@ -24,6 +24,11 @@ MOST_VALUES = 50
 MOST_LABELS = 1000
 """A column with more distinct labels cannot be the classes."""
 
+RARE = 0.02
+"""Share of a column's numbers at either end that are clipped to its range."""
+
+CLIPPED = ', outside = "clip"'
+
 FEWEST_RECORDS = 10
 """A value in fewer records is not listed: it could be one person's."""
 
@@ -42,6 +47,7 @@ class Proposal:
     def with_range(self, least: float, largest: float) -> "Proposal":
         """Return the proposal with a range from public knowledge; values outside are dropped."""
         _, _, rest = self.rule.partition("]")
+        rest = rest.removeprefix(CLIPPED)
         rule = f'{{ range = [{least:g}, {largest:g}], outside = "drop"{rest}'
         return replace(self, kind="numbers", rule=rule, discloses="")
 
@@ -68,7 +74,7 @@ class Labels:
         if self.target is not None:
             least, largest = self.target
             return (
-                f"target = [{least:g}, {largest:g}]  # {MARK}: about the least and the "
+                f"target = [{least:.12g}, {largest:.12g}]  # {MARK}: about the least and the "
                 "largest label"
             )
         return f"classes = [{', '.join(map(_quoted, self.classes))}]  # {MARK}: the labels"
@@ -135,10 +141,10 @@ def _proposed(name: str, values: Sequence[str]) -> Proposal:
         absent = [number in codes for number in numbers]
         seen = _texts(present, absent)
         numbers = [number for number, gap in zip(numbers, absent, strict=True) if not gap]
-        least, largest = _rounded(min(numbers), max(numbers))
-        rule = f"{{ range = [{least:g}, {largest:g}]{_gaps(gaps, seen)} }}"
+        least, largest = _usual(numbers)
+        rule = f"{{ range = [{least:.12g}, {largest:.12g}]{CLIPPED}{_gaps(gaps, seen)} }}"
         description = f"numbers {min(numbers):g} to {max(numbers):g}, {description}{_named(seen)}"
-        discloses = "about the least and the largest value"
+        discloses = f"about where {1 - 2 * RARE:.0%} of the values lie"
         return Proposal(name, "numbers", rule, description, discloses, _named(seen))
     common = sorted(value for value, count in different.items() if count >= FEWEST_RECORDS)
     if len(common) < 2:
@@ -229,7 +235,8 @@ def _texts(values: Sequence[str], absent: Sequence[bool]) -> dict[str, int]:
 
 def _named(seen: Mapping[str, int]) -> str:
     return "".join(
-        f"; {text} in {count:,} records looks like a missing value, and is read as one"
+        f"; {text} in {count:,} record{'s' * (count > 1)} looks like a missing value, "
+        "and is read as missing"
         for text, count in seen.items()
     )
 
@@ -249,10 +256,24 @@ def _days(values: Sequence[str], form: str) -> list[date] | None:
         return None
 
 
-def _rounded(least: float, largest: float) -> tuple[float, float]:
-    """Return a range around another, with ends of one digit, whole steps apart."""
-    width = max(largest - least, abs(largest), 1.0)
-    step = 10 ** math.floor(math.log10(width))
+def _usual(numbers: Sequence[float]) -> tuple[float, float]:
+    """Return about the range of all numbers but the share `RARE` at either end.
+
+    A few values far outside would leave a short part of the range to all others. Their feature
+    would be nearly constant, and its weight too small beside the noise.
+    """
+    ordered = sorted(numbers)
+    rare = int(RARE * len(ordered))
+    least, largest = ordered[rare], ordered[-1 - rare]
+    if least == largest:
+        least, largest = ordered[0], ordered[-1]
+    return _rounded(least, largest, parts=5)
+
+
+def _rounded(least: float, largest: float, parts: int = 1) -> tuple[float, float]:
+    """Return a range around another, whose ends are multiples of a power of ten over `parts`."""
+    width = largest - least or abs(largest) or 1.0
+    step = 10.0 ** math.floor(math.log10(width)) / parts
     low, high = math.floor(least / step) * step, math.ceil(largest / step) * step
     return low, high if high > low else low + step
 

@@ -26,14 +26,12 @@ class Words:
     """The words of one task.
 
     Attributes:
-        measure: name of the measure that is shown during the training.
         use: inputs and outputs of a loaded model.
         advice: what to change if the model has not learnt, most effective first.
         constant: the model that has learnt nothing.
         unit: of the loss, with a space before it.
     """
 
-    measure: str
     use: str
     predicts: str
     advice: str
@@ -42,7 +40,6 @@ class Words:
 
 
 _REGRESSION = Words(
-    measure=ERROR,
     use="records to numbers: output / 40 + 0.5 is a share of the range",
     predicts="a number",
     advice="Try more training.rounds, another training.clipping-norm, or a larger privacy.epsilon.",
@@ -52,7 +49,6 @@ _REGRESSION = Words(
 
 WORDS = {
     "classification": Words(
-        measure=ACCURACY,
         use="records to logits",
         predicts="one of {classes} classes",
         advice='Try a smaller model.name ("linear" is the smallest), more training.rounds, another '
@@ -60,7 +56,6 @@ WORDS = {
         "size), or a larger privacy.epsilon.",
     ),
     "next-token": Words(
-        measure=PERPLEXITY,
         use="texts to the mean loss of their next tokens and the share of right ones",
         predicts="the next token of a text",
         advice="Start from a network that was trained on public texts, train more rounds, or use a "

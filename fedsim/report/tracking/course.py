@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from fedsim.learning.training.criterion import Measured, judge
+from fedsim.learning.training.criterion import PERPLEXITY, Judged, Measured, criterion, judge
 from fedsim.report.document import worth
-from fedsim.report.document.wording import percent
 
 Event = dict[str, Any]
 
@@ -36,10 +35,12 @@ class Course:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
         majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
+        of_class: held-out records of each class.
+        balanced_accuracy, area_under_curve: means after the last round that measured them.
         recalls, precisions: for each class after the last round that measured them, means over the
             trials of a batch; None for a class without records or answers.
         epsilon: of one training up to that round; None if unknown.
-        accuracies: accuracy of the first batch of trials, by round.
+        values: criterion of the first batch of trials by round, as far as it is from 0 to 1.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
         waits: number of events about waiting, its beginnings and ends.
@@ -54,10 +55,13 @@ class Course:
     task: str = "classification"
     loss: float | None = None
     baseline_loss: float | None = None
+    of_class: tuple[int, ...] = ()
+    balanced_accuracy: float | None = None
+    area_under_curve: float | None = None
     recalls: tuple[float | None, ...] = ()
     precisions: tuple[float | None, ...] = ()
     epsilon: float | None = None
-    accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
+    values: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
     rho_alpha: float | None = None
     rho_beta: float | None = None
@@ -86,16 +90,27 @@ class Course:
         return self.accuracy if self.look.accuracy is None else self.look.accuracy
 
     @property
-    def accuracy_text(self) -> str:
-        if (accuracy := self.steady_accuracy) is None:
-            return ""
-        if self.majority is None:
-            return percent(accuracy)
+    def judged(self) -> Judged | None:
+        """The model by the criterion of its task; None before it is measured."""
+        if (accuracy := self.steady_accuracy) is None or self.majority is None:
+            return None
         so_far = Measured(
-            *(self.task, 0, accuracy, self.majority, self.loss), baseline_loss=self.baseline_loss
+            *(self.task, 0, accuracy, self.majority, self.loss, self.of_class, self.recalls),
+            balanced_accuracy=self.balanced_accuracy,
+            area_under_curve=self.area_under_curve,
+            baseline_loss=self.baseline_loss,
         )
         judged = judge(so_far)
-        return f"{worth.as_text(judged.name, judged.value)} ({worth.baseline(judged)})"
+        classified = self.task == "classification"
+        return None if classified and judged.name != criterion(self.of_class) else judged
+
+    @property
+    def worth(self) -> str:
+        """The criterion as text, with what a constant answer reaches; "" before it is measured."""
+        if (judged := self.judged) is None:
+            return ""
+        reached = worth.as_text(judged.name, judged.value)
+        return f"{judged.name} {reached} ({worth.baseline(judged)})"
 
 
 def after(course: Course, event: Event) -> Course:
@@ -125,21 +140,29 @@ def after(course: Course, event: Event) -> Course:
         return replace(course, rounds=rounds, looks=(), rho_alpha=rho_alpha, rho_beta=rho_beta)
     if "round" not in event or "trials" not in event:
         return course
-    (first, last), accuracy = event["trials"], event.get("accuracy")
-    accuracies = course.accuracies
-    if first == 0 and accuracy is not None:
-        accuracies = MappingProxyType({**accuracies, event["round"]: accuracy})
-    return replace(
+    return _after_round(course, event)
+
+
+def _after_round(course: Course, event: Event) -> Course:
+    first, last = event["trials"]
+    course = replace(
         course,
         trials=(first, last),
         round=event["round"],
-        accuracy=accuracy,
+        accuracy=event.get("accuracy"),
         majority=event.get("majority"),
         task=event.get("task", "classification"),
         loss=event.get("loss"),
         baseline_loss=event.get("baseline_loss"),
+        of_class=tuple(event.get("of_class", ())),
+        balanced_accuracy=event.get("balanced_accuracy", course.balanced_accuracy),
+        area_under_curve=event.get("area_under_curve", course.area_under_curve),
         recalls=tuple(event.get("recalls", course.recalls)),
         precisions=tuple(event.get("precisions", course.precisions)),
         epsilon=event.get("epsilon"),
-        accuracies=accuracies,
     )
+    judged = course.judged
+    if first or judged is None or judged.value is None or judged.name == PERPLEXITY:
+        return course
+    values = {**course.values, course.round: judged.value}
+    return replace(course, values=MappingProxyType(values))

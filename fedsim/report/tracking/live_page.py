@@ -26,10 +26,9 @@ from fedsim.game.observers import at_server
 from fedsim.learning.data import schema as schemas
 from fedsim.privacy.identifiability import advantage_of_epsilon
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import html
+from fedsim.report.document import html, worth
 from fedsim.report.document.first_screen import settled, share, shares
 from fedsim.report.document.wording import DASH, number, percent, span
-from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking.course import Course, Event, Look
 
 WIDTH, HEIGHT = 640, 200
@@ -48,8 +47,8 @@ CURVE = Markup('<polyline points="{}" fill="none" stroke="currentColor" stroke-w
 FAINT = Markup('stroke-opacity=".35"')
 
 
-def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
-    """Return a picture of the accuracy by round; "" with fewer than two rounds."""
+def _curve(name: str, by_round: Mapping[int, float], rounds: int) -> Markup:
+    """Return a picture of a criterion by round; "" with fewer than two rounds."""
     if len(by_round) < 2:
         return Markup("")
     across = (WIDTH - LEFT - RIGHT) / max(rounds, *by_round)
@@ -68,7 +67,8 @@ def _accuracies(by_round: Mapping[int, float], rounds: int) -> Markup:
             TEXT.format(LEFT - 6, y + 4, "end", text),
         ]
     last = max(by_round)
-    label = f"Accuracy by round; after round {last}: {percent(by_round[last])}."
+    reached = worth.as_text(name, by_round[last])
+    label = f"{worth.leading(name)} by round; after round {last}: {reached}."
     return PICTURE.format(label, WIDTH, HEIGHT, Markup("").join(drawn))
 
 
@@ -139,8 +139,9 @@ def render(
     if not training:
         provisional = PROVISIONAL.format(confidence=percent(audit.confidence))
         blocks.append(doc.Label("Provisional: the run's report has the verdict.", provisional))
-    drawn = _accuracies(course.accuracies, course.rounds)
-    caption = "Accuracy on held-out records, in the first batch of trials."
+    name = course.judged.name if course.judged else ""
+    drawn = _curve(name, course.values, course.rounds)
+    caption = f"{worth.leading(name)} on held-out records, in the first batch of trials."
     blocks += [
         doc.Listing(_entries(course, trials, training), several=True),
         *([doc.Picture("", drawn, "", caption)] if drawn else []),
@@ -275,6 +276,5 @@ def _entries(course: Course, trials: TrialsConfig, training: bool) -> list[tuple
             ("Trials", f"{look.trials} of {trials.count}{running}"),
             ("Worst belief that the record was used", f"{percent(look.belief)}{limit}"),
         ]
-    so_far = f"{WORDS[course.task].measure.capitalize()} so far"
-    entries.append((so_far, course.accuracy_text or DASH))
+    entries.append(("The model so far", course.worth or DASH))
     return [*entries, ("No answer yet", course.busy_text)] if course.busy else entries

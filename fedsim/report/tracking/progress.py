@@ -24,7 +24,6 @@ from fedsim.common.foreign_text import without_password
 from fedsim.config.campaign import TrialsConfig
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.document.wording import percent, span
-from fedsim.report.document.worth import WORDS
 from fedsim.report.tracking import trackers
 from fedsim.report.tracking.course import Course, Event, after
 from fedsim.report.tracking.trackers import Tracker, Tracking
@@ -234,8 +233,7 @@ def worded(course: Course, training: bool) -> str:
         words.append(f"advantage {advantage:.2f}{f' ({between})' * bool(between)}")
     if (belief := course.look.belief) is not None:
         words.append(f"worst belief {percent(belief)}")
-    if course.accuracy_text:
-        words.append(f"{WORDS[course.task].measure} {course.accuracy_text}")
+    words += filter(None, [course.worth])
     if training and course.epsilon is not None:
         words.append(f"ε {course.epsilon:.3g}")
     return ", ".join(words)

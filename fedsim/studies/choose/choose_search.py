@@ -53,10 +53,10 @@ MULTIPLES = (1, 2, 5)
 trainings take long, it is the given number."""
 
 RATES, NORMS = (0.25, 1.0, 4.0), (1 / 3, 1.0, 3.0)
-"""Factors that are tried first. If the best rate is at an end, further ones follow by factors of 4,
-at most `FURTHER` times."""
+"""Factors that are tried first. If the best rate or norm is at an end of those tried, a further one
+follows, at most `FURTHER` times."""
 
-FURTHER = 3
+FURTHER, STEP = 3, {RATE: 4.0, NORM: 3.0}
 
 FIRST, FIRST_RECORDS = 2, {"tabular": 4000, "image": 1000}
 """Trainings of a setting in the first pass, and the largest number of their records."""
@@ -279,7 +279,7 @@ class _Family:
         values: of the keys that the family shares.
         bases: an experiment for each level, with the noise that it needs.
         rates, norms: to try first.
-        open: whether further rates may be tried.
+        open: the keys of which further values may be tried, `RATE` and `NORM`.
     """
 
     values: dict[str, Scalar]
@@ -287,7 +287,7 @@ class _Family:
     bases: list[Setting]
     rates: list[float]
     norms: list[float]
-    open: bool
+    open: list[str]
 
     @cached_property
     def loaded(self) -> Federation:
@@ -347,7 +347,9 @@ def _families(request: ChoiceRequest, load: Load, first: Config) -> Iterator[_Fa
         training = scheme.training
         rates = _axis(request, scheme, RATE, training.rate, RATES)
         norms = _axis(request, scheme, NORM, training.clipping_norm, NORMS if table else (1.0,))
-        yield _Family(values, levels, bases, rates, norms, RATE not in fixed and len(rates) > 1)
+        axes = ((RATE, rates), (NORM, norms))
+        open_keys = [key for key, each in axes if key not in fixed and len(each) > 1]
+        yield _Family(values, levels, bases, rates, norms, open_keys)
 
 
 def _axis(
@@ -434,19 +436,16 @@ def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[
     scheme, found = family.bases[0].config.scheme, list[_Trained]()
     of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
     records = of_kind if trainings.numbers_of_trials(scheme) else None
-    wanted = {level: [*family.rates] for level in range(len(family.levels))}
-    for _ in range(1 + FURTHER * family.open):
-        pairs = [
-            family.setting(level, rate, norm)
-            for level, rates in wanted.items()
-            for rate, norm in itertools.product(rates, family.norms)
-        ]
-        measured = book.utilities(family, [setting for _, setting in pairs], FIRST, records)
+    pairs = list(itertools.product(family.rates, family.norms))
+    wanted = [(level, *pair) for level in range(len(family.levels)) for pair in pairs]
+    for _ in range(1 + FURTHER):
+        settings = [family.setting(*each) for each in wanted]
+        measured = book.utilities(family, [setting for _, setting in settings], FIRST, records)
         found += [
             _Trained(family, values, setting, each)
-            for (values, setting), each in zip(pairs, measured, strict=True)
+            for (values, setting), each in zip(settings, measured, strict=True)
         ]
-        wanted = _beyond(family, found)
+        wanted = list(_beyond(family, found))
         if not wanted:
             break
     best = max(found, key=lambda each: each.gain)
@@ -454,17 +453,17 @@ def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[
     return found
 
 
-def _beyond(family: _Family, found: Sequence[_Trained]) -> dict[int, list[float]]:
-    """Return a further rate for each level whose best rate is at an end of those tried."""
-    further = {}
+def _beyond(family: _Family, found: Sequence[_Trained]) -> Iterator[tuple[int, float, float]]:
+    """Yield level, rate and norm beside the best of each level that is at an end of those tried."""
     for level, values in enumerate(family.levels):
         tried = [each for each in found if values.items() <= each.values.items()]
-        rates = sorted({float(each.values[RATE]) for each in tried})
-        best = float(max(tried, key=lambda each: each.gain).values[RATE])
-        if best in (rates[0], rates[-1]):
-            factor = 4.0 if best == rates[-1] else 0.25
-            further[level] = [float(f"{best * factor:.3g}")]
-    return further
+        best = max(tried, key=lambda each: each.gain).values
+        for key in family.open:
+            ends = sorted({float(each.values[key]) for each in tried})
+            if (at := float(best[key])) in (ends[0], ends[-1]):
+                factor = STEP[key] if at == ends[-1] else 1 / STEP[key]
+                moved = {**best, key: float(f"{at * factor:.3g}")}
+                yield level, float(moved[RATE]), float(moved[NORM])
 
 
 def _final(

@@ -167,20 +167,16 @@ def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
 def utility(loaded: Federation, rows: Sequence[Mapping[str, Any]]) -> Utility:
     """Return the utility of a setting from the rows of its trainings."""
     task = tasks.task_of(loaded.model).name
-    labels, classes = loaded.held_out()[1], loaded.split.dataset.classes
     counted = [row["recalls"] for row in rows if "recalls" in row]
     recalls = np.array(counted, dtype=np.float64).reshape(len(rows), -1)  # None becomes NaN
     by_class: Floats = recalls.mean(0)
-    of_class: tuple[int, ...] = ()
-    if task == "classification":
-        of_class = tuple(torch.bincount(labels.flatten().long().cpu(), minlength=classes).tolist())
     measured = Measured(
         task=task,
-        records=len(labels),
+        records=len(loaded.split.held_out),
         accuracy=_mean(rows, "accuracy"),
         majority=loaded.baseline["majority"],
         loss=_mean(rows, "loss"),
-        of_class=of_class,
+        of_class=tuple(loaded.of_class),
         recalls=tuple(None if np.isnan(each) else float(each) for each in by_class),
         balanced_accuracy=_mean(rows, "balanced"),
         area_under_curve=_mean(rows, "area"),

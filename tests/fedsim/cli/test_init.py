@@ -69,7 +69,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
     for sentence in (
         "identifiers, which are no features: customer",
         "the file was read as values separated by ';', decimal commas, utf-8",
-        "column 'months': 999 in 4 records looks like a missing value, and is read as one",
+        "column 'months': 999 in 4 records looks like a missing value, and is read as missing",
         "gaps in age, months are a feature, so that no row is left out",
         "replace what its lines FROM RECORDS disclose",
     ):

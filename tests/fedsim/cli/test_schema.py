@@ -51,10 +51,10 @@ def test_a_proposal_reads_the_table_that_it_is_of(
     assert "Identifiers, never features: patient id." in err
     agreed = schema.load(str(out))
     assert agreed.columns == {
-        "age": NumberColumn(range=[20, 90], missing="category"),
+        "age": NumberColumn(range=[22, 86], outside="clip", missing="category"),
         "ward": Values(values=["A", "B"], other="other"),
         "admitted": Dates(date=[date(2021, 1, 1), date(2022, 1, 1)], format="%d.%m.%Y"),
-        "weight": NumberColumn(range=[50, 90]),
+        "weight": NumberColumn(range=[52, 90], outside="clip"),
     }
     found = own_records.inspect(str(table), agreed)
     assert (found.refused, found.total, len(found.records.labels)) == ((), RECORDS, RECORDS - 1)
@@ -71,6 +71,22 @@ def test_lines_that_were_read_off_the_records_are_marked(
     assert len(of_records) == 3
     assert all("# FROM RECORDS" in line for line in of_records)
     assert "rare" not in out.read_text()
+
+
+def test_a_range_is_where_nearly_all_values_lie(fedsim: Command, tmp_path: Path) -> None:
+    """A few large values, or a unit in which all values are small, leave no constant feature."""
+    draw = np.random.default_rng(5)
+    columns = np.stack([draw.lognormal(8, 1, 500), draw.normal(0.1, 0.01, 500)])
+    rare = np.arange(500) == 3
+    rows = enumerate(zip(*columns, rare, strict=True))
+    lines = [f"{a:.2f},{b:.4f},{c:d},{n % 2}" for n, (a, b, c) in rows]
+    path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
+    path.write_text("income,share,rare,label\n" + "\n".join(lines))
+    assert fedsim("schema", path, "--out", out, "--yes")[0] == 0
+    features = own_records.records(str(path), schema.load(str(out))).features
+    assert (features[:, :2].std(0) > 0.15).all()
+    assert 0.9 < ((features > 0) & (features < 1))[:, :2].mean() < 0.99
+    assert features[:, 2].tolist() == rare.tolist()
 
 
 def test_a_numeric_label_is_a_range_and_not_a_list_of_the_records_values(
@@ -172,7 +188,8 @@ def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
     column = agreed.columns["months"]
     assert isinstance(column, NumberColumn)
     assert column.placeholders == ([text] if text else [])
-    said = f"months: {text} in {count} records looks like a missing value, and is read as one."
+    many = f"{count} record{'s' * (count > 1)}"
+    said = f"months: {text} in {many} looks like a missing value, and is read as missing."
     assert (said in " ".join(err.split())) == bool(text)
     found = own_records.inspect(str(path), agreed)
     assert len(found.records.labels) == len(values)

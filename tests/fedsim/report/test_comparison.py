@@ -114,12 +114,12 @@ def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
     (allowed,) = (one.allowed for one in report.verdicts if one.vantage == "participant")
-    assert row["accuracy"] == report.utility.accuracy.mean[-1]
+    assert (row["criterion"], row["value"]) == ("accuracy", report.utility.accuracy.mean[-1])
     assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
     shown = " ".join(_shown([report]).split())
     page = comparison.write_comparison(rows, tmp_path / "page").read_text()
     for words in (shown, page):
-        for value in (row["rho_beta"], row["tail_limit"], row["accuracy"]):
+        for value in (row["rho_beta"], row["tail_limit"], row["value"]):
             assert percent(value) in words
         assert f"{row['delta']:g}" in words
         assert "the share of trainings in brackets" in words
@@ -243,8 +243,27 @@ def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     assert "privacy.rho-beta: 0.9 or 0.75" in page
     assert (
         "rho-beta 0.75 is stricter than rho-beta 0.9: the operator of the server is right in at "
-        "most 58.3% of cases instead of 64.6%. The accuracy of rho-beta 0.75 is 4.2 points lower."
+        "most 58.3% of cases instead of 64.6%. The accuracy of rho-beta 0.75 is 60.0% instead of "
+        "64.2%."
     ) in page
+
+
+def test_uneven_classes_are_compared_by_their_criterion(written: Runs) -> None:
+    """9 of 10 records are of one class: an accuracy of 90 % says nothing, and is not shown."""
+    report = written("central").report
+    quality = report.utility.quality
+    assert quality
+    uneven = [replace(one, records=n) for one, n in zip(quality.classes, (90, 10), strict=False)]
+
+    def ranking(area: float) -> Report:
+        of_two = replace(quality, classes=uneven)
+        utility = replace(report.utility, quality=of_two, area_under_curve=area)
+        return replace(_limited(report, 1 - area, 0.9), utility=utility)
+
+    rows = comparison.side_by_side([Path("a"), Path("b")], [ranking(0.7), ranking(0.75)])
+    said = comparison.sentences(rows, {1: "run 1", 2: "run 2"})
+    assert said == [said[0].partition(". ")[0] + ". The AUC of run 2 is 0.750 instead of 0.700."]
+    assert {(row["criterion"], row["value"]) for row in rows} == {("AUC", 0.7), ("AUC", 0.75)}
 
 
 def test_a_run_that_allows_the_server_less_and_a_participant_more_is_not_stricter(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -165,6 +166,51 @@ def test_a_search_that_fails_says_what_to_change_and_never_more_noise(
     assert "More records help most" in text
     assert "more noise" not in text
     assert not (out / "config.toml").exists()
+
+
+TABLES = [(2, 0.5), (2, 0.2), (2, 0.05), (3, 0.5), (4, 0.2), (5, 0.3), (8, 0.3), (0, 0.0)]
+"""Number of classes, 0 for a number as label, and the share of each class in those above it."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+@pytest.mark.parametrize(
+    ("classes", "share", "words"),
+    [
+        *((classes, share, ()) for classes, share in TABLES),
+        *((2, share, ("--over", "training.rounds=3,6")) for share in (0.1, 0.4)),
+    ],
+)
+def test_no_advice_leads_back_to_where_the_user_came_from(
+    classes: int, share: float, words: tuple[str, ...], fedsim: Command, tmp_path: Path
+) -> None:
+    """Under a limit that leaves no signal, each change that is proposed is made."""
+    random = np.random.default_rng(classes)
+    values = random.normal(size=(240, 4)).round(3)
+    label = values[:, 0] + random.normal(size=240)
+    if classes:
+        ends = np.quantile(label, 1 - share ** np.arange(1, classes))
+        label = np.searchsorted(ends, label)
+    table, written = tmp_path / "table.csv", tmp_path / "table.toml"
+    lines = [",".join(map(str, row)) for row in np.column_stack([values, label]).tolist()]
+    table.write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
+    made = ("--data", table, "--yes", "--set", "training.rounds=4", "--set", "trials.count=2")
+    assert fedsim("init", written, *made)[0] == 0
+    been: list[tuple[str, ...]] = []
+    while words not in been and len(been) < 3:
+        been.append(words)
+        asked = ("--max-advantage", 0.004, "--over", "privacy.rho-alpha=0.002,0.004")
+        out = tmp_path / f"out-{len(been)}"
+        status, printed, err = fedsim("choose", written, *asked, *words, "--out", out, "--json")
+        assert status in (0, 1), err
+        text = " ".join(json.loads(printed)["sentences"])
+        assert "noise" not in text.partition("No setting")[2].replace("same noise is divided", "")
+        proposed = re.findall(r"(--(?:set|over)) (training\S+)\.", text)
+        if status == 0 or not proposed:
+            break
+        words = proposed[0]
+    else:
+        assert words not in been
 
 
 @pytest.mark.usefixtures("without_pages")

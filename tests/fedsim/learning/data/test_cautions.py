@@ -17,7 +17,7 @@ def test_identifiers_and_rows_with_gaps_are_named(tmp_path: Path) -> None:
     path = tmp_path / "patients.csv"
     path.write_text("\n".join(rows), encoding="utf-8")
     gaps, named, numbered = cautions(load("csv", str(path)))
-    assert gaps == "7 of 200 rows have a missing value and are left out (age 7)"
+    assert gaps == "rows with a missing value are left out: 7 of 200 (age 7)"
     assert "'patient_id' has 193 different values" in named
     assert 'data.exclude = "patient_id"' in named
     assert "'number' has a different whole number in every row" in numbered

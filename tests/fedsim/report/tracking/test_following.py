@@ -33,7 +33,7 @@ class Noting:
 @pytest.fixture
 def directory(tmp_path: Path) -> RunDirectory:
     made = RunDirectory.create(tmp_path / "run", Config())
-    made.log_event(round=1, trials=[0, 2], accuracy=0.5)
+    made.log_event(round=1, trials=[0, 2], accuracy=0.5, majority=0.2)
     return made
 
 
@@ -44,7 +44,7 @@ def test_a_resumed_run_is_shown_from_where_it_goes_on_or_from_the_beginning(
     with following(directory, [new, all_of_it], Console(file=StringIO())):
         directory.log_event(round=2, trials=[0, 2])
     assert (new.rounds, all_of_it.rounds) == ([2], [1, 2])
-    assert new.last.accuracies == {1: 0.5}  # known, if not shown
+    assert new.last.values == {1: 0.5}  # known, if not shown
     assert new.finished
     assert all_of_it.finished
 
