@@ -13,7 +13,7 @@ from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.run import Registration
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_directory import SUBMITTED, RunDirectory
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.server.nodes import REGISTERED, note_busy
@@ -71,6 +71,12 @@ def test_status_says_who_is_away_and_which_round_is_done(
     found = json.loads(out)
     assert (status, found["problems"], found["run"]["round"]) == (0, [], 4)
     assert [node["state"] for node in found["nodes"]] == ["connected", "connected"]
+    directory.write_json(SUBMITTED, {"run-id": "5"})  # its process was killed: none has the lock
+    status, out, _ = fedsim("deploy", "status", server)
+    assert f"{directory.path}: finished:failed, round 4 of 9" in out
+    assert "the run's process on the server ended before the run" in out
+    with directory.lock():
+        assert "running, round 4 of 9" in fedsim("deploy", "status", server)[1]
 
 
 def test_status_says_which_client_keeps_the_server_waiting(
