@@ -138,5 +138,5 @@ def _run(server: Path) -> SubmittedRun | None:
     if not state.startswith("finished"):
         reason = ""
     else:
-        reason, busy = flower_command.reason(reason), ()
+        reason, busy = "" if state == COMPLETED else flower_command.reason(reason), ()
     return SubmittedRun(str(directory), state, finished, planned, batches, busy, reason)
