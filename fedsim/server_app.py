@@ -25,10 +25,10 @@ from fedsim.federation.protocol.messages import Request
 from fedsim.federation.runs import interim, ledger, spending
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import CARD, SUBMITTED, Arrays, RunDirectory
 from fedsim.federation.server import batch_run, model_training
 from fedsim.federation.server.batch_run import Campaign, Trainer
-from fedsim.federation.server.nodes import SUBMITTED, connected, ended_runs, note_busy
+from fedsim.federation.server.nodes import connected, ended_runs, note_busy
 from fedsim.federation.server.plan import Plan, default_directory, prepare
 from fedsim.federation.server.polling import PollingGrid
 from fedsim.game import challenge, record_display

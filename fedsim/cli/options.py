@@ -58,7 +58,9 @@ Confidence = Annotated[
         show_default="from the configuration, else 0.95",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Hide progress and summary.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Hide progress and summary, but not what needs attention.")
+]
 FailIf = Annotated[
     list[str] | None,
     typer.Option(

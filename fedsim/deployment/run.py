@@ -73,6 +73,18 @@ def start(server: Path, run_config: str, out: Path) -> Submission:
     return submitted
 
 
+def last(server: Path) -> tuple[Path, str] | None:
+    """Return the directory and Flower's number of the last submitted run. Raises InputError."""
+    path = server / LAST
+    try:
+        submitted = reading.json_object(path)
+        return Path(str(submitted["directory"])), str(submitted["run-id"])
+    except FileNotFoundError:
+        return None
+    except reading.DAMAGE as error:
+        raise InputError(f"cannot read '{path}': {reading.reason(error)}; delete it") from None
+
+
 def submission(server: Path, run_id: str) -> Submission:
     return Submission(_home(server), kit.CONNECTION, run_id)
 

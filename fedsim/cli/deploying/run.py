@@ -27,9 +27,9 @@ from fedsim.cli.terminal import Terminal, print_json
 from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
-from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.tracking.progress import conclude, conclude_training, progress
+from fedsim.report.tracking.progress import conclude, conclude_training, progress, warn
 
 if TYPE_CHECKING:
     from fedsim.federation.runtimes.flower_command import Submission
@@ -178,25 +178,34 @@ def _carry_out(
 
 
 def _running(server: Path, run_directory: RunDirectory) -> "Submission | None":
-    """Return the unfinished submission whose process writes a run directory; None without one."""
+    """Return the unfinished submission that writes a run directory, or will; None without one."""
     from fedsim.deployment import run  # noqa: PLC0415
-    from fedsim.federation.server.nodes import SUBMITTED  # noqa: PLC0415
 
-    if not run_directory.has(SUBMITTED):
-        return None
-    with suppress(InputError), run_directory.lock():
-        return None  # no process writes it: the SuperLink may not know yet that it was killed
-    id = str(run_directory.read_json(SUBMITTED, ("run-id",))["run-id"])
-    return run.submission(server, id) if id in run.unfinished(run.runs(server)) else None
+    directory, id = run.last(server) or (None, "")
+    ids = [id] if directory == run_directory.path else []  # its process may not have begun
+    ids += [run_directory.submitted()] if run_directory.has(SUBMITTED) else []
+    # Without a process, the SuperLink may not know yet that it was killed.
+    living = [id for id in ids if not run_directory.ended(id)]
+    unfinished = run.unfinished(run.runs(server)) if living else ()
+    return next((run.submission(server, id) for id in living if id in unfinished), None)
 
 
 def _follow(
     server: Path, submitted: "Submission", run_directory: RunDirectory, console: Console
 ) -> RunDirectory:
     """Wait for the end of a run; Ctrl-C stops it. Return its directory."""
+    from fedsim.deployment import kit  # noqa: PLC0415
+    from fedsim.federation.runtimes import ports  # noqa: PLC0415
+
+    port, id = kit.port(server, "SUPERLINK_PORT"), submitted.run_id
+
+    def lost() -> bool:
+        return run_directory.ended(id) or not ports.listening("127.0.0.1", port)
+
+    ending = partial(run_directory.has, LAST_FILE)
     try:
         with progress(run_directory, console):
-            submitted.wait(lambda: run_directory.has(LAST_FILE), partial(_say_why, server, console))
+            submitted.wait(ending, partial(_say_why, server, console), lost)
     except KeyboardInterrupt:
         submitted.stop()
         raise InterruptedRunError(
@@ -215,7 +224,7 @@ def _say_why(server: Path, console: Console, state: str, seconds: float) -> None
     found = services(server, kit.read_kit(server))
     why = "; ".join(f"{what}: {message}" for what, state, message in found if state == WRONG)
     why = why or "all parts of the server live, so its machine is busy: see logs/superlink.log"
-    console.print(f"the run is {state} for {seconds:.0f} s: {why}", markup=False, highlight=False)
+    warn(console, f"the run is {state} for {seconds:.0f} s: {why}")
 
 
 def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim.common import reading
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.checks.connection import WRONG
@@ -117,18 +116,13 @@ def _nodes(server: Path, machines: list[str]) -> Iterator[Node]:
 
 def _run(server: Path) -> SubmittedRun | None:
     """Return the last submitted run. Raises InputError and FlowerError."""
-    path = server / run.LAST
-    try:
-        submitted = reading.json_object(path)
-        directory, id = str(submitted["directory"]), str(submitted["run-id"])
-    except FileNotFoundError:
+    if (last := run.last(server)) is None:
         return None
-    except reading.DAMAGE as error:
-        raise InputError(f"cannot read '{path}': {reading.reason(error)}; delete it") from None
+    directory, id = last
     state, reason = run.submission(server, id).status()
     finished = planned = batches = 0
     busy: tuple[Busy, ...] = ()
-    directory_of = RunDirectory(Path(directory))
+    directory_of = RunDirectory(directory)
     for event, _ in directory_of.events():
         planned = event.get("rounds", planned)
         finished = event.get("round", finished)
@@ -136,9 +130,13 @@ def _run(server: Path) -> SubmittedRun | None:
         if "busy" in event or "phase" in event:
             seconds = round(time.time() - event["time"] + event.get("seconds", 0.0), 1)
             busy = tuple(Busy(f"client-{client}", seconds) for client in event.get("busy", ()))
-    if state.startswith("finished"):
-        busy = ()
-    if state == COMPLETED and not directory_of.has(LAST_FILE):
-        state, reason = FAILED, f"'{directory}' has no {LAST_FILE}; see logs/superlink.log"
-    reason = flower_command.reason(reason) if state.startswith("finished") else ""
-    return SubmittedRun(directory, state, finished, planned, batches, busy, reason)
+    if not directory_of.has(LAST_FILE):
+        if state == COMPLETED:
+            state, reason = FAILED, f"'{directory}' has no {LAST_FILE}; see logs/superlink.log"
+        elif not state.startswith("finished") and directory_of.ended(id):
+            state, reason = FAILED, flower_command.WITHOUT_REASON[0]  # Flower learns of it later
+    if not state.startswith("finished"):
+        reason = ""
+    else:
+        reason, busy = "" if state == COMPLETED else flower_command.reason(reason), ()
+    return SubmittedRun(str(directory), state, finished, planned, batches, busy, reason)

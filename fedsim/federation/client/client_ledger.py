@@ -35,6 +35,8 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, changes_of_record
 
 FILE, RESERVED = "ledger.jsonl", "reserved.json"
+MOST_RESERVED = 64
+"""Runs that may have reserved a part of the budget at the same time."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,12 @@ def _hold(
     ]
     _check_budget(terms, answers, others, new, planned)
     if planned is not None:
+        if len(others) >= MOST_RESERVED:
+            raise RefusedError(
+                f"{len(others)} other runs have reserved a part of this client's budget, the most "
+                f"that a client keeps. Wait until one has ended; if their server is gone for good, "
+                f"delete {RESERVED} in the client's {STATE}."
+            )
         runs = [strict_json(asdict(each)) for each in [*others, planned]]
         private_files.write_private(folder / RESERVED, json.dumps({"runs": runs}).encode())
 

@@ -5,6 +5,7 @@ of a run.
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -46,6 +47,9 @@ SHIPPED = (
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 20.0
 """Seconds between two requests for a run's status. Each starts a process of two seconds."""
 
+LAST_WORDS = 5.0
+"""Seconds in which Flower knows why a run's process ended, if the process could say so."""
+
 PATIENCE = 10.0
 """Seconds in which a SuperLink begins a run, before a message says that it has not."""
 
@@ -56,11 +60,14 @@ WITHOUT_REASON = (
 )
 """Flower's details of a run whose process ended with flower-superexec or the SuperLink."""
 
+UNREACHABLE = "Connection to the SuperLink is unavailable"
+"""Flower's complaint that no SuperLink answers."""
+
 BEGUN = ("running",)
 """Flower's statuses of a run that has begun and not ended."""
 
-GLANCE = 0.2
-"""Seconds between two checks of the run's last file."""
+GLANCE = 0.5
+"""Seconds between two checks of the run's last file, and of what ends a run early."""
 
 
 class FlowerError(RuntimeError):
@@ -91,26 +98,36 @@ class Submission:
         return run["status"], run.get("status-details", "")
 
     def wait(
-        self, ending: Callable[[], bool], report: Callable[[str, float], None] = lambda *_: None
+        self,
+        ending: Callable[[], bool],
+        report: Callable[[str, float], None] = lambda *_: None,
+        lost: Callable[[], bool] = lambda: False,
     ) -> None:
         """Wait for the end of the run.
 
-        The pauses between requests grow, but the last request follows at once.
+        The pauses between requests grow, but a request follows at once when a check says so.
 
         ending: returns whether the run has written its last file, which a failing run never does.
+        lost: returns whether the run's process on the server or the SuperLink has ended.
         report: receives the status of a run that has not begun, and the seconds so far.
-        Raises FlowerError if the run failed or was stopped.
+        Raises FlowerError if the run failed, was stopped, or lost its process or the SuperLink.
         """
-        pause, begun = FIRST_PAUSE, time.monotonic()
+        pause, begun, lost_at = FIRST_PAUSE, time.monotonic(), math.inf
         while not (status := self.status())[0].startswith("finished"):
             if ending():
+                time.sleep(FIRST_PAUSE)
+                continue
+            lost_at = min(lost_at, time.monotonic()) if lost() else math.inf
+            if lost_at < math.inf:
+                if time.monotonic() > lost_at + LAST_WORDS:
+                    raise ProcessEndedError(reason(WITHOUT_REASON[0]))
                 time.sleep(FIRST_PAUSE)
                 continue
             waited = time.monotonic() - begun
             if status[0] not in BEGUN and waited > PATIENCE:
                 report(status[0], waited)
             until = time.monotonic() + pause
-            while time.monotonic() < until and not ending():
+            while time.monotonic() < until and not (ending() or lost()):
                 time.sleep(GLANCE)
             pause = min(1.5 * pause, LONGEST_PAUSE)
         if status[0] == "finished:stopped":
@@ -160,6 +177,11 @@ def flwr(home: Path, *arguments: str) -> dict[str, Any]:
         raise FlowerError(
             f"flwr {arguments[0]} answered {result.stdout.strip() or result.stderr.strip()!r}"
         ) from None
+    if UNREACHABLE in str(answer.get("error-message")):
+        raise FlowerError(
+            "the SuperLink does not answer; start it again if it has ended (fedsim deploy status "
+            "says so), and give the same command again"
+        )
     if not answer.get("success"):
         raise FlowerError(f"flwr {arguments[0]}: {answer.get('error-message')}")
     return dict(answer)

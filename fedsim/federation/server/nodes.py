@@ -25,9 +25,6 @@ DIGEST = f"{MessageType.QUERY}.data"
 REGISTERED = "nodes.json"
 """File of a run directory that names the node of each client's key, by partition."""
 
-SUBMITTED = "submission.json"
-"""File of a run directory with Flower's number of the run that last wrote it."""
-
 ENDED = "ended.json"
 """File of a run directory that names Flower's runs that had ended when this one was submitted."""
 

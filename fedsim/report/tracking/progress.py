@@ -196,9 +196,12 @@ class ProgressBar:
         if "waiting" in event:
             # Shown without a bar too: an operator has to look at a machine.
             why = "".join(f"; {reason}" for reason in event.get("reasons", ()))
-            self.bar.console.print(f"still waiting for {event['waiting']}{why}", markup=False)
+            warn(self.bar.console, f"still waiting for {event['waiting']}{why}")
         elif event.get("busy"):
-            self.bar.console.print(f"no answer yet from {course.busy_text}", markup=False)
+            named = str(event["busy"])
+            if not (self.bar.console.quiet and named in self.absent):
+                self.absent.add(named)
+                warn(self.bar.console, f"no answer yet from {course.busy_text}")
         elif event.get("dropped") is not None:
             reason = event["reason"].rstrip(".")
             if reason not in self.absent:
@@ -223,6 +226,15 @@ class ProgressBar:
 
     def leave(self, finished: bool) -> None:
         """Do nothing: the bar ends with its `with` block."""
+
+
+def warn(console: Console, text: str) -> None:
+    """Print what a person has to act on, even to a quiet console."""
+    quiet, console.quiet = console.quiet, False
+    try:
+        console.print(text, markup=False, highlight=False)
+    finally:
+        console.quiet = quiet
 
 
 def worded(course: Course, training: bool) -> str:

@@ -146,7 +146,7 @@ def test_one_option_has_the_same_words_in_every_command() -> None:
     """But for what a command adds to them; metavars tell a folder from a file."""
     words: dict[str, str] = {
         "--json": "Print one JSON document on standard output.",
-        "--quiet": "Hide progress and summary.",
+        "--quiet": "Hide progress and summary, but not what needs attention.",
         "--set": "Override a configuration key. May be repeated.",
         "--confidence": "Confidence level of every interval and bound.",
         "--delta": options.DELTA,

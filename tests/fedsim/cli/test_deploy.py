@@ -14,7 +14,7 @@ from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.flower_command import FlowerError
+from fedsim.federation.runtimes.flower_command import FlowerError, Submission
 from fedsim.federation.server.nodes import ended_runs, registered_nodes
 
 Fedsim = Callable[..., tuple[int, str, str]]
@@ -194,6 +194,30 @@ def test_a_run_is_told_which_node_each_client_is(
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
     assert fedsim(*command, "--out", tmp_path / "run")[0] == 1
     assert registered_nodes(RunDirectory.open(tmp_path / "run")) == {0: 70, 1: 71}
+
+
+def test_a_submitted_run_that_has_not_begun_is_followed(
+    fedsim: Fedsim,
+    small: Callable[..., Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its command was killed. A second run of the directory would end the first that begins."""
+    kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
+    _registered(tmp_path / "kit")
+    last = {"run-id": "5", "directory": str(tmp_path / "run")}
+    kit.write_file(tmp_path / "kit" / "server" / run.LAST, json.dumps(last))
+    waited = []
+    monkeypatch.setattr(deployment, "runs", lambda _: {"4": "running", "5": "pending"})
+    monkeypatch.setattr(Submission, "wait", lambda run, *_: waited.append(run.run_id))
+    (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2})))
+    command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml", "--experiment"]
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    directory.write_text("config.toml", dump(small({"federation.clients": 2})))
+    _, _, err = fedsim(*command, "--out", directory.path)
+    assert waited == ["5"]
+    assert "following run 5, which has not ended; Ctrl-C stops it" in err
 
 
 def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(

@@ -13,7 +13,7 @@ from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.run import Registration
-from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.server.nodes import REGISTERED, note_busy
@@ -50,7 +50,10 @@ def _deployed(tmp_path: Path, **options: Any) -> Path:
 
 
 def test_status_says_who_is_away_and_which_round_is_done(
-    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
+    fedsim: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
+    nodes: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = _deployed(tmp_path)
     (tmp_path / "run").mkdir()
@@ -71,6 +74,18 @@ def test_status_says_who_is_away_and_which_round_is_done(
     found = json.loads(out)
     assert (status, found["problems"], found["run"]["round"]) == (0, [], 4)
     assert [node["state"] for node in found["nodes"]] == ["connected", "connected"]
+    directory.write_json(SUBMITTED, {"run-id": "5"})  # its process was killed: none has the lock
+    status, out, _ = fedsim("deploy", "status", server)
+    assert f"{directory.path}: finished:failed, round 4 of 9" in out
+    assert "the run's process on the server ended before the run" in out
+    with directory.lock():
+        assert "running, round 4 of 9" in fedsim("deploy", "status", server)[1]
+    completed = {"status": "finished:completed", "status-details": "N/A"}
+    monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [completed]})
+    directory.write_json(LAST_FILE, {})
+    _, out, _ = fedsim("deploy", "status", server)
+    assert "finished:completed, round 4 of 9" in out
+    assert "N/A" not in out
 
 
 def test_status_says_which_client_keeps_the_server_waiting(

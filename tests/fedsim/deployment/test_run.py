@@ -28,7 +28,6 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
-from fedsim.federation.server import nodes
 from fedsim.federation.transcripts import reader
 from fedsim.report import model_card
 
@@ -559,7 +558,7 @@ def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_b
         time.sleep(15)
         stopped = _deploy("stop", server_up)
         assert stopped.returncode == 0, stopped.stderr
-        id = directory.read_json(nodes.SUBMITTED)["run-id"]
+        id = directory.submitted()
         assert stopped.stdout == f"stopped: run {id}\n"
         _, said = following.communicate(timeout=120)
         assert f"following run {id}, which has not ended; Ctrl-C stops it" in said

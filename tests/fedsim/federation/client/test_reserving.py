@@ -137,3 +137,18 @@ def test_a_damaged_plan_is_named_and_nothing_is_answered(tmp_path: Path) -> None
     (tmp_path / "state" / client_ledger.RESERVED).write_text('{"runs": [{}]}')
     with pytest.raises(RefusedError, match="its own log says why"):
         _asked(tmp_path, 1, 1, FIRST)
+
+
+def test_a_client_keeps_a_limited_number_of_reservations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a server could fill the disk. The earlier ones stay, so no plan loses its budget."""
+    monkeypatch.setattr(client_ledger, "MOST_RESERVED", 1)
+    room = 20 * ROUNDS
+    _joins(tmp_path, 1, FIRST, limit=room)
+    before = (tmp_path / "state" / client_ledger.RESERVED).read_bytes()
+    with pytest.raises(RefusedError, match=r"1 other runs have reserved .* delete reserved\.json"):
+        _joins(tmp_path, 2, SECOND, limit=room)
+    assert (tmp_path / "state" / client_ledger.RESERVED).read_bytes() == before
+    _joins(tmp_path, 3, FIRST, limit=room)  # the same configuration replaces its plan
+    _joins(tmp_path, 4, SECOND, limit=room, ended="17,1,3")

@@ -1,5 +1,6 @@
 """Flower's commands are found where environments keep them."""
 
+import json
 import math
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fedsim.federation.runtimes import flower_command
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,
+    ProcessEndedError,
     Submission,
     environment,
     executable,
@@ -40,6 +42,18 @@ def test_commands_are_found_beside_python_or_on_the_path(
     # Flower's own processes look for one another in the same places.
     folders = environment(tmp_path)["PATH"].split(":")
     assert folders == [str(tmp_path / name) for name in ("beside", "other", "elsewhere")]
+
+
+def test_a_superlink_that_does_not_answer_is_named_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = "Using SuperLink: here (127.0.0.1:1) Connection to the SuperLink is unavailable. Please"
+    answer = json.dumps({"success": False, "error-message": error})
+    path = Path(_command(tmp_path / "bin", "flwr"))
+    path.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    monkeypatch.setattr(sys, "executable", str(path.with_name("python")))
+    with pytest.raises(FlowerError, match=r"^the SuperLink does not answer; start .* again$"):
+        Submission(tmp_path, "here", "1").status()
 
 
 @pytest.mark.parametrize(
@@ -72,3 +86,20 @@ def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
         run.wait(lambda: now[0] >= written)
         assert now[0] < ends + flower_command.FIRST_PAUSE + 1
     assert len(asked) < 60
+
+
+def test_a_run_whose_process_was_killed_ends_before_flower_learns_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    monkeypatch.setattr(flower_command, "time", clock)
+    monkeypatch.setattr(flower_command, "flwr", lambda *_: {"runs": [{"status": "running"}]})
+    run = Submission(Path(), "here", "1")
+    with pytest.raises(ProcessEndedError, match="the same command goes on after the last"):
+        run.wait(lambda: False, lost=lambda: now[0] >= 300)
+    assert 300 < now[0] < 310

@@ -6,7 +6,9 @@ import pytest
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 
+from fedsim.config.campaign import TrialsConfig
 from fedsim.report.tracking import progress
+from fedsim.report.tracking.course import Course, after
 
 
 def test_there_is_a_line_a_minute_where_there_is_no_terminal(
@@ -34,3 +36,16 @@ def test_nothing_is_said_where_it_is_to_be_quiet(monkeypatch: pytest.MonkeyPatch
     with progress.ProgressSteps(console=Console(file=written, quiet=True)) as bar:
         bar.update(bar.add_task("starting", total=1), completed=1)
     assert not written.getvalue()
+
+
+def test_a_client_without_an_answer_is_named_once_even_where_it_is_quiet() -> None:
+    written = io.StringIO()
+    with progress.ProgressSteps(console=Console(file=written, quiet=True)) as bar:
+        seen = progress.ProgressBar(bar, bar.add_task("starting", total=1), TrialsConfig(), True)
+        course = Course()
+        for seconds in (20.0, 40.0):
+            late = {"time": 60.0 + seconds, "busy": [1], "seconds": seconds}
+            course = after(course, late)
+            seen.see(late, course)
+        seen.see({"time": 99.0, "dropped": 1, "of": "round 2", "reason": "left"}, course)
+    assert written.getvalue() == "no answer yet from client 1, for 20 s\n"
