@@ -6,6 +6,7 @@ come about in a federation, and what plays one in a single process has no comman
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import tomli_w
@@ -13,7 +14,7 @@ from flwr.app import Context, RecordDict
 
 from fedsim import client_app, recording, server_app
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
-from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
+from fedsim.federation.runtimes import inprocess
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
@@ -85,9 +86,22 @@ def deployment() -> None:
         np.savez(f"{name}.npz", age=age, dose=dose, sick=sick)
     columns = {"age": [0, 100], "dose": [0, 5]}
     schema = tomli_w.dumps({"label": "sick", "classes": ["no", "yes"], "columns": columns})
-    values = {
+    Path("machine/work").mkdir(parents=True)
+    Path("machine/schema.toml").write_text(schema)
+    deployed_training({}, {})
+
+
+def deployed_training(changes: dict[str, Scalar], limits: dict[str, Any], number: int = 1) -> None:
+    """Train once more on the records of `deployment`, where the first client has limits.
+
+    Args:
+        changes: of the training's configuration.
+        limits: of the node's file.
+        number: of the run, by which the client knows it.
+    """
+    values: dict[str, Scalar] = {
         "data.name": "own",
-        "data.public-schema": schema,
+        "data.public-schema": Path("machine/schema.toml").read_text(),
         "data.root": f"{Path.cwd()}/client-{{client}}.npz",
         "data.records": 80,
         "federation.clients": 2,
@@ -99,26 +113,26 @@ def deployment() -> None:
         "privacy.epsilon": 2.0,
         "privacy.delta": 1e-3,
     }
-    Path("machine/work").mkdir(parents=True)
-    Path("machine/schema.toml").write_text(schema)
-    limits = {"consent": "", "epsilon-limit": 3.0, "delta-limit": 1e-3}
     machine = Path.cwd() / "machine"
-    limits["schema-path"] = str(machine / "schema.toml")
-    node = {"partition-id": 0, "num-partitions": 2, **limits}
+    agreed = {"consent": "", "epsilon-limit": 3.0, "delta-limit": 1e-3} | limits
+    node = {"partition-id": 0, "num-partitions": 2, "schema-path": str(machine / "schema.toml")}
+    node |= agreed
     there = {"state-path": "../state", "data-path": "../../client-0.npz"}
     Path("machine/node.toml").write_text(tomli_w.dumps(node | there))
     here = {"state-path": str(machine / "state"), "data-path": str(Path("client-0.npz").resolve())}
-    _federation(from_run_config(JOBS["training"](LOCAL | values)), {1000: node | here})
+    config = from_run_config(JOBS["training"](LOCAL | values | changes))
+    with patch.object(inprocess, "RUN_ID", number):
+        _federation(config, {1000: node | here})
 
 
 def _federation(config: Any, nodes: dict[int, dict[str, Any]]) -> None:
     """Run a federation in this process, with what some nodes are configured with."""
     plan = prepare(config)
     run_config = to_run_config(plan.config)
-    grid = InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
+    grid = inprocess.InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
     for node, values in nodes.items():
         given = Context(
-            run_id=RUN_ID,
+            run_id=inprocess.RUN_ID,
             node_id=node,
             node_config=dict(values),
             state=RecordDict(),

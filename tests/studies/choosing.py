@@ -137,7 +137,10 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             Named("abalone, a number", "rings", lambda: _read(data_root / ABALONE_FILE, ABALONE)),
         ]
     with tempfile.TemporaryDirectory() as folder:
-        rows = [_row(each, Path(folder), smoke) for each in chosen]
+        rows = []
+        for each in chosen:
+            rows.append(_row(each, Path(folder), smoke))
+            print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     yield Table(
         "What `fedsim init TABLE --yes` and `fedsim choose FILE --max-belief 0.9` find",
         (
@@ -152,7 +155,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
 
 
 def _row(table: Named, folder: Path, smoke: bool) -> tuple[str, ...]:
-    place = folder / table.name.split(",")[0].replace(" ", "-").replace("%", "")
+    place = folder / table.name.translate({ord(sign): "-" for sign in " ,%"})
     place.mkdir(exist_ok=True)
     data, file, out = place / "table.csv", place / "table.toml", place / "out"
     table.make().to_csv(data, index=False)
