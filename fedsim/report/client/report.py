@@ -383,12 +383,13 @@ def _measured(
         if data.split.dataset.name == OWN:
             most = next(iter(exposure.most_exposed))
             shown = record_display.shown(data.split, int(records[most]))
-    mechanism = Mechanism(tuple(charged), mine[0].neighbouring)
+    # Noise of a seed is no release that is charged, and hides nothing.
+    mechanism = Mechanism(tuple(charged), mine[0].neighbouring) if charged else None
     return MeasuredRecords(
         len(records),
         config.training.sampling_rate,
-        identifiability.rho_alpha(mechanism) if charged else None,
-        risks.success_by_baseline(mechanism) if charged else (),
+        None if mechanism is None else identifiability.rho_alpha(mechanism),
+        () if mechanism is None else risks.success_by_baseline(mechanism),
         exposure,
         shown,
         _attack(node, last, data, others, model),
