@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
-    from fedsim.studies.reproduction.findings import MadeItem
+    from papers.findings import MadeItem
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Reproduction:
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
         from fedsim.report.document.blocks import Prose  # noqa: PLC0415
-        from fedsim.studies.reproduction import page  # noqa: PLC0415
+        from papers import page  # noqa: PLC0415
 
         verdict = map(Prose, page.verdict(self.made))
         return html.fragment([*verdict, *page.blocks(self.made, self.skipped)])
@@ -419,8 +419,8 @@ def reproduce(
     Raises:
         InputError: the source, an item or the folder does not exist.
     """
-    from fedsim.studies.reproduction import making, page  # noqa: PLC0415
-    from fedsim.studies.reproduction.findings import Means, Scale  # noqa: PLC0415
+    from papers import making, page  # noqa: PLC0415
+    from papers.findings import Means, Scale  # noqa: PLC0415
 
     chosen, shown = making.chosen(source, items), console(progress)
     means = Means(

@@ -1,4 +1,4 @@
-"""Recorders for trainings outside fedsim: one line in a Flower app, a loop, or a framework.
+"""Recorders for trainings outside fedsim: one line in a Flower app, a loop, or Opacus.
 
 A name is loaded at its first use, so that a loop without Flower does not import Flower.
 `recording.pyi` has the same names for type checkers.
@@ -11,8 +11,6 @@ RECORDERS = {
     **dict.fromkeys(("record", "recording_mod", "canary_mod"), "fedsim.audits.recording.flower"),
     **dict.fromkeys(("Recorder", "Accounted"), "fedsim.audits.recording.loop"),
     "opacus": "fedsim.audits.recording.opacus_steps",
-    "pfl": "fedsim.audits.recording.pfl_mechanism",
-    "NVFlareFilter": "fedsim.audits.recording.nvflare_filter",
 }
 """The module of each recorder."""
 

@@ -3,6 +3,4 @@ from fedsim.audits.recording.flower import record as record
 from fedsim.audits.recording.flower import recording_mod as recording_mod
 from fedsim.audits.recording.loop import Accounted as Accounted
 from fedsim.audits.recording.loop import Recorder as Recorder
-from fedsim.audits.recording.nvflare_filter import NVFlareFilter as NVFlareFilter
 from fedsim.audits.recording.opacus_steps import opacus as opacus
-from fedsim.audits.recording.pfl_mechanism import pfl as pfl

@@ -11,10 +11,10 @@ from rich.table import Table
 from fedsim.cli.elsewhere import ItemsElsewhere
 from fedsim.cli.options import DATA_ROOT, AsJson
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.studies.reproduction.findings import Scale
+from papers.findings import Scale
 
 if TYPE_CHECKING:  # torch and matplotlib, which take a second
-    from fedsim.studies.reproduction.findings import Item, Means
+    from papers.findings import Item, Means
 
 
 def reproduce(
@@ -76,8 +76,8 @@ def reproduce(
 
     fedsim reproduce bernau --data-root DIR
     """
-    from fedsim.studies.reproduction import making, notes, page  # noqa: PLC0415
-    from fedsim.studies.reproduction.findings import Means  # noqa: PLC0415
+    from papers import making, notes, page  # noqa: PLC0415
+    from papers.findings import Means  # noqa: PLC0415
 
     chosen = making.chosen(source, items or [])
     placed = elsewhere.named()
@@ -142,7 +142,7 @@ def _announce(
     console: Terminal, items: "list[Item]", skipped: dict[str, str], means: "Means"
 ) -> None:
     """Print the cost of the items, and which items are skipped."""
-    from fedsim.studies.reproduction import making  # noqa: PLC0415
+    from papers import making  # noqa: PLC0415
 
     for title, why in skipped.items():
         console.print(f"Skipped: {title}: {why}", highlight=False)

@@ -26,10 +26,7 @@ from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
 from fedsim.audits.recorded.recorded_report import (
-    FilterReport,
-    Identified,
     ProvenByCanaries,
-    ProvenOfFilter,
     ProvenPrivacy,
     Reported,
     StepRelease,
@@ -246,7 +243,6 @@ RECORDED_AXES = {
     "claim": (False, True),
     "unit": ("client", "not declared", "not declared, and clients report", "record"),
     "canaries": ("none", "below", "rounding", "above"),
-    "filter": ("none", "below", "above", "identified"),
     "release": ("none", "unclipped", "as claimed", "measured"),
     "proven": ("below", "rounding", "above"),
     "alarm": (False, True),
@@ -259,7 +255,6 @@ RECORDED: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared, and clients report")}, "not judged"),
     ({"unit": "client", "canaries": ("rounding", "above")}, "convicted"),
-    ({"filter": ("above", "identified")}, "convicted"),
     ({"release": ("none", "unclipped")}, "not judged"),
     ({"proven": ("rounding", "above")}, "convicted"),
     ({"alarm": True}, "suspect"),
@@ -296,15 +291,9 @@ def _recorded(evidence: Evidence) -> str:
     )
     all_rounds = ProvenByCanaries(_epsilon_or_none(evidence["canaries"]))
     canary: Any = SimpleNamespace(proven=all_rounds)
-    if evidence["filter"] == "identified":
-        filtered = FilterReport(filter="SVT", identified=Identified(math.inf, "its threshold"))
-    else:
-        of_filter = ProvenOfFilter(_epsilon_or_none(evidence["filter"]))
-        filtered = FilterReport(filter="SVT", proven=of_filter)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,
-        filtered=None if evidence["filter"] == "none" else filtered,
         unmeasured="nothing was recorded",
     )
     reports = "clients report" in evidence["unit"]

@@ -106,8 +106,6 @@ UNSEEN = (
     "loop runs the code and measures it"
 )
 
-UNBOUNDED_FILTER = "is refuted: the epsilon of {} is infinite, according to {}"
-
 
 @dataclass(frozen=True)
 class Recorded:
@@ -155,12 +153,6 @@ def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[lis
     elif canary is not None:
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "that canaries show")
-    filtered = recorded.measured.filtered
-    if filtered is not None and filtered.proven is not None:
-        refuted += _refutation(claim, filtered.proven.epsilon, "of the upload's noise")
-    elif filtered is not None and filtered.identified is not None:
-        # Its code says so; nothing was measured.
-        refuted.append(UNBOUNDED_FILTER.format(filtered.filter, filtered.identified.by))
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
     elif why := _unjudgeable(release):
@@ -300,7 +292,6 @@ class Auditor:
             mechanism=self._mechanism,
             release=measured.release,
             canary=measured.canary,
-            filtered=measured.filtered,
             findings=findings,
         )
 

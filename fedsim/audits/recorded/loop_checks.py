@@ -38,15 +38,6 @@ OWN_SIZE = (
     "also differ in the scale of sum and noise, which no accountant here covers; divide by the "
     "expected size"
 )
-OWN_WEIGHT = (
-    "the sum is divided by {:g}, the total weight of {} users, without noise on it. The users "
-    "have different weights. A user's weight may reveal something about its data, which no "
-    "epsilon here covers; give all users the same weight"
-)
-UNSEEN_WEIGHT = (
-    "the sum is divided by {:g}, the total weight of {} users, without noise on it. It was not "
-    "recorded whether the users have different weights, which no epsilon here would cover"
-)
 NEIGHBOUR = (
     "the divisor is {:g}, but {:g} with one record fewer: the scale of {} noise values tells the "
     "two apart, with an epsilon of {} for that alone. If the size of the data set is public (a "
@@ -324,18 +315,6 @@ def _divisors(steps: Sequence[RecordedStep]) -> list[Finding]:
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
         findings.append(Finding(OWN_SIZE))
-    # One weight for all, of any size, does not depend on the data. Weights that differ do, even if
-    # they happen to sum to the number of users.
-    weighed = [step for step in steps if step.weight and step.batch]
-    unlike = [step for step in weighed if step.weights_differ]
-    if unlike:
-        findings.append(Finding(OWN_WEIGHT.format(unlike[0].weight, unlike[0].batch)))
-    for step in [] if unlike else weighed:
-        if step.weights_differ is None and not math.isclose(step.weight or 0, step.batch or 0):
-            findings.append(
-                Finding(UNSEEN_WEIGHT.format(step.weight, step.batch), severity="caution")
-            )
-            break
     if any(step.count_std is not None for step in steps):
         findings.append(Finding(OWN_COUNT, severity="caution"))
     return findings

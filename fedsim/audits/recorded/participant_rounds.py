@@ -1,35 +1,22 @@
-"""A participant's transcript, round by round: its own noise, and the canaries that it planted.
-
-The noise may come from NVFlare's filters. SVTPrivacy clips every number of an update to [-g, g],
-and chooses n of them by the sparse vector technique. It adds Laplace noise of scale b to these, and
-sends zeros for the others. An update and its negative lead to the same choice with the same
-probability. They therefore differ in n Laplace variables whose centres lie up to 2 g apart, whose
-epsilon is a lower bound on that of the filter.
-
-The GaussianPrivacy of NVFlare's research examples adds N(0, (s Q)^2), where Q is a percentile of
-the sizes of the update's own numbers. It clips nothing. Nothing bounds the distance of two updates,
-nor the ratio of their noises, so that epsilon is infinite.
-"""
+"""A participant's transcript, round by round: its own noise, and the canaries that it planted."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import chi2
 
-from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
-from adversaries.attacks.noisy_means import Release, std_interval
+from adversaries.attacks.noisy_means import Release
 from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
-from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding, believable
+from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import (
     Asked,
     MeasuredRounds,
@@ -40,189 +27,11 @@ from fedsim.audits.recorded.recorded_noise import (
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
     CanarySignal,
-    FilterReport,
-    Identified,
     OpenEstimate,
     ProvenByCanaries,
-    ProvenOfFilter,
-    Ratio,
     ReleaseReport,
 )
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
-
-GRID = 1e-4
-"""Grid of losses, over the loss of one number; losses are rounded down, so that the bound holds."""
-
-SCALAR = "a number that is not an array is sent without noise: its epsilon is infinite"
-LESS = (
-    "the Laplace noise is less than configured: {:.4g} to {:.4g} times its scale (99.99 % "
-    "confidence)"
-)
-TOTAL = (
-    "the epsilon of SVTPrivacy(epsilon={:g}) covers only the choice of numbers. Its own ledger "
-    "adds up to epsilon {:.4g} in {} rounds (delta 0), including the noise of the upload. The "
-    "measured noise leaves an epsilon of at least {:.4g} at delta {:g} between an update and its "
-    "negative"
-)
-
-FILTER = "GaussianPrivacy"
-NARROW = 0.1
-"""Largest relative error of a round's noise that identifies it as this share of the update.
-
-A wide interval that contains 1 rejects nothing: with few numbers, noise of any fixed size fits.
-"""
-
-BY = "the class's name, its configuration and the matching noise of every round"
-
-NO_BOUND = (
-    "the noise of GaussianPrivacy is a share of the update itself, and nothing is clipped: epsilon "
-    "is infinite. This was measured in all {} rounds ({:.3g} to {:.3g} times that share in all), "
-    f"and rests on {BY}"
-)
-
-TOO_FEW = (
-    "the noise of GaussianPrivacy is {:.3g} to {:.3g} times its share of the update in {} rounds "
-    "together. In some round it may be more than {:.0%} off (99.99 %), so that other noise fits "
-    "as well; record more of the model's numbers in a round"
-)
-
-
-class SvtRounds:
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-        self._rounds: list[tuple[float, float, int, float]] = []
-        self._epsilon = 0.0
-
-    def observe(self, observed: ObservedRound) -> None:
-        mechanism = observed.mechanism
-        gamma, steps = number(mechanism, "svt_gamma"), number(mechanism, "filter_steps") or 1.0
-        release = number(mechanism, "svt_epsilon_release")
-        uploads = number(mechanism, "svt_n_upload")
-        before = observed.unprotected or {}
-        if not gamma or not release or not uploads or set(before) != set(observed.own):
-            return
-        if any(array.ndim == 0 for array in before.values()):
-            self._notes.add("alarm", SCALAR, observed.round)
-        noise = [np.zeros(0)]
-        for name, array in before.items():
-            if array.ndim:
-                sent = observed.own[name].ravel().astype(np.float64) / steps
-                clipped = np.clip(array.ravel().astype(np.float64) / steps, -gamma, gamma)
-                # Numbers that were not chosen are sent as zeros, without noise.
-                noise.append((sent - clipped)[sent != 0])
-        left: Floats = np.concatenate(noise)
-        if not left.size or not np.isfinite(left).all():
-            return
-        # The chosen numbers, each of range 2 gamma, share epsilon_release.
-        scale = 2 * gamma * uploads / release
-        self._rounds.append((float(np.abs(left).sum()), scale, left.size, gamma))
-        self._epsilon += number(mechanism, "svt_epsilon_total") or math.inf
-
-    def measured(self, options: Asked) -> FilterReport | None:
-        """Return noise and epsilon, None without rounds; append findings."""
-        if not self._rounds:
-            return None
-        total = sum(size for _, _, size, _ in self._rounds)
-        # The mean size of Laplace noise is its scale.
-        length = sum(sum_ / scale for sum_, scale, _, _ in self._rounds)
-        stated, sure = (
-            _interval(length, total, at) for at in (options.confidence, ALARM_CONFIDENCE)
-        )
-        if sure[1] < 1:
-            options.findings.append(Finding(LESS.format(*sure)))
-        # Rounds may differ: the bound uses the one that reveals least.
-        reach = min(2 * gamma / (scale * sure[1]) for _, scale, _, gamma in self._rounds)
-        proven = laplace_epsilon(reach, total, options.delta)
-        text = TOTAL.format(
-            number(options.mechanism, "svt_epsilon") or math.nan,
-            self._epsilon,
-            len(self._rounds),
-            proven,
-            options.delta,
-        )
-        options.findings.append(Finding(text, severity="caution"))
-        return FilterReport(
-            filter="SVTPrivacy",
-            rounds=len(self._rounds),
-            uploads=total,
-            scale_over_configured=Ratio(length / total, *stated, options.confidence),
-            ledger_epsilon=self._epsilon,
-            proven=ProvenOfFilter(proven),
-        )
-
-
-def laplace_epsilon(reach: float, count: int, delta: float) -> float:
-    """Return a lower bound on the epsilon of `count` Laplace variables, each moved by `reach`."""
-    # The import takes half a second, which other audits need not wait for.
-    from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415
-
-    losses = privacy_loss_distribution.from_laplace_mechanism(
-        1.0,
-        sensitivity=reach,
-        pessimistic_estimate=False,
-        value_discretization_interval=reach * max(GRID, 1e-7 * count),
-        use_connect_dots=False,
-    )
-    return float(losses.self_compose(count).get_epsilon_for_delta(delta))
-
-
-def _interval(length: float, count: int, confidence: float) -> tuple[float, float]:
-    """Return an exact interval of b from the summed sizes S of Laplace noise: 2 S/b is chi^2."""
-    tail = (1 - confidence) / 2
-    low = 2 * length / float(chi2.isf(tail, 2 * count))
-    return low, 2 * length / float(chi2.ppf(tail, 2 * count))
-
-
-class ShareRounds:
-    def __init__(self) -> None:
-        self._rounds: list[tuple[float, int]] = []
-        self._fits = True
-
-    def observe(self, observed: ObservedRound) -> None:
-        scaled = _scaled(observed)
-        self._fits = self._fits and scaled is not None
-        if scaled is not None:
-            self._rounds.append((float(scaled @ scaled), scaled.size))
-
-    def measured(self) -> tuple[str, FilterReport] | None:
-        """Return meaning and measurement; None unless every round may have such noise.
-
-        The measurement has "identified", with epsilon, only if other noise would not fit.
-        """
-        if not self._rounds or not self._fits:
-            return None
-        # Bonferroni: the intervals of all rounds hold together.
-        confidence = 1 - (1 - ALARM_CONFIDENCE) / len(self._rounds)
-        intervals = [std_interval(energy, size, confidence) for energy, size in self._rounds]
-        if not all(one.low <= 1 <= one.high for one in intervals):
-            return None
-        energy, size = (sum(part) for part in zip(*self._rounds, strict=True))
-        sure = std_interval(energy, int(size), ALARM_CONFIDENCE)
-        ratio = Ratio(math.sqrt(energy / size), sure.low, sure.high, ALARM_CONFIDENCE)
-        measurement = FilterReport(
-            filter=FILTER, rounds=len(intervals), scale_over_configured=ratio
-        )
-        if not all(one.low >= 1 - NARROW and one.high <= 1 + NARROW for one in intervals):
-            return TOO_FEW.format(sure.low, sure.high, len(intervals), NARROW), measurement
-        why = NO_BOUND.format(len(intervals), sure.low, sure.high)
-        return why, replace(measurement, identified=Identified(math.inf, BY))
-
-
-def _scaled(observed: ObservedRound) -> Floats | None:
-    share, percentile = (
-        number(observed.mechanism, f"gaussian_{name}") for name in ("sigma0", "max_percentile")
-    )
-    layout = Layout.of(observed.unprotected or {})
-    update, sent = (layout.vector(arrays) for arrays in (observed.unprotected or {}, observed.own))
-    if not share or percentile is None or not 0 <= percentile <= 100:
-        return None
-    if update is None or sent is None or not update.any() or not believable(update, sent):
-        return None
-    most = float(np.percentile(np.abs(update[update != 0]), percentile))
-    with np.errstate(over="ignore", divide="ignore"):  # a share of numbers near 0
-        scaled = (sent - update) / (share * most)
-    return scaled if believable(scaled) else None
-
 
 TOWARDS = "the server, which sees this client's noised update by itself"
 
@@ -233,25 +42,9 @@ NOTHING_MEASURED = (
 )
 
 
-SELECTION = (
-    "the audit measures SVTPrivacy's noise on the numbers that it sends, but not what its choice "
-    "of numbers reveals: it can disprove a claim, but cannot support it"
-)
-
-
-NO_NOISE = (
-    "PercentilePrivacy cuts and clips numbers, but adds no noise: the epsilon of what it sends "
-    "is infinite"
-)
-
 UNCLIPPED = (
     "the noise moves with the updates (p = {:.1g}): the updates were not clipped to the declared "
     "norm, or the noise depends on them"
-)
-
-UNDECLARED = (
-    "the noise of {} cannot be read. If it clips the whole update (L2) and adds Gaussian noise, "
-    "declare that: NVFlareFilter(..., clipping_norm=, noise_std=)"
 )
 
 
@@ -261,9 +54,6 @@ class ParticipantRounds:
         self._node = node
         self._dither = Dither()
         self._local: list[Release] = []
-        self._svt = SvtRounds(notes)
-        self._share = ShareRounds()
-        self._unread: set[str] = set()
         self._scored: list[ScoredRounds] = []
         self._pending: ObservedRound | None = None
 
@@ -278,15 +68,7 @@ class ParticipantRounds:
                 self._score(pending, pending.canary, after)
         if observed.model:
             self._pending = observed
-        named = str(observed.mechanism.get("filter", ""))
-        declared = "local_noise_std" in observed.mechanism
-        if named == "SVTPrivacy":
-            self._svt.observe(observed)
-        elif named and not declared:
-            self._unread.add(named)
-            if named == FILTER:
-                self._share.observe(observed)
-        elif observed.unprotected is not None and observed.own:
+        if observed.unprotected is not None and observed.own:
             self._observe_local(observed, observed.unprotected)
 
     def measured(self, options: Asked) -> MeasuredRounds:
@@ -300,21 +82,6 @@ class ParticipantRounds:
                 findings.append(Finding(UNCLIPPED.format(unlikely)))
         if self._scored:
             canary = canary_measured(self._scored, options.delta, options.confidence)
-        if self._unread:
-            share = self._share.measured() if self._unread == {FILTER} else None
-            if share is not None:
-                why, filtered = share
-            elif self._unread == {"PercentilePrivacy"}:
-                identified = Identified(math.inf, "the class's name")
-                why = NO_NOISE
-                filtered = FilterReport(filter="PercentilePrivacy", identified=identified)
-            else:
-                why, filtered = UNDECLARED.format(" and ".join(sorted(self._unread))), None
-            findings.append(Finding(why, severity="caution"))
-            return MeasuredRounds(None, canary, why, "client", filtered)
-        filtered = self._svt.measured(options)
-        if filtered is not None:
-            return MeasuredRounds(release, canary, SELECTION, filtered=filtered)
         if release is None and canary is None:
             findings.append(Finding(NOTHING_MEASURED, severity="note"))
         return MeasuredRounds(release, canary, "" if release else NOTHING_MEASURED)

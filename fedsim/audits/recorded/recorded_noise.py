@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
-    FilterReport,
     ReleaseReport,
     Reported,
 )
@@ -29,10 +28,8 @@ NUMBERS = (
     "local_sensitivity",
     "local_epsilon",
     "local_delta",
-    "local_noise_std",
     "divisor",
     "neighbour_divisor",
-    "total_weight",
     "sample_rate",
     "expected_batch_size",
     "accountant_noise_multiplier",
@@ -51,10 +48,7 @@ def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
 
 
 def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
-    """Return the declared noise, or Flower's LocalDpMod's: s sqrt(2 ln(1.25/delta)) / epsilon."""
-    declared = number(mechanism, "local_noise_std")
-    if declared is not None:
-        return declared
+    """Return the noise of Flower's LocalDpMod: s sqrt(2 ln(1.25/delta)) / epsilon."""
     sensitivity, epsilon, delta = (
         number(mechanism, f"local_{name}") for name in ("sensitivity", "epsilon", "delta")
     )
@@ -99,8 +93,6 @@ class RecordedStep:
         accumulated: number of batches in the step.
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
-        weight: total weight of all users, which divides the release later.
-        weights_differ: whether two weights differed so far; None if unknown.
         clipped: whether the sum is that of clipped gradients; None if it was not checked.
     """
 
@@ -120,8 +112,6 @@ class RecordedStep:
     sampling: str
     count_std: float | None
     neighbour_divisor: float | None
-    weight: float | None
-    weights_differ: bool | None
     charged: Charge | None
     clipped: bool | None = None
 
@@ -137,7 +127,7 @@ def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
     kept = sum(array.size for array in (observed.aggregate or {}).values())
     clipped = mechanism.get("clipped")
-    adaptive, differ = mechanism.get("adaptive") is True, mechanism.get("weights_differ")
+    adaptive = mechanism.get("adaptive") is True
     return RecordedStep(
         place=place,
         engine=str(mechanism.get("engine", "")),
@@ -155,8 +145,6 @@ def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
         sampling=str(mechanism.get("sampling", "")),
         count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
         neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
-        weight=number(mechanism, "total_weight"),
-        weights_differ=differ if isinstance(differ, bool) else None,
         charged=_charge(observed),
         clipped=clipped if isinstance(clipped, bool) else None,
     )
@@ -250,11 +238,9 @@ class MeasuredRounds:
         canary: from `participant_rounds.canary_measured`; None without canaries.
         unmeasured: why there is no release, "" if there is one.
         unit: unit of all of this, one of `records.UNITS`.
-        filtered: for a filter that is not a Gaussian mechanism; else None.
     """
 
     release: ReleaseReport | None = None
     canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"
-    filtered: FilterReport | None = None

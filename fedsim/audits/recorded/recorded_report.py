@@ -274,33 +274,6 @@ class CanaryReport:
 
 
 @dataclass(frozen=True)
-class ProvenOfFilter:
-    epsilon: float
-    confidence: float = ALARM_CONFIDENCE
-
-
-@dataclass(frozen=True)
-class Identified:
-    """An epsilon that follows from the filter's code, and what the code was identified by."""
-
-    epsilon: float
-    by: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class FilterReport:
-    """A filter that is not a Gaussian mechanism; None for what does not apply to it."""
-
-    filter: str
-    rounds: int | None = None
-    uploads: int | None = None
-    scale_over_configured: Ratio | None = None
-    ledger_epsilon: float | None = None
-    proven: ProvenOfFilter | None = None
-    identified: Identified | None = None
-
-
-@dataclass(frozen=True)
 class Reported:
     """The clients' own epsilons of a run.
 
@@ -365,7 +338,6 @@ class RecordedReport:
     mechanism: Mapping[str, Any]
     release: ReleaseReport | None
     canary: CanaryReport | None
-    filtered: FilterReport | None
     findings: Sequence[Finding]
     transcript: Ending | None = None
     kind: str = field(default="transcript audit", init=False)
@@ -384,9 +356,6 @@ class RecordedReport:
         """Return the report for JSON, but with infinite floats."""
         written = asdict(self) | {"alarms": alarms(self.findings)}
         written["findings"] = [each.as_json() for each in self.findings]
-        if self.filtered is not None:
-            own = written["filtered"].items()
-            written["filtered"] = {name: value for name, value in own if value is not None}
         if self.transcript is None:
             del written["transcript"]
         return written

@@ -17,7 +17,6 @@ from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.recorded.loop_checks import scale_epsilon
 from fedsim.audits.recorded.loop_steps import composed
-from fedsim.audits.recording import nvflare_filter
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import Accounted, Recorder
@@ -187,12 +186,6 @@ def test_recording_a_loop_does_not_load_flower() -> None:
 def test_a_framework_that_is_not_installed_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("opacus", "pfl", "pfl.privacy.gaussian_mechanism"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(nvflare_filter, "MetaKey", None)
+    monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(InputError, match="pip install opacus"):
         recording.opacus(object(), tmp_path / "steps.fedt")
-    with pytest.raises(InputError, match="pip install pfl"):
-        recording.pfl(object(), tmp_path / "steps.fedt")
-    with pytest.raises(InputError, match="pip install nvflare"):
-        recording.NVFlareFilter(object(), str(tmp_path / "steps.fedt"))

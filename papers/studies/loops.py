@@ -1,0 +1,145 @@
+"""The audit of training loops: what it proves of wrong ones, how often it accuses right ones."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import to_json
+from tables import Table, Value
+
+from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.loop import running
+from fedsim.audits.loop.audit import LoopAudit, audited
+from fedsim.audits.loop.measurement import LoopOrder, LoopProcess
+from fedsim.privacy.mechanism import Neighbouring
+
+LOOPS = Path(__file__).parents[2] / "tests" / "apps" / "loops"
+
+OPACUS, OWN = "opacus_loops.py", "own_loops.py"
+
+CASES = (
+    (f"{OPACUS}:correct", 63, 400),
+    (f"{OPACUS}:correct", 64, 400),
+    (f"{OPACUS}:weighted", 63, 400),
+    (f"{OPACUS}:fixed_batches", 63, 400),
+    (f"{OPACUS}:rebuilt", 63, 800),
+    (f"{OPACUS}:persistent", 63, 400),
+    (f"{OPACUS}:per_layer", 63, 400),
+    (f"{OPACUS}:noise_at_50", 63, 4000),
+)
+"""Function, records and trials of each; all make their own claims."""
+
+HONEST = ((f"{OPACUS}:correct", 63, 40), (f"{OWN}:correct", 63, 200))
+RIGHT = 400
+"""Audits of each right loop: of so many records, with so many trials each."""
+
+OWN_CLAIM = Claim(0.9285, 1e-5, Scope.RUN, "given")
+"""What is true of the loop by hand: four releases at a noise multiplier of 8."""
+
+
+class Here:
+    """A channel to this very process: hundreds of others would load PyTorch for as many audits."""
+
+    def __init__(self) -> None:
+        self._answers: Iterator[Any] | None = None
+        self._asked = b""
+
+    def ask(self, message: object, answers: TypeAdapter[Any]) -> Any:
+        """Return the answer to a message.
+
+        Args:
+            message: an order, then requests.
+            answers: not needed where nothing is sent.
+        """
+        del answers
+        self._asked = to_json(message, inf_nan_mode="constants")
+        if self._answers is None:
+            self._answers = running.answers(self._asked, iter(lambda: self._asked, None))
+        return next(self._answers)
+
+
+def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
+    """Yield a table of loops, and one of right loops again and again."""
+    del data_root  # scikit-learn brings the data
+    yield Table(
+        "Opacus as it is installed",
+        (
+            "loop",
+            "records",
+            "trials",
+            "claimed ε",
+            "ε by theory",
+            "ε at least (95 %)",
+            "to convict (99.99 %)",
+            "verdict",
+            "rules",
+            "minutes",
+        ),
+        [_row(*case[:2], 20 if smoke else case[2]) for case in CASES[: 1 if smoke else None]],
+    )
+    columns = ("convicted", "suspect", "supported", "not judged", "ε at least > claim", "minutes")
+    yield Table(
+        f"Right loops, {2 if smoke else RIGHT} audits each",
+        ("loop", "records", "trials", *columns),
+        [
+            _repeated(loop, records, trials, 2 if smoke else RIGHT)
+            for loop, records, trials in HONEST[slice(-1 if smoke else 0, None)]
+        ],
+    )
+
+
+def audit(
+    loop: str,
+    records: int,
+    trials: int,
+    seed: int = 0,
+    claim: Claim | None = None,
+    data: str = "digits",
+    target: str = "crafted",
+) -> LoopAudit:
+    """Return the audit of a loop, in this very process.
+
+    Args:
+        loop: "file.py:function".
+        records: of D.
+        trials: judged runs.
+        seed: of everything.
+        claim: None for the accountant's last word.
+        data: a bundled data set.
+        target: "crafted" or "real".
+    """
+    relation = Neighbouring.ADD_REMOVE
+    order = LoopOrder(loop, data, records, target, relation.value, seed)
+    process = LoopProcess(order, Here())  # type: ignore[arg-type]
+    return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
+
+
+def _audit(loop: str, records: int, trials: int, seed: int = 0) -> LoopAudit:
+    own = loop.startswith(OWN)
+    # The loop by hand is run on few features, for the sake of time.
+    data, claim = ("breast-cancer", OWN_CLAIM) if own else ("digits", None)
+    return audit(f"{LOOPS / loop}", records, trials, seed, claim, data)
+
+
+def _row(loop: str, records: int, trials: int) -> tuple[Value, ...]:
+    began = time.monotonic()
+    found = _audit(loop, records, trials)
+    rules = ", ".join(each.rule for each in found.findings if each.breaks) or "none"
+    claimed = None if found.claim is None else found.claim.epsilon
+    numbers = claimed, found.epsilon, found.lower_bound.epsilon, found.proven.epsilon
+    minutes = round((time.monotonic() - began) / 60, 1)
+    return loop, records, trials, *numbers, found.verdict.value, rules, minutes
+
+
+def _repeated(loop: str, records: int, trials: int, repeats: int) -> tuple[Value, ...]:
+    began = time.monotonic()
+    found = [_audit(loop, records, trials, 1000 + seed) for seed in range(repeats)]
+    verdicts = [each.verdict for each in found]
+    kinds = Verdict.CONVICTED, Verdict.SUSPECT, Verdict.SUPPORTED, Verdict.NOT_JUDGED
+    counts = [verdicts.count(each) for each in kinds]
+    above = sum(
+        each.claim is not None and each.lower_bound.epsilon > each.claim.epsilon for each in found
+    )
+    return loop, records, trials, *counts, above, round((time.monotonic() - began) / 60, 1)

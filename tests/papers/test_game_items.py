@@ -1,0 +1,253 @@
+"""Items that play the core paper's game, in their smoke size, against what theory says of it."""
+
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from adversaries.errors import InputError
+from adversaries.neighbours.rank_correlation import RankCorrelation
+from adversaries.statistics import gaussian
+from fedsim.cli.main import app
+from fedsim.federation.runtimes.batch_task import Program
+from fedsim.privacy import calibration
+from papers import making, page
+from papers.abadi import accuracies
+from papers.bernau import audit_figures, identification, norms, sensitivities
+from papers.findings import Means, Reproduced, Scale, agreement
+from papers.registry import ITEMS, SOURCES
+from papers.xiao import clusters, network
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Means:
+    """One folder for all items, which share their runs."""
+    return Means(Scale.SMOKE, tmp_path_factory.mktemp("reproduction"), say=lambda what: None)
+
+
+def test_noise_scaled_to_local_sensitivity_has_the_advantage_of_the_whole_budget(
+    smoke: Means,
+) -> None:
+    numbers = {one.name: one for one in identification.table(smoke, "mnist").numbers}
+    wanted = calibration.epsilon_at_most(math.log(9), 0.01, "rdp-classic")
+    allowed = gaussian.advantage(math.sqrt(2) / calibration.noise_multiplier(wanted, 2))
+    for name in ("LS bounded: advantage", "LS unbounded: advantage"):
+        assert numbers[name].closed_form == pytest.approx(allowed, rel=1e-6)
+    # What noise scaled to the global sensitivity wastes, the adversary lacks.
+    wasted = numbers["GS bounded: advantage"].closed_form
+    assert wasted is not None
+    assert 0 < wasted < allowed
+    for number in numbers.values():
+        assert number.interval is not None
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_beliefs_in_d_are_above_one_half_on_average_where_d_was_used(smoke: Means) -> None:
+    found = identification.beliefs(smoke, "mnist")
+    assert all(0.3 < one.ours < 0.9 for one in found.numbers)
+    assert found.pictures[0].svg.startswith("<?xml")
+
+
+def test_epsilon_from_sensitivities_is_the_target_under_local_and_less_under_global_noise(
+    smoke: Means,
+) -> None:
+    numbers = {one.name: one for one in audit_figures.audit(smoke, "mnist").numbers}
+    for belief in (0.75, 0.9):
+        local = numbers[f"ρβ = {belief:g}, local sensitivity: ε′ from sensitivities"]
+        assert agreement(local).kind == "agrees"
+        total = numbers[f"ρβ = {belief:g}, global sensitivity: ε′ from sensitivities"]
+        assert total.ours < 0.95 * local.ours
+        inferred = numbers[f"ρβ = {belief:g}, local sensitivity: advantage of membership inference"]
+        assert abs(inferred.ours) < 0.5
+
+
+def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke: Means) -> None:
+    numbers = {one.name: one for one in sensitivities.followed(smoke, "mnist").numbers}
+    highest, lowest = numbers["RMS LS, bounded, max 1"], numbers["RMS LS, bounded, min 1"]
+    assert lowest.ours < highest.ours <= 6 * (1 + 1e-6)
+    assert highest.interval is not None
+    assert highest.interval[0] <= highest.ours <= highest.interval[1]
+
+
+def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -> None:
+    chosen = [item for item in ITEMS if item.name == "table-2b"]
+    (first,) = making.make(chosen, smoke)
+    counted = replace(chosen[0], make=_never)
+    (again,) = making.make([counted], smoke)
+    assert again == first
+    kept = smoke.folder / "items" / "smoke-bernau-table-2b.json"
+    kept.write_bytes(kept.read_bytes()[:-40])
+    (mended,) = making.make(chosen, smoke)
+    assert mended.finding == first.finding
+
+
+def _never(means: Means) -> Reproduced:
+    raise AssertionError("what was kept is made again")
+
+
+def test_the_page_has_every_item_with_its_statement_and_its_command(
+    smoke: Means, tmp_path: Path
+) -> None:
+    chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
+    made = list(making.make(chosen, smoke))
+    page.write_reproduction(tmp_path, made, {"Figure 8": "no data"})
+    text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
+    assert "Not made" in text
+    for item in made:
+        assert item.command in text
+        assert f'id="{item.source}-{item.name}"' in text
+    assert "within the printed digits" in text
+    assert text.count(f">{SOURCES['bernau']} <a") == 1
+
+
+def test_the_command_skips_by_name_what_has_no_data_and_says_how_to_get_it(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["reproduce", "bernau", "figure-3", "table-2a-adult", "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "Skipped: Table 2a: advantage and δ′ at ρβ = 0.9, Adult: put UCI's adult.data" in said
+    assert (out / "reproduction.html").exists()
+    assert (out / "reproduction.json").exists()
+
+
+def test_what_takes_days_is_made_only_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
+    monkeypatch.setattr("papers.making.ITEMS", (item,))
+    unnamed = CliRunner().invoke(app, ["reproduce", item.source, "--out", str(tmp_path)])
+    assert "takes about 28 hours: name it to make it" in " ".join(unnamed.output.split())
+    arguments = ["reproduce", item.source, item.name, "--out", str(tmp_path)]
+    assert isinstance(CliRunner().invoke(app, arguments).exception, AssertionError)
+
+
+def test_the_page_is_there_before_the_last_item_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(means: Means) -> Reproduced:
+        assert "Figure 3" in (means.folder / page.PAGE).read_text(encoding="utf-8")
+        raise KeyboardInterrupt
+
+    first, second = (one for one in ITEMS if one.name in ("figure-3", "table-1"))
+    changed = (first, replace(second, make=interrupted))
+    monkeypatch.setattr("papers.making.ITEMS", changed)
+    result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
+
+
+def test_items_that_workers_make_are_those_of_one_process(tmp_path: Path) -> None:
+    names = ("figure-3", "table-2b", "table-2a-adult", "figure-6-adult")
+    chosen = [item for item in ITEMS if item.source == "bernau" and item.name in names]
+    here, there = (
+        Means(Scale.SMOKE, tmp_path / name, say=lambda what: None) for name in ("here", "there")
+    )
+    one = list(making.publish(chosen, here, {}))[-1]
+    written = list(making.publish(chosen, there, {}, workers=2))
+    assert len(written) == 4  # two items share runs, so that one process makes them
+    assert [(made.name, made.finding) for made in written[-1]] == [
+        (made.name, made.finding) for made in one
+    ]
+    # A machine without this folder sends the item back.
+    program = asdict(Program.here())
+    task = making.ItemsTask(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
+    (kept,) = making.make_items(task).values()
+    table = next(made for made in one if made.name == "table-2b")
+    assert making.adapter().validate_json(kept).finding == table.finding
+    with pytest.raises(InputError, match="has numpy"):
+        making.make_items(replace(task, program=program | {"numpy": "another"}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nobody"], "unknown source 'nobody'; give one of bernau"),
+        (["bernau", "figure-99"], "bernau has no item 'figure-99'; its items: figure-1"),
+        (["bernau", "--data-root", "/nowhere"], "the folder '/nowhere' does not exist"),
+        (["bernau", "--markdown", "/nowhere/page.md"], "the folder '/nowhere' does not exist"),
+        (["bernau", "--out", __file__], "name another directory with --out"),
+    ],
+)
+def test_what_is_not_there_is_refused_by_name(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, ["reproduce", *arguments])
+    assert isinstance(result.exception, InputError)
+    assert said in str(result.exception)
+
+
+def test_names_of_items_are_their_own() -> None:
+    assert len({(item.source, item.name) for item in ITEMS}) == len(ITEMS)
+
+
+def test_accuracy_is_the_mean_of_its_trainings(smoke: Means) -> None:
+    found = identification.trained(smoke)
+    assert len(found.numbers) == 4
+    for number in found.numbers:
+        assert number.interval is not None
+        assert 0 <= number.ours <= 1
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_norms_without_clipping_are_above_those_with_it(smoke: Means) -> None:
+    numbers = {one.name: one for one in norms.surveyed(smoke, "mnist").numbers}
+    share = numbers["share of norms above C = 3, first models"].ours
+    median = numbers["median norm, first models"].ours
+    assert (median > 3) == (share > 0.5)
+
+
+def test_k_means_needs_more_noise_for_more_clusters(smoke: Means) -> None:
+    few, many = clusters.clustered(smoke).numbers
+    assert few.ours < many.ours
+    for number in (few, many):
+        assert number.interval is not None
+        assert number.interval[0] <= number.ours <= number.interval[1]
+
+
+def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Means) -> None:
+    numbers = {one.name: one.ours for one in network.released(smoke).numbers}
+    estimated = numbers["noise √E|B|², as if the spread were known"]
+    assert estimated < numbers["noise √E|B|², with 95 % confidence"] < 2 * estimated
+    without = numbers["accuracy without noise"]
+    assert 0.5 < numbers["accuracy with noise of 95 % confidence"] < without + 0.02
+    # At even odds, and as much information as all records share: hardly more than chance.
+    assert 0.5 < list(numbers.values())[-1] < 0.52
+
+
+def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
+    numbers = {one.name: one for one in sensitivities.compared(smoke, "mnist").numbers}
+    assert "rank correlation, SSIM of the flattened vector, as in the authors' code" in numbers
+    order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
+    assert order == sorted(order, reverse=True)
+    chosen = [one for name, one in numbers.items() if name.startswith("RMS")]
+    assert len(chosen) == 3
+    assert all(0 < one.ours <= 6 for one in chosen)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (0.31, 0.4, "The same holds here"),
+        (0.0, 0.1, "the other way round"),
+        (0.1, 0.3, "No difference is seen"),
+    ],
+)
+def test_a_measure_is_better_where_the_intervals_are_apart(
+    low: float, high: float, said: str
+) -> None:
+    found = {
+        "ssim": RankCorrelation((low + high) / 2, low, high),
+        "euclidean": RankCorrelation(0.25, 0.2, 0.3),
+    }
+    assert said in sensitivities.better("ssim", "euclidean", found)
+
+
+def test_accuracy_falls_with_epsilon(smoke: Means) -> None:
+    numbers = {one.name: one.ours for one in accuracies.private(smoke).numbers}
+    plain = numbers["ε = ∞, all pixels: accuracy"]
+    assert plain > numbers["ε = 0.5, all pixels: accuracy"]
+    assert plain > 0.85
+    assert 0.5 > numbers["ε = 0.5, all pixels: ε by the privacy loss distribution"] > 0.1

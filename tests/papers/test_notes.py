@@ -1,0 +1,59 @@
+"""The documentation has one pooled table, and every number in a note of its source."""
+
+from pathlib import Path
+
+from papers import notes
+from papers.findings import MadeItem, Number, Reference, Reproduced
+
+
+def _made(name: str, *numbers: Number) -> MadeItem:
+    finding = Reproduced("It holds.", numbers)
+    return MadeItem("xiao", name, f"Item {name}: δ′", "full", "0", "", 0.0, f"make {name}", finding)
+
+
+def _number(name: str, ours: float, source: float | None = None, why: str = "") -> Number:
+    exact = () if source is None else (Reference(source, (source - 0.01, source + 0.01)),)
+    return Number(name, ours, (ours - 0.05, ours + 0.05), None, exact, why)
+
+
+AGREES = _made("one", _number("a, x", 0.5, 0.52), _number("a, y", 0.25), _number("|b|, x", 0.75))
+DEPARTS = _made("two", _number("first", 0.5, 0.5), _number("second", 0.5, 0.9, "C is another"))
+ALONE = _made("three", _number("only", 0.5))
+
+
+def test_the_pooled_table_shows_what_departs_before_what_agrees() -> None:
+    text = notes.pooled([AGREES, DEPARTS, ALONE], "notes")
+    link = "[Item one: δ′](notes/xiao.md#item-one-δ)"
+    ours = "0.500 (0.450 to 0.550)"
+    assert f"| {link} | a, x | 0.520 | {ours} | – | 1 of 1 agree |" in text
+    assert f"| second | 0.900 | {ours} | – | 1 of 2 depart |" in text
+    assert "Item three" not in text
+
+
+def test_a_note_has_every_number_in_a_grid_where_names_make_one() -> None:
+    grid, listed = notes.note("xiao", [AGREES, DEPARTS]).split("## Item two")
+    shown = "0.500 (0.450 to 0.550); 0.520 published, agrees"
+    assert f"| number | x | y |\n|---|---|---|\n| a | {shown} | 0.250 (0.200 to 0.300) |" in grid
+    assert "| \\|b\\| | 0.750 (0.700 to 0.800) |  |" in grid
+    assert "| second | 0.500 (0.450 to 0.550); 0.900 published, departs |" in listed
+    assert "Departs because C is another." in listed
+
+
+def test_a_sparse_grid_is_a_list() -> None:
+    names = ("a: x", "b: y", "c: z")
+    note = notes.note("xiao", [_made("four", *(_number(name, 0.5) for name in names))])
+    assert all(f"| {name} | 0.500 (0.450 to 0.550) |" in note for name in names)
+
+
+def test_a_page_with_marks_gets_the_table_and_a_folder_of_notes(tmp_path: Path) -> None:
+    begin, end = notes.MARKS
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
+    notes.write_notes(page, [AGREES])
+    text = page.read_text()
+    assert text.startswith(f"before\n{begin}\n\n1 items")
+    assert text.endswith(f"{end}\nafter\n")
+    assert "old" not in text
+    assert "[The sources, made again](../page.md)" in (tmp_path / "page" / "xiao.md").read_text()
+    notes.write_notes(tmp_path / "whole.md", [AGREES])
+    assert (tmp_path / "whole.md").read_text() == notes.note("xiao", [AGREES])
