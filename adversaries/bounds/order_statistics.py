@@ -91,7 +91,6 @@ def order_bound(included: Bools, scores: Floats, delta: float, confidence: float
         confidence=confidence,
         method="order statistics of right guesses about canaries in one run",
         assumes=ASSUMES,
-        trusts_noise=False,
         details={
             "canaries": m,
             "guesses": once,

@@ -1,7 +1,6 @@
 """The one-run audit of a run's report: what the canaries prove, beside the claim."""
 
 import math
-from dataclasses import asdict
 
 import numpy as np
 
@@ -11,7 +10,6 @@ from adversaries.bounds.order_statistics import order_bound, order_bounds
 from adversaries.statistics import gaussian, intervals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
-from fedsim.audits.results.measured import ProvenBound
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
@@ -70,10 +68,7 @@ def report(
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
-        bounds={
-            name: ProvenBound(**asdict(bound))
-            for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
-        },
+        bounds=_bounds(kind, mine, guesses, delta, confidence),
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(stated, limit)

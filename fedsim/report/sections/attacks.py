@@ -7,9 +7,10 @@ import numpy as np
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.bounds.one_run import CanaryEstimate
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.measurements.one_run_report import NAMES, leading
 from fedsim.audits.results.canaries import OneRunResult
-from fedsim.audits.results.measured import MembershipAttack, ProvenBound
+from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document import blocks as doc
@@ -95,7 +96,7 @@ def _crafted_figures(report: Report, transcript: SectionTranscript) -> list[doc.
 CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
-def headline(run: OneRunResult) -> ProvenBound:
+def headline(run: OneRunResult) -> EpsilonBound:
     return run.bounds[leading(run.kind)]
 
 

@@ -101,7 +101,6 @@ def test_one_trial_is_one_of_many_and_says_what_it_rests_on() -> None:
         bound = order_statistics.order_bound(coins[trial], scores[trial], DELTA, CONFIDENCE)
         assert bound.epsilon == expected
         assert bound.epsilon == gaussian_epsilon(bound.details["mu_low"], DELTA)
-        assert not bound.trusts_noise
     assert bound.details["guesses_twice"] == 100
     assert bound.details["guesses"] == 266
     # The limit is the largest multiple of the step that is refuted.
