@@ -8,7 +8,7 @@ import numpy as np
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.bounds.one_run import CanaryEstimate
 from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.measurements.one_run_report import NAMES, leading
+from fedsim.audits.measurements.one_run_report import LEADING, NAMES
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
@@ -97,11 +97,11 @@ CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
 def headline(run: OneRunResult) -> EpsilonBound:
-    return run.bounds[leading(run.kind)]
+    return run.bounds[LEADING]
 
 
 def headline_name(run: OneRunResult) -> str:
-    return f"one-run {NAMES[leading(run.kind)]}"
+    return f"one-run {NAMES[LEADING]}"
 
 
 def summary(run: OneRunResult) -> doc.Entries:
