@@ -332,7 +332,6 @@ def one_run(
     delta: float = ASSUMED,
     confidence: float = 0.95,
     guesses: int = 0,
-    orthogonal: bool = False,
     trial: int | None = None,
 ) -> "OneRun":
     """Return lower bounds on epsilon from canaries, as `fedsim one-run estimate` computes them.
@@ -343,7 +342,6 @@ def one_run(
         delta: delta of epsilon.
         confidence: confidence of each bound, in (0, 1).
         guesses: number of canaries to guess; 0 for one in eight, -1 to try several numbers.
-        orthogonal: the canaries have orthogonal directions, which allows a third bound.
         trial: number of the trial of a file to audit; None for the first.
 
     Raises:
@@ -370,7 +368,7 @@ def one_run(
             raise InputError(f"'{scores}' has no trial {trial}; it has {trials[0]} to {trials[-1]}")
         place = 0 if trial is None else trials.index(trial)
         observed = (int(every.trials[place]), every.included[place], every.scores[place])
-    return audit.estimate(*observed, delta, confidence, guesses, orthogonal)
+    return audit.estimate(*observed, delta, confidence, guesses)
 
 
 def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str, Any]:

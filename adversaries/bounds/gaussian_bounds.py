@@ -28,9 +28,6 @@ NORMALITY_LEVEL = 0.01
 LEAST_CHECKED = 8
 """Fewest trials of a world in which a departure from normality can show."""
 
-LARGEST_ERROR = 0.39
-"""Largest alpha for which the proof of the unequal bound holds; a larger one counts as this."""
-
 ALIKE = 1e-6
 """Relative differences of mu up to this are rounding in single precision."""
 
@@ -66,7 +63,7 @@ def gaussian_bound(
     worlds, log_odds = check_trials(worlds, log_odds)
     alpha = significance(confidence)
     with_d, without = log_odds[worlds], log_odds[~worlds]
-    reason = _not_gaussian(with_d, without, least=2)
+    reason = _not_gaussian(with_d, without)
     details: dict[str, float] = {}
     if not reason:
         freedom = with_d.size + without.size - 2
@@ -84,67 +81,6 @@ def gaussian_bound(
         confidence=confidence,
         method="noncentral t limit of the standardised difference between trials on D and on D'",
         assumes="independent trials, normal log-odds of equal variance on D and on D'",
-        trusts_noise=False,
-        details=details,
-        reason=reason,
-    )
-
-
-def gaussian_unequal_bound(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float
-) -> EpsilonBound:
-    """Return the bound that the two samples prove if they are normal with any variances.
-
-    It bounds r = (m1 - m0)/max(s1, s0). Log-odds N(m1, s1^2) against N(m0, s0^2) separate the
-    worlds at least as well as the log-odds of Gaussian privacy r: if s1 is larger, accuse D above
-    thresholds over m0, where FPR = Phi(-t/s0) <= Phi(-t/s1); if s0 is, accuse D' below thresholds
-    under m1.
-
-    For each world b, (mean1 - mean0)/sd_b is taken as noncentral t with n_b - 1 degrees of freedom
-    and noncentrality r_b/sqrt(1/n1 + 1/n0), and the smaller limit counts. If world b has the larger
-    variance, the limit of r_b = r is conservative, since the difference of the means varies by at
-    most s_b sqrt(1/n1 + 1/n0); and the smaller limit exceeds r only if this one does.
-
-    Args:
-        worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], the final Lambda for D, at any scale.
-        delta: of the guarantee that is bounded, in (0, 1).
-        confidence: in (0, 1).
-
-    Returns: the bound; 0 with a `reason` like `gaussian_bound`'s, for three trials of each world.
-    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
-    refuses.
-    """
-    worlds, log_odds = check_trials(worlds, log_odds)
-    alpha = min(significance(confidence), LARGEST_ERROR)
-    with_d, without = log_odds[worlds], log_odds[~worlds]
-    reason = _not_gaussian(with_d, without, least=3)
-    details = {}
-    if not reason:
-        scale = math.sqrt(1 / with_d.size + 1 / without.size)
-        # Each world gives a ratio with its own standard deviation. The smaller of the two limits
-        # holds for either order of the variances.
-        difference = float(with_d.mean() - without.mean())
-        ratios, limits = [], []
-        for sample in (with_d, without):
-            # A spread that is only rounding would make the ratio arbitrarily large.
-            spread = max(float(sample.std(ddof=1)), RESOLUTION * float(np.abs(sample).max()))
-            ratios.append(difference / spread if spread else LARGEST_EFFECT)
-            limits.append(_limit(ratios[-1], scale, sample.size - 1, alpha))
-        details = {
-            "mu": min(ratios),
-            "mu_low": min(limits),
-            "normality_p_value": normality(with_d, without),
-        }
-        reason = _refused(details)
-    return EpsilonBound(
-        epsilon=gaussian_epsilon(0.0 if reason else details["mu_low"], delta),
-        delta=delta,
-        confidence=confidence,
-        method="noncentral t limit of the difference between trials on D and on D', over the "
-        "larger standard deviation",
-        assumes="independent trials, normal log-odds",
-        trusts_noise=False,
         details=details,
         reason=reason,
     )
@@ -237,9 +173,9 @@ def _anderson_darling(sample: Floats) -> float:
     return -math.expm1(-13.436 + 101.14 * a - 223.73 * a**2)
 
 
-def _not_gaussian(with_d: Floats, without: Floats, least: int) -> str | None:
-    if min(with_d.size, without.size) < least:
-        return f"fewer than {'two' if least == 2 else 'three'} trials of a world"
+def _not_gaussian(with_d: Floats, without: Floats) -> str | None:
+    if min(with_d.size, without.size) < 2:
+        return "fewer than two trials of a world"
     both = np.concatenate([with_d, without])
     if not np.isfinite(both).all():
         return "infinite log-odds: a step without noise"

@@ -9,10 +9,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from adversaries.arrays import Bools, Floats, Ints
-from adversaries.bounds.e_process import betting_bound
-from adversaries.bounds.gaussian_bounds import gaussian_bound, gaussian_unequal_bound, lessened
-from adversaries.bounds.privacy_profile import privacy_profile_bound
-from adversaries.bounds.rate_bounds import jeffreys_bound, mu_gdp_bound
+from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
+from adversaries.bounds.rate_bounds import mu_gdp_bound
 from adversaries.statistics.intervals import (
     EpsilonBound,
     binomial_high,
@@ -62,7 +60,6 @@ def clopper_pearson_bound(
         method="Clopper-Pearson limits of the true and false positive rates at the threshold "
         f"{threshold:g}",
         assumes="independent trials",
-        trusts_noise=False,
         details={"true_positive_rate_low": tpr, "false_positive_rate_high": fpr},
         reason=None if true.size and false.size else ONE_WORLD,
     )
@@ -110,67 +107,8 @@ def clopper_pearson_split(
         method="Clopper-Pearson limits of the true and false positive rates on half of the trials "
         f"at a threshold chosen {'for mu ' * for_mu}on the other half",
         assumes="independent trials",
-        trusts_noise=False,
         details=judged.details(0) | {"threshold": float(threshold)},
-        reason=_too_few(with_d, without, 2),
-    )
-
-
-def clopper_pearson_bonferroni(
-    worlds: Bools, scores: Floats, delta: float, confidence: float
-) -> EpsilonBound:
-    """Return the best bound over thresholds at fixed ranks, with alpha divided among them.
-
-    The share of D' above the threshold that exactly r trials on D' exceed has the beta distribution
-    of an order statistic, whose upper limit is Clopper and Pearson's for r successes. Given the
-    threshold, the trials on D above it are binomial. Ties are broken at random, independently of
-    the worlds. So both limits at alpha/2 hold at a rank fixed in advance just as at a fixed
-    threshold.
-
-    The ranks are r = 0, 1, 4, 16, ... up to half of the trials on D', and as many among the trials
-    on D for accusing D'.
-
-    Args:
-        worlds: bool [T], True where the model was trained on D.
-        scores: float64 [T], larger ones indicate D; of any scale.
-        delta: of the guarantee that is bounded, in [0, 1).
-        confidence: in (0, 1).
-
-    Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
-    refuses.
-    """
-    worlds, scores = check_trials(worlds, scores)
-    check_delta(delta)
-    alpha = significance(confidence)
-    # Ties would leave the number of trials above a rank undefined.
-    scores = _without_ties(scores)
-    with_d, without = scores[worlds], scores[~worlds]
-    reason = _too_few(with_d, without, 1)
-    # Ranks among D' for accusing D, and among D for accusing D'; alpha is divided among all.
-    ranks = [] if reason else [_ranks(without.size), _ranks(with_d.size)]
-    paid = max(1, sum(each.size for each in ranks))
-    # Each rank pays for two limits.
-    tail = alpha / (2 * paid)
-    directions = []
-    for at, (accused, others) in zip(ranks, ((with_d, without), (-without, -with_d)), strict=False):
-        # The threshold is the other world's score at this rank from the top, so exactly `at` of its
-        # trials lie above it.
-        low = binomial_low(_above(accused, np.sort(others)[::-1][at]), accused.size, tail)
-        directions.append(_rates(low, binomial_high(at, others.size, tail), delta))
-    # The best rank of the better direction.
-    best = max(directions, key=lambda rates: rates.epsilon.max(), default=None)
-    place = 0 if best is None else int(np.argmax(best.epsilon))
-    return EpsilonBound(
-        epsilon=0.0 if best is None else float(best.epsilon[place]),
-        delta=delta,
-        confidence=confidence,
-        method="Clopper-Pearson limits of the true and false positive rates at ranks fixed in "
-        "advance, by Bonferroni's inequality",
-        assumes="independent trials",
-        trusts_noise=False,
-        details={} if best is None else best.details(place) | {"thresholds": float(paid)},
-        reason=reason,
+        reason=_too_few(with_d, without),
     )
 
 
@@ -191,14 +129,8 @@ class Estimator:
 
 LOWER_BOUNDS: dict[str, Estimator] = {
     "clopper_pearson": Estimator(clopper_pearson_bound),
-    "clopper_pearson_split": Estimator(clopper_pearson_split),
-    "clopper_pearson_bonferroni": Estimator(clopper_pearson_bonferroni),
-    "betting": Estimator(betting_bound),
-    "jeffreys": Estimator(jeffreys_bound),
     "mu_gdp": Estimator(mu_gdp_bound, gaussian=True),
     "gaussian": Estimator(gaussian_bound, gaussian=True, normal=True),
-    "gaussian_unequal": Estimator(gaussian_unequal_bound, gaussian=True, normal=True),
-    "privacy_profile": Estimator(privacy_profile_bound),
 }
 """The lower bounds that a report computes, by name."""
 
@@ -300,22 +232,6 @@ def _at_thresholds(
     return _rates(low, binomial_high(false, without.size, tail), delta)
 
 
-def _ranks(trials: int) -> Ints:
-    # Sparse ranks: each one costs a share of alpha, and limits at close ranks hardly differ.
-    powers = 4 ** np.arange(30)
-    return np.concatenate([[0], powers[powers <= trials // 2]])
-
-
-def _without_ties(scores: Floats) -> Floats:
-    """Return the ranks of the scores, 0 to T - 1; equal scores in an order of a fixed seed."""
-    # A random second key breaks ties independently of the worlds. The fixed seed keeps reports
-    # repeatable.
-    order = np.lexsort((np.random.default_rng(0).permutation(scores.size), scores))
-    ranks = np.empty(scores.size)
-    ranks[order] = np.arange(scores.size)
-    return ranks
-
-
 def _above(sample: Floats, thresholds: Floats) -> Ints:
     """Return how many of the sample lie strictly above each threshold."""
     # Those at the threshold or below it stand before this position.
@@ -326,10 +242,10 @@ def _share_above(sample: Floats, thresholds: Floats) -> Floats:
     return _above(sample, thresholds) / max(1, sample.size)
 
 
-def _too_few(with_d: Floats, without: Floats, least: int) -> str | None:
+def _too_few(with_d: Floats, without: Floats) -> str | None:
     if not with_d.size or not without.size:
         return ONE_WORLD
-    return "fewer than two trials of a world" if min(with_d.size, without.size) < least else None
+    return "fewer than two trials of a world" if min(with_d.size, without.size) < 2 else None
 
 
 def _log_ratio(numerator: float, denominator: float) -> float:

@@ -83,7 +83,6 @@ def binomial_bound(
         confidence=confidence,
         method="binomial limit of right guesses about canaries in one run",
         assumes=COINS,
-        trusts_noise=False,
         details=best.details(scores.size),
     )
 
@@ -112,7 +111,6 @@ def f_dp_bound(
         confidence=confidence,
         method="f-DP limit of right guesses about canaries in one run, Gaussian trade-off curves",
         assumes=f"{COINS}; a Gaussian trade-off curve, as steps without sampling have",
-        trusts_noise=False,
         details=best.details(scores.size) | {"mu_low": mu},
     )
 

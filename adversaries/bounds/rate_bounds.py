@@ -5,22 +5,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import betainc, betaincinv, ndtr, ndtri
+from scipy.special import ndtri
 
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds.e_process import Accusations
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.intervals import EpsilonBound, binomial_high, check_delta, significance
-from adversaries.statistics.roots import find_root
-
-REACH = 8.0
-"""Standard deviations of a posterior beyond which its probability is below 1e-15."""
-
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
-
-LARGEST_EPSILON = 700.0
-"""The largest epsilon whose exponential is finite."""
+from adversaries.statistics.intervals import EpsilonBound, binomial_high, significance
+from adversaries.statistics.trials import ONE_WORLD, check_trials
 
 
 @dataclass(frozen=True)
@@ -39,6 +29,40 @@ class NoiseFamily:
     epsilon: Callable[[float, float], float]
 
 
+@dataclass(frozen=True)
+class Accusations:
+    """Numbers of accusations of D, in trials on D and on D'.
+
+    Attributes:
+        true: accusations in trials on D.
+        on_d: number of trials on D.
+        false: accusations in trials on D'.
+        others: number of trials on D'.
+    """
+
+    true: int
+    on_d: int
+    false: int
+    others: int
+
+    @classmethod
+    def of(cls, worlds: Bools, log_odds: Floats) -> "Accusations":
+        """Return the counts for the decision Lambda > 0.
+
+        Args:
+            worlds: bool [T], True where the model was trained on D.
+            log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
+        """
+        worlds, log_odds = check_trials(worlds, log_odds)
+        true, false = log_odds[worlds] > 0, log_odds[~worlds] > 0
+        return cls(int(true.sum()), true.size, int(false.sum()), false.size)
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing follows from the counts, None if there are trials of both worlds."""
+        return None if self.on_d and self.others else ONE_WORLD
+
+
 def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
     """Return upper limits of FPR and FNR that hold together, each at alpha/2."""
     # Half of the error for each rate, so that both limits hold together (Bonferroni).
@@ -47,64 +71,6 @@ def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
     return (
         float(binomial_high(counts.false, counts.others, tail)),
         float(binomial_high(misses, counts.on_d, tail)),
-    )
-
-
-def jeffreys_bound(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float
-) -> EpsilonBound:
-    """Return the epsilon that the rates of a rule exceed with posterior probability `confidence`.
-
-    FPR and FNR have independent Jeffreys priors Beta(1/2, 1/2), so that the posterior is a product
-    of two beta distributions. (epsilon, delta)-privacy confines the rates to
-
-        FPR + e^epsilon FNR >= 1 - delta,  e^epsilon FPR + FNR >= 1 - delta.
-
-    The bound is the epsilon whose region has the posterior probability 1 - confidence. The paper's
-    region has a second side, which is not used: it was fixed in advance which answer accuses D.
-
-    The bound is credible, not a confidence bound: it is right with this probability on average over
-    the prior, but not for rates at the region's very corner.
-
-    Args:
-        worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
-        delta: in [0, 1).
-        confidence: posterior probability, in (0, 1).
-
-    Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
-    refuses. Source: Zanella-Béguelin et al., "Bayesian estimation of differential privacy", 2023,
-    Section 4.
-    """
-    check_delta(delta)
-    significance(confidence)
-    counts = Accusations.of(worlds, log_odds)
-
-    def excess(epsilon: float) -> float:
-        return _probability_above(epsilon, counts, delta) - confidence
-
-    epsilon = 0.0
-    if not counts.reason and excess(0.0) > 0:
-        high = 1.0
-        # The posterior probability above epsilon falls with epsilon: double until it is crossed,
-        # then search in between.
-        while excess(high) > 0 and high < LARGEST_EPSILON:
-            high = min(2 * high, LARGEST_EPSILON)
-        epsilon = high if excess(high) > 0 else find_root(excess, 0.0, high, xtol=1e-9)
-    return EpsilonBound(
-        epsilon=epsilon,
-        delta=delta,
-        confidence=confidence,
-        method="joint posterior of the false positive and negative rates at the threshold 0",
-        assumes="independent trials; rates with Jeffreys priors",
-        trusts_noise=False,
-        details={
-            "false_positive_rate": (counts.false + 0.5) / (counts.others + 1),
-            "false_negative_rate": (counts.on_d - counts.true + 0.5) / (counts.on_d + 1),
-        },
-        reason=counts.reason,
-        kind="credible",
     )
 
 
@@ -138,7 +104,6 @@ def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: floa
         method="mu of Gaussian privacy from Clopper-Pearson limits of the false positive and "
         "negative rates at the threshold 0",
         assumes="independent trials, a mechanism that composes to a Gaussian one",
-        trusts_noise=False,
         details={
             "mu_low": mu,
             "false_positive_rate_high": false,
@@ -191,31 +156,6 @@ def trade_off_bound(
         method="the noise whose trade-off curve still allows the Clopper-Pearson limits of the "
         "false positive and negative rates at the threshold 0",
         assumes="independent trials, the claimed mechanism, up to one scale for all its noise",
-        trusts_noise=False,
         details=details,
         reason=counts.reason,
     )
-
-
-def _probability_above(epsilon: float, counts: Accusations, delta: float) -> float:
-    """Return the posterior probability that the rates lie outside the region of epsilon."""
-    # The posterior of FPR: Beta(1/2, 1/2) plus the counts.
-    a, b = counts.false + 0.5, counts.others - counts.false + 0.5
-    grown = math.exp(epsilon)
-    # Below this FPR the second inequality is the stricter one, above it the first. The integrand
-    # has a kink here, so the quadrature runs on each side by itself.
-    corner = float(ndtri(betainc(a, b, (1 - delta) / (1 + grown))))
-    total = 0.0
-    corner = min(max(corner, -REACH), REACH)
-    for low, high in ((-REACH, corner), (corner, REACH)):
-        # FPR at its posterior's quantiles Phi(deviation).
-        deviation = (low + high) / 2 + (high - low) / 2 * NODES
-        false = betaincinv(a, b, ndtr(deviation))
-        # The least FNR inside the region at this FPR. A smaller one lies outside.
-        allowed = np.maximum(1 - delta - grown * false, (1 - delta - false) / grown)
-        below = betainc(
-            counts.on_d - counts.true + 0.5, counts.true + 0.5, np.clip(allowed, 0.0, 1.0)
-        )
-        density = np.exp(-(deviation**2) / 2) / math.sqrt(2 * math.pi)
-        total += float(WEIGHTS @ (below * density)) * (high - low) / 2
-    return total

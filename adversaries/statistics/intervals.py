@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +62,8 @@ class EpsilonBound:
         confidence: in (0, 1).
         method: method of computation, in words.
         assumes: assumptions, in words.
-        trusts_noise: whether the claimed noise was used.
         details: the statistics behind the number, by name.
         reason: why a bound of 0 says nothing, or None.
-        kind: "credible" holds with probability `confidence` given the trials and a prior.
     """
 
     epsilon: float
@@ -73,10 +71,8 @@ class EpsilonBound:
     confidence: float
     method: str
     assumes: str
-    trusts_noise: bool
     details: dict[str, float] = field(default_factory=dict)
     reason: str | None = None
-    kind: Literal["confidence", "credible"] = "confidence"
 
 
 def significance(confidence: float) -> float:

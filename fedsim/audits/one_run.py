@@ -76,27 +76,21 @@ def estimate(
     delta: float,
     confidence: float,
     guesses: int = 0,
-    orthogonal: bool = False,
 ) -> OneRun:
     """Return what canaries prove about epsilon, and what they suggest.
 
     included: whether each canary was in the training, by a fair coin, bool [m].
     scores: computed without the coins, float64 [m].
     guesses: number of canaries to guess; 0 for one in eight, -1 for the best of several numbers.
-    orthogonal: whether canaries lie along orthogonal directions, which allows a bound by order
-    statistics.
     Raises InputError for values that allow no bound.
     """
     from adversaries.bounds import one_run as estimators  # noqa: PLC0415
-    from adversaries.bounds.order_statistics import order_bound  # noqa: PLC0415
 
     check_positive_delta(delta)
     bounds = {
         "binomial": estimators.binomial_bound(included, scores, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(included, scores, delta, confidence, guesses),
     }
-    if orthogonal:
-        bounds["order"] = order_bound(included, scores, delta, confidence)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
     return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
 

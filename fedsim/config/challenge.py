@@ -50,9 +50,8 @@ class CanariesConfig(TomlTable):
 
     Attributes:
         count: Number of canaries. 0: none.
-        kind: Kind of canary. "gradient": gradients in random directions; "dirac": gradients along
-            single parameters; both have the clipping norm. "mislabelled": records of the pool with
-            a wrong label; "text": texts of random tokens.
+        kind: Kind of canary. "gradient": gradients of the clipping norm in random directions;
+            "mislabelled": records of the pool with a wrong label.
         clients: Clients that hold canaries, separated by commas. Canaries are dealt to them in
             turn. Empty: all clients.
         guesses: Number of canaries to guess. 0: one in eight; -1: try several numbers and correct
@@ -64,7 +63,7 @@ class CanariesConfig(TomlTable):
     """
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
-    kind: Literal["gradient", "dirac", "mislabelled", "text"] = "gradient"
+    kind: Literal["gradient", "mislabelled"] = "gradient"
     clients: str = ""
     guesses: Annotated[int, Field(ge=-1)] = 0
     known_data: bool = False

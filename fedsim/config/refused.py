@@ -151,14 +151,11 @@ federation.vantage is "released-model": canaries.count is 0
 audit.vantages is "all": canaries.count is 0
     | Beliefs about the released model replay the training without canaries.
     | set audit.vantages = "configured"
-canaries.count is above 0; privacy.unit is "client": canaries.kind is one of "gradient", "dirac"
+canaries.count is above 0; privacy.unit is "client": canaries.kind is "gradient"
     | With this unit, a canary stands for a client. | set privacy.unit = "record"
 canaries.count is above 0; privacy.unit is "client": canaries.known-data is false
     | Clients send updates, not sums over records. | set privacy.unit = "record"
-canaries.kind is "text": model.task is "next-token"
-    | Such a canary is a text of random tokens. | set canaries.kind = "gradient"
-canaries.score is "loss": canaries.kind is one of "mislabelled", "text"; canaries.known-data is
-    false
+canaries.score is "loss": canaries.kind is "mislabelled"; canaries.known-data is false
     | This score is the loss of a canary, so each canary must be a record.
     | set canaries.score = "sums"
 # Crafted challenges and groups
@@ -210,8 +207,8 @@ data.name is "csv"; run.job is "training": data.public-schema is not ""
     | set data.name = "own"
 # Texts for next-token training
 model.task is "next-token": model.name is "hugging-face"; data.name is one of "own", "texts";
-    challenge.kind is one of "record", "gradient"; privacy.unit is "record"; canaries.kind is one of
-    "gradient", "dirac", "text"
+    challenge.kind is one of "record", "gradient"; privacy.unit is "record"; canaries.kind is
+    "gradient"
     | The records are texts without labels. | set model.task = "classification"
 data.name is "texts": model.task is "next-token"
     | These texts have no labels. | set data.name = "own" with a schema that names classes

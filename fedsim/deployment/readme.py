@@ -97,8 +97,7 @@ sudo -u fedsim /etc/fedsim/auditor/venv/bin/fedsim deploy check /etc/fedsim/audi
 ```
 
 To watch a training, use the same machine. SEEDS has a line for each client that plants canaries,
-with its canary-seed and canary-count. Canaries of text (canary-kind) also need "text" in the line,
-and a copy of the decoder: --weights DIRECTORY. An experiment's challenge needs a copy of its data:
+with its canary-seed and canary-count. An experiment's challenge needs a copy of its data:
 --data-root DATA.
 
 ```sh

@@ -201,7 +201,6 @@ delta-limit = 1e-5
 # a seed always plants the same canaries. Tell it only to the auditor: docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
-# canary-kind = "text"      # for a decoder: texts of random tokens
 
 # For "measures" above: the share of your records to hold back, at most 0.5, and the largest epsilon
 # of one answer. It adds to the epsilon of the rounds, within epsilon-limit.

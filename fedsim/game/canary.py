@@ -2,13 +2,11 @@
 
 A fair coin includes or excludes each for a whole training. An included one adds a gradient of norm
 C, in a random direction drawn anew, to the clean sum of every round, no more than any record may. A
-party with the seed can look for the trace in the released sums, or, for a canary of `TEXT`, by its
-loss in the released models (`adversaries.bounds.canaries`).
+party with the seed can look for the trace in the released sums (`adversaries.bounds.canaries`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +17,6 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.game.federation import Federation
-
-DIRECTION, TEXT = "direction", "text"
-"""Kinds of a client's canaries."""
-
-TEXTS = 0
-"""Partition of the seed tree for a client's texts, beside its coins."""
 
 BLOCK = 2**22
 """Most coordinates of directions in memory at a time (32 MiB)."""
@@ -37,25 +29,16 @@ class Canaries:
     Attributes:
         seed: the client's `canary-seed`.
         count: K, number of canaries in every training.
-        kind: `DIRECTION` or `TEXT`.
 
-    Raises InputError for a count below 1 or another kind.
+    Raises InputError for a count below 1.
     """
 
     seed: int
     count: int = 1
-    kind: str = DIRECTION
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise InputError(f"canary-count is {self.count}; it must be at least 1")
-        if self.kind not in (DIRECTION, TEXT):
-            raise InputError(f"canary-kind is '{self.kind}'; it must be {DIRECTION} or {TEXT}")
-
-    def texts(self, vocabulary: int, padding: int, length: int) -> Tensor:
-        """Return the texts of canaries of kind `TEXT`, float32 [K, length], equal in all trials."""
-        stream = generator(self.seed, StreamRole.CANARY, partition=TEXTS)
-        return random_texts(stream, self.count, vocabulary, padding, length)
 
     def coins(self, trials: range) -> Bools:
         """Return which canaries are included in T trials, each a training: bool [T, K]."""
@@ -91,24 +74,9 @@ class Canaries:
             yield place, drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def random_texts(
-    stream: np.random.Generator, count: int, vocabulary: int, padding: int, length: int
-) -> Tensor:
-    """Return texts of independent tokens, uniform except for padding: float32 [count, length]."""
-    drawn = stream.integers(0, vocabulary - 1, (count, length))
-    return torch.from_numpy((drawn + (drawn >= padding)).astype(np.float32))
-
-
 def added(
     canaries: Canaries, federation: Federation, parameters: Tensor, trials: range, round: int
 ) -> Tensor:
     """Return what a client's canaries add to its clean sum, float64 [T, P]."""
-    if canaries.kind == DIRECTION:
-        norm, size = federation.clipper.clipping_norm, parameters.shape[1]
-        return torch.from_numpy(canaries.total(trials, round, size, norm)).to(parameters.device)
-    words: Any = federation.model.config
-    length = federation.split.dataset.train.features.shape[1]
-    tokens = canaries.texts(words.vocab_size, words.pad_token_id, length).to(federation.device)
-    labels = torch.zeros(len(tokens), dtype=torch.int64, device=federation.device)
-    weights = torch.from_numpy(canaries.coins(trials)).to(parameters)
-    return federation.clipper.clipped_sum(parameters, tokens, labels, weights)
+    norm, size = federation.clipper.clipping_norm, parameters.shape[1]
+    return torch.from_numpy(canaries.total(trials, round, size, norm)).to(parameters.device)

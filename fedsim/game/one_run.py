@@ -19,7 +19,6 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator, key
 from fedsim.config.challenge import CanariesConfig
 from fedsim.config.objects import GameRules
-from fedsim.game.canary import random_texts
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
 
@@ -48,7 +47,6 @@ class Kind:
 
     total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     along: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
-    orthogonal: bool = False
     records: Callable[[GameRules, Federation], tuple[Tensor, Tensor]] | None = None
 
 
@@ -135,26 +133,13 @@ def needs_data(canaries: CanariesConfig) -> bool:
 
 
 def check_room(canaries: CanariesConfig, federation: Federation) -> None:
-    """Raise InputError if the model or the pool has too little room for the configured canaries."""
-    if canaries.kind == "dirac" and canaries.count > size(federation.model):
-        raise InputError(
-            f"canaries.count is {canaries.count}, but the model has only {size(federation.model)} "
-            "parameters, and each canary needs its own; lower it, or set canaries.kind = "
-            '"gradient"'
-        )
+    """Raise InputError if the pool has too few records for the configured canaries."""
     if canaries.kind == "mislabelled" and canaries.count > len(federation.split.pool):
         raise InputError(
             f"canaries.count is {canaries.count}, but the pool has only "
             f"{len(federation.split.pool)} records to mislabel; lower canaries.count, data.records "
             "or data.held-out"
         )
-
-
-def coordinates(seed: int, canary_count: int, parameters: int) -> tuple[Ints, Floats]:
-    """Return the parameter int64 [m] and the sign float64 [m] of each canary of kind "dirac"."""
-    stream = generator(seed, StreamRole.ONE_RUN, round=DRAW)
-    chosen = stream.permutation(parameters)[:canary_count]
-    return chosen, stream.choice([-1.0, 1.0], len(chosen))
 
 
 def directions(canary_count: int, seed: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
@@ -175,30 +160,14 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
     return positions, (right + stream.integers(1, classes, len(positions))) % classes
 
 
-def texts(seed: int, canary_count: int, federation: Federation) -> Tensor:
-    """Return canaries of kind "text", from `random_texts`: float32 [m, length]."""
-    words: Any = federation.model.config
-    length = federation.split.dataset.train.features.shape[1]
-    stream = generator(seed, StreamRole.ONE_RUN, round=DRAW)
-    return random_texts(stream, canary_count, words.vocab_size, words.pad_token_id, length)
-
-
 def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
-    """Return what determines canaries, as JSON: positions, tokens, or keys of generators."""
-    parameters = size(federation.model)
-    match canaries.kind:
-        case "dirac":
-            chosen, signs = coordinates(seed, canaries.count, parameters)
-            return {"coordinates": chosen.tolist(), "signs": signs.tolist()}
-        case "mislabelled":
-            positions, labels = mislabelled(seed, canaries.count, federation)
-            return {"positions": positions.tolist(), "labels": labels.tolist()}
-        case "text":
-            tokens = texts(seed, canaries.count, federation)
-            return {"tokens": tokens.long().tolist()}
+    """Return what determines canaries, as JSON: positions and labels, or keys of generators."""
+    if canaries.kind == "mislabelled":
+        positions, labels = mislabelled(seed, canaries.count, federation)
+        return {"positions": positions.tolist(), "labels": labels.tolist()}
     blocks = range(-(-canaries.count // BLOCK))
     keys = [f"{key(seed, StreamRole.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
-    return {"parameters": parameters, "block": BLOCK, "keys": keys}
+    return {"parameters": size(federation.model), "block": BLOCK, "keys": keys}
 
 
 def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:
@@ -231,33 +200,10 @@ def _along_gradient(
     return rules.scheme.training.clipping_norm * torch.cat(products, dim=1)
 
 
-def _total_dirac(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, weights: Tensor
-) -> Tensor:
-    chosen, signs = coordinates(rules.seed, rules.canaries.count, parameters.shape[1])
-    total = torch.zeros(parameters.shape, dtype=torch.float64, device=parameters.device)
-    # Each parameter has at most one canary, so that a plain assignment is enough.
-    total[:, torch.from_numpy(chosen)] = weights * torch.from_numpy(signs).to(weights)
-    return rules.scheme.training.clipping_norm * total
-
-
-def _along_dirac(
-    rules: GameRules, federation: Federation | None, parameters: Tensor, released: Tensor
-) -> Tensor:
-    chosen, signs = coordinates(rules.seed, rules.canaries.count, parameters.shape[1])
-    along = released[:, torch.from_numpy(chosen)] * torch.from_numpy(signs).to(released)
-    return rules.scheme.training.clipping_norm * along
-
-
 def _wrong_records(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
     positions, labels = mislabelled(rules.seed, rules.canaries.count, federation)
     features, right = federation.pool(positions.tolist())
     return features, torch.from_numpy(labels).to(right)
-
-
-def _texts(rules: GameRules, federation: Federation) -> tuple[Tensor, Tensor]:
-    tokens = texts(rules.seed, rules.canaries.count, federation).to(federation.device)
-    return tokens, torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
 
 
 def _records(rules: GameRules, federation: Federation | None) -> tuple[Tensor, Tensor]:
@@ -292,8 +238,6 @@ def _along_records(
 
 KINDS: dict[str, Kind] = {
     "gradient": Kind(_total_gradient, _along_gradient),
-    "dirac": Kind(_total_dirac, _along_dirac, orthogonal=True),
     "mislabelled": Kind(_total_of_records, _along_records, records=_wrong_records),
-    "text": Kind(_total_of_records, _along_records, records=_texts),
 }
 """The kinds of `canaries.kind`."""

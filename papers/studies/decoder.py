@@ -19,13 +19,12 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import fedsim
-from fedsim.audits import one_run
 from fedsim.config import Scalar, from_run_config
 from fedsim.game import federation
 from fedsim.learning.training.tasks import task_of
 
 WORDS, LENGTH, TOLD = 60, 16, 0.8
-RECORDS, HELD_OUT, CANARIES = 1000, 400, 400
+RECORDS, HELD_OUT = 1000, 400
 STEPS = 400
 """Of Adam, on public texts."""
 
@@ -106,7 +105,6 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             "privacy.delta": 1e-5,
         }
         yield _learning(common, place, seeds, (8.0,) if smoke else (1.0, 8.0))
-        yield _canaries(common, place, (8.0,) if smoke else (8.0, 64.0))
 
 
 def _learning(
@@ -136,37 +134,3 @@ def _learning(
     rows.append(("the law of the texts, the least there can be", "", best(), None))
     note = f"{RECORDS} texts, {HELD_OUT} held out, δ = 1e-05, {seeds} trainings each."
     return Table("Perplexity", ("what is trained", "ε", "perplexity", "its spread"), rows, note)
-
-
-def _canaries(common: dict[str, Scalar], place: Path, epsilons: tuple[float, ...]) -> Table:
-    rows = []
-    for epsilon in epsilons:
-        for score in ("sums", "loss"):
-            out = place / f"canaries {epsilon:g} {score}"
-            own = {
-                "privacy.epsilon": epsilon,
-                **RATE,
-                "canaries.count": CANARIES,
-                "canaries.kind": "text",
-                "canaries.score": score,
-                "trials.count": 2,
-                "trials.batch": 2,
-                "run.out": str(out),
-            }
-            run = fedsim.run({**common, **own}, progress=False)
-            scored = one_run.scored(out)
-            area = _area(scored.scores[0], scored.included[0])
-            report = run.report.one_run
-            assert report is not None
-            bound = report.bounds["f_dp"].epsilon
-            worth = math.exp(run.report.utility.loss.mean[-1])
-            guessed = report.estimate.epsilon
-            rows.append((f"{epsilon:g}", score, area, bound, guessed, worth))
-    columns = ("ε", "canaries.score", "AUC", "ε at least (95%)", "ε suggested", "perplexity")
-    return Table("Canaries", columns, rows, f"{CANARIES} texts of random tokens, trial 0.")
-
-
-def _area(scores: np.ndarray, inside: np.ndarray) -> float:
-    """Return how often a canary that is in scores above one that is not."""
-    above = scores[inside][:, None] > scores[~inside][None]
-    return float(above.mean())

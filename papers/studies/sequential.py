@@ -1,7 +1,6 @@
 """Verdicts that are valid whenever one looks: how often false, and after how many rounds true.
 
-First the noise of the sums and messages of one training, which an auditor judges after every round;
-then bounds on epsilon that are computed again and again while trials are added.
+The noise of the sums and messages of one training, which an auditor judges after every round.
 """
 
 import math
@@ -10,11 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 from tables import Table, Value
 
-from adversaries.bounds.e_process import betting_bound
-from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from fedsim.game.observers.noise_watch import NoiseWatch
 
 Floats = npt.NDArray[np.float64]
@@ -24,8 +20,6 @@ CLIENTS, ROUNDS, SIZE = 2, 20, 50
 HONEST, DISHONEST = 200, 10
 LEVELS = (0.05, 0.01, 0.001)
 SIZES, NOISES = (100, 500), (1.0, 0.9, 0.7, 0.5)
-CAMPAIGNS, TRIALS, LOOKS = 200, 400, 10
-EPSILONS = (0.0, 0.5, 2.0)
 
 Signal = Callable[[int, Floats], Floats]
 """Round and the noise of the one before -> what is in a message beside its noise, [P]."""
@@ -44,15 +38,12 @@ SIGNALS: dict[str, Signal] = {
     "reverses the last noise": lambda _, past: -past,
 }
 
-BOUNDS = {"betting": betting_bound, "Clopper–Pearson": clopper_pearson_bound}
-
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     """Yield false accusations, the rounds that true ones take, and bounds of growing campaigns."""
     del data_root
     yield _honest(3 if smoke else HONEST, 2 if smoke else ROUNDS)
     yield _dishonest(2 if smoke else DISHONEST, 4 if smoke else ROUNDS)
-    yield _campaigns(*((5, 60, 3) if smoke else (CAMPAIGNS, TRIALS, LOOKS)))
 
 
 def _watched(
@@ -108,37 +99,3 @@ def _dishonest(trainings: int, rounds: int) -> Table:
         f"{trainings} trainings, {CLIENTS} clients; two in five coordinates are large; level 0.001 "
         "for all rounds and series together. An honest client has noise 1.",
     )
-
-
-def _campaigns(campaigns: int, trials: int, looks: int) -> Table:
-    rows: list[tuple[Value, ...]] = []
-    for place, epsilon in enumerate(EPSILONS):
-        rng = np.random.default_rng([SEED, place])
-        # Randomised response: no rule does better at this epsilon.
-        worlds = rng.random((campaigns, trials)) < 0.5
-        right = rng.random(worlds.shape) < expit(epsilon)
-        log_odds = np.where(worlds == right, 1.0, -1.0)
-        for name, bound in BOUNDS.items():
-            found = [
-                [bound(*played, 0.0, 0.95).epsilon for played in _growing(*campaign, looks)]
-                for campaign in zip(worlds, log_odds, strict=True)
-            ]
-            ever = float((np.max(found, axis=1) > epsilon).mean())
-            at_end = float((np.asarray(found)[:, -1] > epsilon).mean())
-            rows.append((epsilon, name, ever, at_end, float(np.median(found, axis=0)[-1])))
-    return Table(
-        "Bounds that are computed while trials are added",
-        ("ε", "bound", "ever above it", "above it at the end", "median at the end"),
-        rows,
-        f"{campaigns} campaigns of {trials} trials of randomised response, {looks} looks; 95% "
-        "confidence, δ = 0.",
-    )
-
-
-def _growing(
-    worlds: npt.NDArray[np.bool_], log_odds: Floats, looks: int
-) -> Iterator[tuple[npt.NDArray[np.bool_], Floats]]:
-    """Yield the trials up to every look, evenly spaced."""
-    for look in range(1, looks + 1):
-        until = worlds.size * look // looks
-        yield worlds[:until], log_odds[:until]

@@ -46,7 +46,6 @@ CHANGES: dict[str, dict[str, object]] = {
     "regression": TABLE | {"model.task": "huber"},
     "decoder": TEXTS,
     "decoder-adapters": TEXTS | {"model.trainable": "", "model.lora-rank": 2},
-    "text-canaries": TEXTS | CANARIES | {"canaries.kind": "text"},
 }
 """Games: what each changes of a small one."""
 

@@ -8,7 +8,7 @@ adversary. It adds nothing to the sums and knows none of the noise, so that it f
 all clients together.
 
 Some audits need no records: those of the sums' noise (`NoiseWatch`), and of consenting clients'
-canaries (`CanaryWatch`, and `TextWatch` for a decoder). They remain for a training, which has no
+canaries (`CanaryWatch`). They remain for a training, which has no
 challenge, and where the auditor may not know D.
 """
 
@@ -27,15 +27,14 @@ from fedsim.audits.live.live_rounds import (
     CanaryFindings,
     LiveBatch,
     LiveLook,
-    TextFindings,
 )
-from fedsim.audits.live.watches import CanaryWatch, TextWatch
+from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
 from fedsim.config.objects import Experiment
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game import federation
-from fedsim.game.canary import TEXT, Canaries
+from fedsim.game.canary import Canaries
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import participant
@@ -44,7 +43,6 @@ from fedsim.game.observers.noise_watch import NoiseWatch, claimed_std, watchable
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.data import BUNDLED
 from fedsim.privacy import identifiability
-from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
 
@@ -85,7 +83,6 @@ class LiveAudit:
         self.beliefs: dict[int, list[Belief]] = {}
         self.looks: list[LiveLook] = []
         self.canaries: CanaryWatch | None = None
-        self.texts: TextWatch | None = None
         self.noise: NoiseWatch | None = None
 
     def observe(self, observed: ObservedRound) -> Belief | LiveLook | None:
@@ -144,7 +141,7 @@ class LiveAudit:
         self._miss(training, observed.round - request.begun)
         self._trainings[trials.start] = training
         self.beliefs[trials.start] = []
-        self._begin_watching(trials, observed)
+        self._begin_watching(trials)
         return training
 
     @property
@@ -202,14 +199,6 @@ class LiveAudit:
             epsilon_at_least=None if bound is None else bound.epsilon,
         )
 
-    def text_findings(self, confidence: float) -> TextFindings | None:
-        mechanisms = self.mechanisms()
-        if self.texts is None or not mechanisms:
-            return None
-        delta, norm = self.run.privacy.delta, self.run.training.clipping_norm
-        noise = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-        return self.texts.findings(noise, norm, delta, self._level(confidence))
-
     def _level(self, confidence: float) -> float:
         """Return the confidence of one look at which all planned looks together have this one."""
         if self.challenged:
@@ -241,8 +230,6 @@ class LiveAudit:
         std, own_std = (claimed_std(self.run.scheme, nominal, each) for each in (len(present), 1))
         if self.canaries is not None:
             self.canaries.observe(trials, before.round, released, std)
-        if self.texts is not None:
-            self.texts.observe(trials, now.model["parameters"])
         if self.noise is not None:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
@@ -264,17 +251,12 @@ class LiveAudit:
         self.beliefs[trials.start].append(belief)
         return belief
 
-    def _begin_watching(self, trials: range, observed: ObservedRound) -> None:
+    def _begin_watching(self, trials: range) -> None:
         config = self.run
-        texts = [each for each in self._planted if each.kind == TEXT]
-        others = [each for each in self._planted if each.kind != TEXT]
-        if others:
-            self.canaries = self.canaries or CanaryWatch(others, config.training.clipping_norm)
+        if self._planted:
+            norm = config.training.clipping_norm
+            self.canaries = self.canaries or CanaryWatch(self._planted, norm)
             self.canaries.begin(trials)
-        if texts:
-            tables = config.data, config.model, config.run
-            self.texts = self.texts or TextWatch(texts, *tables)
-            self.texts.begin(trials, observed.round, observed.model["parameters"])
         messages = config.federation.auditor_sees == "messages"
         clients = config.federation.clients if messages else 0
         self.noise = (
@@ -293,7 +275,6 @@ class LiveAudit:
             training.missed,
             {} if self.noise is None else self.noise.limits(self._confidence),
             self.canary_findings(self._confidence),
-            self.text_findings(self._confidence),
         )
 
     def _remembered(

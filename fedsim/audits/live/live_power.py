@@ -105,8 +105,6 @@ def _of_canaries(audit: LiveAudit) -> str:
     watch = audit.canaries
     effect = None if watch is None else watch.effect(ALARM_CONFIDENCE)
     claimed = None if watch is None else watch.prediction()
-    if watch is None and audit.texts is not None:
-        return "planted texts prove only a lower bound on epsilon"
     if watch is None or effect is None or claimed is None:
         return "to audit canaries, give the --canary-seed-file of a client that plants them"
     if effect.reason is not None:

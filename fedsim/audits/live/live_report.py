@@ -37,7 +37,7 @@ from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended
 from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
-from fedsim.game.canary import DIRECTION, Canaries
+from fedsim.game.canary import Canaries
 from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
@@ -92,7 +92,6 @@ def assemble(
         noise=NoiseLimits(limits, confidence) if limits else None,
         empirical=_empirical(audit, last, confidence, worlds),
         canaries=audit.canary_findings(confidence),
-        texts=audit.text_findings(confidence),
         contradictions=contradictions,
         seen_below=live_power.seen_below(audit, worlds, observed),
         epsilon_at_least=at_least,
@@ -200,13 +199,6 @@ def _alarms(
             f"{sure}, but the claimed noise allows {canaries.claimed_mu:.3f}: there is less "
             "noise than claimed."
         )
-    texts = audit.text_findings(ALARM_CONFIDENCE)
-    if texts is not None and texts.epsilon_at_least > texts.allowed:
-        alarms.append(
-            f"Planted texts show that epsilon is at least {texts.epsilon_at_least:.3f} {sure}, but "
-            f"the claimed noise allows {texts.allowed:.3f} for one text: there is less noise "
-            "than claimed."
-        )
     if audit.noise is not None:
         alarms += noise_watch.alarms(
             audit.noise.accused(ALARM_CONFIDENCE), audit.noise.limits(ALARM_CONFIDENCE)
@@ -230,13 +222,13 @@ def _at_least(
 
     It is at the claim's delta, else at the run's.
 
-    Guessed worlds, canaries, texts and the size of the noise each prove one. They share the error.
+    Guessed worlds, canaries and the size of the noise each prove one. They share the error.
     """
     everything = audit.everything()
     if audit.config is None or everything is None:
         return None
     delta = audit.config.privacy.delta if claim is None else claim.delta
-    watches = scored, audit.canaries, audit.texts, audit.noise
+    watches = scored, audit.canaries, audit.noise
     measured = sum(watch is not None for watch in watches)
     bounds, level = [], 1 - (1 - confidence) / max(1, measured)
     if scored is not None:
@@ -244,10 +236,6 @@ def _at_least(
     signal = audit.canary_findings(level)
     if signal is not None and signal.reason is None:
         bounds.append(gaussian.epsilon(max(0.0, signal.interval[0]), delta))
-    texts = audit.text_findings(level)
-    # An epsilon at a larger delta is a lower bound at a smaller one.
-    if texts is not None and delta <= audit.config.privacy.delta:
-        bounds.append(texts.epsilon_at_least)
     if audit.noise is not None:
         limits = audit.noise.limits(level)
         if audit.config.federation.auditor_sees == "messages":
@@ -329,7 +317,7 @@ class AuditorsTranscript:
         self.audit.observe(observed)
         if self.run is not None:
             _check_same(self.run, to_run_config(self.audit.run))
-        watches = self.audit.canaries, self.audit.texts, self.audit.noise
+        watches = self.audit.canaries, self.audit.noise
         unaudited = all(watch is None for watch in watches)
         if self.options.no_challenge and unaudited:
             raise InputError(
@@ -399,11 +387,10 @@ def _planted(path: Path) -> list[Canaries]:
     except (OSError, ValueError, TypeError, InputError) as error:
         raise InputError(
             f"cannot read seeds from '{path}': {error}. Write a line for each client that plants "
-            "canaries, with the canary-seed and canary-count of its node.toml, such as 1234 100. "
-            "Add the word text if its canary-kind is text"
+            "canaries, with the canary-seed and canary-count of its node.toml, such as 1234 100"
         ) from None
     return planted
 
 
-def _of_line(seed: str, count: str = "1", kind: str = DIRECTION) -> Canaries:
-    return Canaries(int(seed), int(count), kind)
+def _of_line(seed: str, count: str = "1") -> Canaries:
+    return Canaries(int(seed), int(count))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from fedsim.audits.judgement.claim import Finding, JudgedClaim
-from fedsim.audits.live.live_rounds import CanaryFindings, TextFindings
+from fedsim.audits.live.live_rounds import CanaryFindings
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.privacy import identifiability
 
@@ -14,13 +14,6 @@ CANARIES = (
     "divided by the noise and the other records that hide it. The claimed signal counts the "
     "noise alone, and is an upper bound. The belief in a canary's true state starts at 1/2, and "
     "assumes the claimed noise."
-)
-
-TEXTS = (
-    "Right guesses of texts that clients planted give a lower bound on epsilon, for any noise. "
-    "A coin decides for each text whether it is in the training. A text's score is the fall of "
-    "its loss from the first model that the auditor saw to the last. An attack that uses more "
-    "than the loss may show more."
 )
 
 NOISE = (
@@ -114,7 +107,6 @@ class LiveReport:
     noise: NoiseLimits | None
     empirical: Guesses | None
     canaries: CanaryFindings | None
-    texts: TextFindings | None
     contradictions: Sequence[str]
     seen_below: float | None
     epsilon_at_least: float | None
@@ -136,7 +128,6 @@ class LiveReport:
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON, but with infinite floats."""
         written = asdict(self) | {"alarms": self.alarms}
-        for name, note in (("canaries", CANARIES), ("texts", TEXTS)):
-            if written[name] is not None:
-                written[name]["note"] = note
+        if written["canaries"] is not None:
+            written["canaries"]["note"] = CANARIES
         return written

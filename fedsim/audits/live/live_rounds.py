@@ -79,30 +79,6 @@ class CanaryFindings:
         return self.claimed_mu is not None and self.interval[0] > self.claimed_mu
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextFindings:
-    """What guesses of planted texts prove.
-
-    Attributes:
-        texts: number of texts; `included` of them are in the training.
-        trial: the trial that is judged.
-        since: round before which the auditor first saw the model.
-        allowed: epsilon of one text under the claimed noise.
-        most: lower bound on epsilon if all guesses were right.
-        epsilon_at_least: lower bound on epsilon by the guesses.
-        fell: mean fall of the loss of included and of other texts, in nats; None if not finite.
-    """
-
-    texts: int
-    included: int
-    trial: int
-    since: int
-    allowed: float
-    most: float
-    epsilon_at_least: float
-    fell: list[float | None] | None
-
-
 @dataclass(frozen=True)
 class LiveLook:
     """The results of an auditor without records after a round of a batch of trials.
@@ -120,7 +96,6 @@ class LiveLook:
     missed: int
     noise_at_most: Mapping[str, float]
     canaries: CanaryFindings | None
-    texts: TextFindings | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"trials": [self.trials.start, self.trials.stop]}

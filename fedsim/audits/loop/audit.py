@@ -12,7 +12,7 @@ import numpy as np
 
 import fedsim
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds import lower_bounds
+from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
@@ -40,7 +40,10 @@ from fedsim.federation.runtimes import places
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
-BOUNDS = ("clopper_pearson", "clopper_pearson_split")
+BOUNDS = {
+    "clopper_pearson": clopper_pearson_bound,
+    "clopper_pearson_split": clopper_pearson_split,
+}
 TRADE_OFF = "trade_off"
 """A further lower bound, for a known mechanism with noise of unknown size."""
 
@@ -274,8 +277,7 @@ def _bounds(
     """
     # Bonferroni: an equal share of the error for each bound, so that the largest may be stated.
     level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
-    other = lower_bounds.MechanismKind.OTHER
-    bounds = lower_bounds.lower_bounds(worlds, scores, delta, level, other, names=BOUNDS)
+    bounds = {name: bound(worlds, scores, delta, level) for name, bound in BOUNDS.items()}
     if curve is not None:
         of_steps, family = curve
         bounds[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)

@@ -1,8 +1,7 @@
-"""The lower bounds on epsilon of a run: which hold, which one leads, and whether they agree."""
+"""The lower bounds on epsilon of a run: which hold, and which one leads."""
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TypedDict
 
@@ -10,20 +9,16 @@ import numpy as np
 from scipy.special import ndtr
 
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds import agreement, lower_bounds, privacy_profile
-from adversaries.bounds.agreement import EstimateComparison
+from adversaries.bounds import lower_bounds
 from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
 from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.results import measured
-from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.game.observers import at_server
 from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -115,36 +110,17 @@ RULE = (
     "privacy (full batches), the sampled mechanism's trade-off curve, Clopper-Pearson"
 )
 
-PROFILE_POINTS = 41
-CHANCE_RESOLVED = 0.02
-"""Relative precision of the chance that a bound is above epsilon."""
-
-LESS_NOISE = (
-    "Trials on D and on D' lie further apart than the claimed noise allows. Likely causes: "
-    "less noise than claimed, noise that repeats or that misses a part of the model, or a gradient "
-    "longer than the clipping norm."
-)
-
-MORE_NOISE = (
-    "Trials on D and on D' lie closer together than the claimed noise predicts. Likely causes: "
-    "more noise than claimed, an adversary with wrong sums or a wrong sampling rate, or a target "
-    "whose contribution is shorter than the reported gradient."
-)
-
 
 class Proven(TypedDict):
-    lower_bounds: dict[str, measured.ProvenBound]
+    lower_bounds: dict[str, EpsilonBound]
     headline: measured.Headline
-    agreement: measured.Agreement
-    privacy_profile: measured.PrivacyProfile | None
 
 
 @dataclass(frozen=True, eq=False)
 class BoundsAudit:
-    """What the trials of a run prove of epsilon, with and without trust in the claimed noise."""
+    """What the trials of a run prove of epsilon, without trust in the claimed noise."""
 
     rules: GameRules
-    audit: AuditConfig
     mechanism: Mechanism
     transcript: Arrays
     delta: float
@@ -154,18 +130,13 @@ class BoundsAudit:
         return self.transcript["worlds"]
 
     @cached_property
-    def exact(self) -> bool:
-        """Whether the log-odds are likelihood ratios of D against D'."""
-        return _exact(self.rules.scheme, self.audit.mode)
-
-    @cached_property
     def log_odds(self) -> Floats:
         """Log-odds of all trials after the last round, [T], from even odds."""
         return self.transcript["log_odds"][:, -1]
 
     @cached_property
     def refused(self) -> dict[str, str]:
-        return refused(self.rules, self.audit.mode)
+        return refused(self.rules)
 
     @cached_property
     def not_normal(self) -> str | None:
@@ -214,89 +185,14 @@ class BoundsAudit:
             )
         return proven
 
-    def chances(self, bounds: Mapping[str, EpsilonBound]) -> dict[str, float]:
-        """Return how often chance alone puts a bound above the claimed epsilon, by name.
+    def checks(self, epsilon: float) -> list[AlarmCheck]:
+        """Return the check of every bound against theory.
 
-        This is the significance at which the bound equals epsilon. It is given for bounds that are
-        above epsilon, but not at the confidence of an alarm. Credible bounds have no such chance.
-        """
-
-        def above(candidates: Mapping[str, EpsilonBound]) -> list[str]:
-            return [
-                name
-                for name, bound in candidates.items()
-                if bound.kind == "confidence"
-                and bound.epsilon > PLD.epsilon(self.mechanism, bound.delta)
-            ]
-
-        chances = {}
-        for name in above(bounds):
-            delta, high = bounds[name].delta, 1 - bounds[name].confidence
-            # Search between the significance of an alarm and that of the report, at which the bound
-            # is above epsilon.
-            low = surest = 1 - ALARM_CONFIDENCE
-            # Bisection on a logarithmic scale.
-            while high > low * (1 + CHANCE_RESOLVED):
-                middle = math.sqrt(low * high)
-                proven = self.bounds(1 - middle, (name,), delta)
-                low, high = (low, middle) if above(proven) else (middle, high)
-            if low > surest:
-                chances[name] = high
-        return chances
-
-    def comparisons(self, prediction: PredictionResult) -> list[EstimateComparison]:
-        """Return the comparisons of methods that trust the noise with methods that do not.
-
-        By chance any of them disagrees with probability at most 1 - ALARM_CONFIDENCE. The list is
-        empty where log-odds are an attack's score instead of a likelihood ratio.
-        """
-        if not self.exact:
-            return []
-        # There are two comparisons, and each gets half of the error.
-        each = (1 + ALARM_CONFIDENCE) / 2
-        comparisons = [agreement.calibration(self.worlds, self.log_odds, each)]
-        claimed = prediction.mu if prediction.deterministic else None
-        if claimed is not None and not self.not_normal:
-            comparisons.append(agreement.mu(self.worlds, self.log_odds, claimed, each))
-        return [each for each in comparisons if each is not None]
-
-    def profile(self, confidence: float) -> measured.PrivacyProfile | None:
-        """Return the privacy profile over a grid of epsilons, beside the claimed mechanism's.
-
-        None where log-odds are not likelihood ratios, or where the noise hides nothing.
-        """
-        worlds, log_odds, mechanism = self.worlds, self.log_odds, self.mechanism
-        if not self.exact or mechanism.noiseless or not np.isfinite(log_odds).all():
-            return None
-        # The grid ends near the largest log-odds of the trials. Beyond it the estimated delta is
-        # close to 0.
-        last = max(1.0, float(np.quantile(np.abs(log_odds), 0.99)))
-        grid = np.linspace(0.0, last, PROFILE_POINTS)
-        profiles = privacy_profile.privacy_profiles(worlds, log_odds, grid, confidence)
-        return measured.PrivacyProfile(
-            epsilon=grid.tolist(),
-            theory=[PLD.delta(mechanism, epsilon) for epsilon in grid.tolist()],
-            directions={
-                name: measured.EstimateBand(
-                    profile.estimate.tolist(), profile.low.tolist(), profile.high.tolist()
-                )
-                for name, profile in profiles.items()
-            },
-            note="Each point of the band holds on its own, with the confidence of the report.",
-        )
-
-    def checks(self, comparisons: list[EstimateComparison], epsilon: float) -> list[AlarmCheck]:
-        """Return the checks of every bound against theory, and of theory against itself.
-
-        Two kinds of bounds are not checks: those that trust the noise cannot contradict it, and
-        credible ones do not say how often they err. A bound that a test of the trials refused does
-        count, since it could have passed the test. The comparisons together have one level.
+        A bound that a test of the trials refused counts too, since it could have passed the test.
         """
         made = []
         sure = f"with confidence {ALARM_CONFIDENCE:g}"
         for name, bound in self.bounds(ALARM_CONFIDENCE).items():
-            if bound.trusts_noise or bound.kind == "credible":
-                continue
             if bound.reason not in (None, NOT_NORMAL, TOO_MIXED):
                 continue
             alarm = None
@@ -307,34 +203,14 @@ class BoundsAudit:
                     f"{self.delta:g}."
                 )
             made.append(AlarmCheck(name, alarm))
-        if comparisons:
-            alarm = None
-            if differing := [each for each in comparisons if not each.agree]:
-                alarm = (
-                    "Methods that trust the claimed noise disagree with methods that do not, "
-                    f"{sure}: {'; '.join(map(_worded, differing))}. "
-                    + (LESS_NOISE if differing[0].surer else MORE_NOISE)
-                )
-            made.append(AlarmCheck("trust", alarm))
         return made
 
 
-def report(
-    bounds: Mapping[str, EpsilonBound],
-    chances: Mapping[str, float],
-    comparisons: list[EstimateComparison],
-    profile: measured.PrivacyProfile | None,
-) -> Proven:
+def report(bounds: Mapping[str, EpsilonBound]) -> Proven:
     name = headline(bounds)
-    agree = all(each.agree for each in comparisons) if comparisons else None
     return {
-        "lower_bounds": {
-            name: measured.ProvenBound(**asdict(bound), p_value=chances.get(name))
-            for name, bound in bounds.items()
-        },
+        "lower_bounds": dict(bounds),
         "headline": measured.Headline(name, bounds[name].epsilon, bounds[name].confidence, RULE),
-        "agreement": measured.Agreement(agree, list(comparisons)),
-        "privacy_profile": profile,
     }
 
 
@@ -343,7 +219,7 @@ def headline(bounds: Mapping[str, EpsilonBound]) -> str:
     return (holding or ["clopper_pearson"])[0]
 
 
-def refused(rules: GameRules, audit_mode: str) -> dict[str, str]:
+def refused(rules: GameRules) -> dict[str, str]:
     """Return the lower bounds that hold for no run of a configuration, with the reason of each."""
     reasons: dict[str, str] = {}
     scheme = rules.scheme
@@ -356,15 +232,7 @@ def refused(rules: GameRules, audit_mode: str) -> dict[str, str]:
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if scheme.participation.secret:
         reasons["mu_gdp"] = "sampled steps do not compose to a Gaussian mechanism; see trade_off"
-    if not _exact(scheme, audit_mode):
-        reasons["privacy_profile"] = "the log-odds are not exact likelihood ratios here"
     return reasons
-
-
-def _exact(scheme: Scheme, audit_mode: str) -> bool:
-    """Return whether the log-odds are likelihood ratios of D against D'."""
-    halves = scheme.privacy.pac_prior == "halves"
-    return not halves and at_server.is_exact(scheme, audit_mode, scheme.federation.vantage)
 
 
 def _never_normal(scheme: Scheme) -> str | None:
@@ -379,15 +247,3 @@ def _never_normal(scheme: Scheme) -> str | None:
             "the log-odds of local steps are a linearised attack's score, which need not be normal"
         )
     return None
-
-
-def _worded(comparison: EstimateComparison) -> str:
-    if comparison.name == "mu":
-        claimed, low, high = (comparison.details[name] for name in ("predicted", "low", "high"))
-        return (
-            f"the claim implies mu = {claimed:.3f}, but mu was measured between {low:.3f} and "
-            f"{high:.3f}"
-        )
-    return (
-        f"beliefs do not come true as often as they state (p = {comparison.details['p_value']:.2g})"
-    )

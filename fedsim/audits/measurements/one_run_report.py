@@ -1,17 +1,14 @@
 """The one-run audit of a run's report: what the canaries prove, beside the claim."""
 
 import math
-from dataclasses import asdict
 
 import numpy as np
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import one_run as estimators
-from adversaries.bounds.order_statistics import order_bound, order_bounds
 from adversaries.statistics import gaussian, intervals
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
-from fedsim.audits.results.measured import ProvenBound
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
@@ -25,10 +22,13 @@ Mine = tuple[Bools, Floats]
 HEADLINE = 0
 """Trial of the headline: always the first, so that no result decides it."""
 
+LEADING = "f_dp"
+"""Bound of the headline. Steps with canaries are not sampled, so that its assumption holds: a
+Gaussian trade-off curve."""
+
 NAMES = {
     "binomial": "binomial bound",
     "f_dp": "f-DP bound",
-    "order": "order-statistics bound",
     "estimate": "estimate",
 }
 
@@ -52,8 +52,6 @@ def report(
         "binomial": estimators.binomial_bounds(coins, scores, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence, guesses),
     }
-    if one_run.KINDS[kind].orthogonal:
-        everybody["order"] = order_bounds(coins, scores, delta, confidence)
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRunResult(
         kind=kind,
@@ -70,10 +68,7 @@ def report(
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
-        bounds={
-            name: ProvenBound(**asdict(bound))
-            for name, bound in _bounds(kind, mine, guesses, delta, confidence).items()
-        },
+        bounds=_bounds(mine, guesses, delta, confidence),
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(stated, limit)
@@ -83,18 +78,9 @@ def report(
         if len(scores) > 1
         else None,
         scores=_histogram(*mine),
-        alarm=alarm(kind, mine, guesses, delta, limit),
+        alarm=alarm(mine, guesses, delta, limit),
         note=NOTE,
     )
-
-
-def leading(kind: str) -> str:
-    """Return the bound of the headline, which the kind of canaries decides before any is scored.
-
-    It is the tightest bound whose assumptions hold for all runs with such canaries: their steps are
-    not sampled, so that the trade-off curve is Gaussian, and orthogonal canaries do not interfere.
-    """
-    return "order" if one_run.KINDS[kind].orthogonal else "f_dp"
 
 
 def canary_mu(releases: Releases) -> float:
@@ -144,22 +130,19 @@ def _histogram(included: Bools, scores: Floats) -> CanaryScores:
 
 
 def _bounds(
-    kind: str, mine: Mine, guesses: int, delta: float, confidence: float
+    mine: Mine, guesses: int, delta: float, confidence: float
 ) -> dict[str, intervals.EpsilonBound]:
-    bounds = {
+    return {
         "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
         "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),
     }
-    if one_run.KINDS[kind].orthogonal:
-        bounds["order"] = order_bound(*mine, delta, confidence)
-    return bounds
 
 
-def alarm(kind: str, mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
+def alarm(mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
     """Return the alarm of canaries that show more than the noise allows; None without one."""
-    # Each of two or three bounds may convict, so that each has its share of the error.
-    sure = 1 - (1 - ALARM_CONFIDENCE) / (3 if one_run.KINDS[kind].orthogonal else 2)
-    proven = max(bound.epsilon for bound in _bounds(kind, mine, guesses, delta, sure).values())
+    # Each of two bounds may convict, so that each has its share of the error.
+    sure = 1 - (1 - ALARM_CONFIDENCE) / 2
+    proven = max(bound.epsilon for bound in _bounds(mine, guesses, delta, sure).values())
     if proven <= limit:
         return None
     return (

@@ -5,7 +5,6 @@ The configured vantage also has a long report; this short one exists for every v
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 
 import numpy as np
 from scipy.special import expit
@@ -16,7 +15,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators, forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from adversaries.statistics.trials import two_sided
-from fedsim.audits.results.measured import AtVantage, ProvenBound, VantageEmpirical
+from fedsim.audits.results.measured import AtVantage, VantageEmpirical
 from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, PredictionResult
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.campaign import AuditConfig
@@ -158,7 +157,7 @@ def _empirical(
         delta_prime=estimators.delta_prime(worlds, final, bound.epsilon, confidence).point,
         belief=float(expit(largest)),
         epsilon_belief=largest,
-        lower_bound=ProvenBound(**asdict(replace(proven, confidence=confidence))),
+        lower_bound=proven,
         surely_at_least=sure.low if both else None,
         within_bound=sure.low <= bound.rho_alpha if both else None,
         near_prediction=near,

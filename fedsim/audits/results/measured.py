@@ -4,22 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from adversaries.bounds import agreement
-from adversaries.statistics import intervals
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.audits.results.theory import Predicted
 from fedsim.learning.training.criterion import Measured
 
-
-@dataclass(frozen=True)
-class ProvenBound(intervals.EpsilonBound):
-    """A lower bound on epsilon at delta, as an estimator proved it."""
-
-    p_value: Real | None = None
-    """How often chance alone puts it above theory's epsilon; None unless it is above."""
-
-
-Bound = Annotated[ProvenBound, REALS]
+Bound = Annotated[EpsilonBound, REALS]
 
 
 @dataclass(frozen=True)
@@ -34,42 +24,6 @@ class Headline:
     """Confidence of the bound, in (0, 1)."""
     rule: str
     """Rule by which it was chosen in advance."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Whether methods that trust the claimed noise agree with methods that do not."""
-
-    agree: bool | None
-    """None where nothing could be compared."""
-    comparisons: list[Annotated[agreement.EstimateComparison, REALS]]
-    """The comparisons that were possible."""
-
-
-@dataclass(frozen=True)
-class EstimateBand:
-    """An estimate over a grid, with its confidence band."""
-
-    estimate: list[Real]
-    """Estimate of delta for each epsilon of the grid."""
-    low: list[Real]
-    """Lower end of the band for each epsilon."""
-    high: list[Real]
-    """Upper end of the band for each epsilon."""
-
-
-@dataclass(frozen=True)
-class PrivacyProfile:
-    """Delta as a function of epsilon."""
-
-    epsilon: list[Real]
-    """Grid of epsilons, rising; every other list here has the same length."""
-    theory: list[Real]
-    """Delta of the claimed mechanism."""
-    directions: Mapping[str, EstimateBand]
-    """Bands by the world in which log-odds were measured."""
-    note: str
-    """What the band proves."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +94,6 @@ class Empirical:
     """Lower bounds on epsilon, by the name of the estimator."""
     headline: Headline
     """The lower bound that was chosen in advance."""
-    agreement: Agreement
-    """Whether bounds that trust the claimed noise agree with bounds that do not."""
-    privacy_profile: PrivacyProfile | None
-    """None where log-odds are not exact likelihood ratios."""
     sensitivity_rms: Real
     """Root mean square of the local sensitivity over all rounds and trials."""
     sensitivity_max: Real
@@ -155,8 +105,8 @@ class Empirical:
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
     true_positives: list[TruePositives] = field(default_factory=list)
-    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for worlds that share their random
-    numbers, and in reports of earlier versions."""
+    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training, and in reports
+    of earlier versions."""
 
 
 @dataclass(frozen=True)

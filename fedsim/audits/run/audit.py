@@ -49,7 +49,7 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
         *_advantage_checks(run, report),
         *_belief_checks(run, report),
         *one_run_report.checks(report.one_run),
-        *run.proven.checks(run.comparisons, report.bounds.tight_epsilon),
+        *run.proven.checks(report.bounds.tight_epsilon),
         *empirical.crafted_checks(report.crafted, run.transcript),
         *vantage_report.checks(report.vantages, run.vantage),
         *trade_off_report.checks(report.trade_offs, run.vantage),

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds.agreement import EstimateComparison
 from adversaries.statistics import estimators
 from adversaries.statistics.estimators import AdvantageEstimate
 from fedsim.audits.measurements import membership_audit, vantage_report
@@ -135,13 +134,9 @@ class AuditedRun:
         return self.predictions[self.vantage]
 
     @cached_property
-    def comparisons(self) -> list[EstimateComparison]:
-        return self.proven.comparisons(self.prediction)
-
-    @cached_property
     def proven(self) -> BoundsAudit:
         config = self.config
-        return BoundsAudit(config.game, config.audit, self.mechanism, self.transcript, self.delta)
+        return BoundsAudit(config.game, self.mechanism, self.transcript, self.delta)
 
     @cached_property
     def advantage(self) -> AdvantageEstimate:
@@ -151,8 +146,7 @@ class AuditedRun:
 EXTENDED = (
     "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
     "{trials} trials planned in advance. They hold if the results of the first {first} trials did "
-    "not decide whether to continue. The betting bound, and the interval of the advantage in its "
-    "details, hold either way."
+    "not decide whether to continue."
 )
 
 

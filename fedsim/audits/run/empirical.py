@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,7 +18,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mea
 from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
-from fedsim.audits.results import measured
 from fedsim.audits.results.measured import (
     ByClient,
     CraftedResult,
@@ -120,9 +119,7 @@ def measure(run: AuditedRun) -> Empirical:
             belief=estimators.epsilon_from_belief(worlds, run.final),
             advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
         ),
-        **bounds_audit.report(
-            proven, run.proven.chances(proven), run.comparisons, run.proven.profile(run.confidence)
-        ),
+        **bounds_audit.report(proven),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
         sensitivity_by_round=SensitivityByRound(
@@ -311,17 +308,14 @@ def crafted(run: AuditedRun) -> CraftedResult | None:
         confidence=confidence,
         epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
         group_epsilon=PLD.epsilon(run.mechanism, delta),
-        lower_bounds={
-            name: measured.ProvenBound(**asdict(bound))
-            for name, bound in bounds(
-                run.transcript,
-                copies,
-                delta,
-                confidence,
-                not_normal=run.proven.not_normal,
-                not_gaussian=run.proven.refused.get("mu_gdp"),
-            ).items()
-        },
+        lower_bounds=bounds(
+            run.transcript,
+            copies,
+            delta,
+            confidence,
+            not_normal=run.proven.not_normal,
+            not_gaussian=run.proven.refused.get("mu_gdp"),
+        ),
     )
 
 

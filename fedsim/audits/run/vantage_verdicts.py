@@ -137,7 +137,7 @@ def _measured(
         epsilon, by = report.empirical.headline.epsilon, report.empirical.headline.name
         if report.one_run is not None:
             epsilon, by = (
-                report.one_run.bounds[one_run_report.leading(report.one_run.kind)].epsilon,
+                report.one_run.bounds[one_run_report.LEADING].epsilon,
                 "one_run",
             )
     single = not two_sided(run.worlds)

@@ -108,14 +108,6 @@ def estimate(
             "in eight; -1: try several numbers and correct for it."
         ),
     ] = 0,
-    orthogonal: Annotated[
-        bool,
-        typer.Option(
-            "--orthogonal",
-            help="Add a third, tighter bound, by order statistics. It holds if the canaries "
-            "have orthogonal directions, as those of kind dirac do.",
-        ),
-    ] = False,
     trial: Annotated[
         int | None,
         typer.Option(
@@ -137,7 +129,7 @@ def estimate(
     confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
     check_positive_delta(delta)
     scores = one_run.read_scores(scores_file, trial)
-    estimated = one_run.estimate(*scores, delta, confidence, guesses, orthogonal)
+    estimated = one_run.estimate(*scores, delta, confidence, guesses)
     if json_:
         document = {
             "trial": estimated.trial,

@@ -175,8 +175,8 @@ class TranscriptOptions:
     canary_seed_file: Annotated[
         Path | None,
         typer.Option(
-            help="File with a line for each client that plants canaries: its canary-seed, its "
-            'canary-count, and "text" if it plants texts. For an auditor\'s transcript.'
+            help="File with a line for each client that plants canaries: its canary-seed and "
+            "canary-count. For an auditor's transcript."
         ),
     ] = None
     no_challenge: Annotated[

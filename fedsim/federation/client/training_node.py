@@ -292,15 +292,9 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
         raise InputError(
             f"this node's config has {consent.CANARY_COUNT} = {count!r}; give 1 or more"
         )
-    from fedsim.game.canary import DIRECTION, TEXT, Canaries  # noqa: PLC0415  (canaries only)
+    from fedsim.game.canary import Canaries  # noqa: PLC0415  (canaries only)
 
-    planted = Canaries(int(seed), count, str(node.get(consent.CANARY_KIND, DIRECTION)))
-    if planted.kind == TEXT and config.model.task != "next-token":
-        raise InputError(
-            f'this node\'s config has {consent.CANARY_KIND} = "{TEXT}", which is for a decoder '
-            f'(model.task = "next-token"), but model.task is "{config.model.task}"; remove it'
-        )
-    return planted
+    return Canaries(int(seed), count)
 
 
 def _candidate_masks(received: ReceivedMessage) -> Bools | None:

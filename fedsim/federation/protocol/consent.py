@@ -36,7 +36,7 @@ ORACLE = "oracle"
 CANARIES = "canaries"
 """A run may add crafted records to the client's."""
 
-CANARY_SEED, CANARY_COUNT, CANARY_KIND = "canary-seed", "canary-count", "canary-kind"
+CANARY_SEED, CANARY_COUNT = "canary-seed", "canary-count"
 """Keys of a client's node config: the seed, the number and the kind of its canaries."""
 
 MEASURES = "measures"

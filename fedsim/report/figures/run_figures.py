@@ -11,7 +11,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from adversaries.arrays import Bools, Floats, Ints
-from fedsim.audits.results.measured import PrivacyProfile, TradeOff
+from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.theory import Density
 from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
@@ -290,47 +290,27 @@ def epsilons(
 
 
 def lower_bounds(
-    points: Sequence[tuple[str, float, bool, bool]], limit: float | None, confidence: str
+    points: Sequence[tuple[str, float, bool]], limit: float | None, confidence: str
 ) -> Figure:
     """Return a figure of lower bounds on epsilon below each other, against what theory allows."""
     with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
         places = np.arange(len(points))[::-1]
-        for place, (_, epsilon, trusts, leads) in zip(places, points, strict=True):
-            colour = PURPLE if trusts else BLUE
-            axes.hlines(place, 0, epsilon, color=colour, linewidth=3 if leads else 1.5)
-            face = colour if leads else "white"
+        for place, (_, epsilon, leads) in zip(places, points, strict=True):
+            axes.hlines(place, 0, epsilon, color=BLUE, linewidth=3 if leads else 1.5)
             axes.plot(
                 *(epsilon, place, "o"),
-                color=colour,
-                markerfacecolor=face,
+                color=BLUE,
+                markerfacecolor=BLUE if leads else "white",
                 markersize=7,
                 label="_at least",
             )
-        names = [f"{title} (leads)" if leads else title for title, _, _, leads in points]
+        names = [f"{title} (leads)" if leads else title for title, _, leads in points]
         axes.set_yticks(places, names)
-        for colour, label in ((BLUE, "does not trust the noise"), (PURPLE, "trusts the noise")):
-            axes.plot([], [], "o-", color=colour, label=label)
-        highest = max([epsilon for _, epsilon, _, _ in points] + [limit or 0.0])
+        highest = max([epsilon for _, epsilon, _ in points] + [limit or 0.0])
         if limit is not None:
             axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="theory's limit")
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.set_ylim(-0.6, len(points) - 0.4)
-    return figure
-
-
-def privacy_profile(profile: PrivacyProfile) -> Figure:
-    """Return a figure of delta over epsilon: estimate and band of each direction, and theory's."""
-    with panel("ε", "δ(ε)") as (figure, axes):
-        looks = {"world_d": (BLUE, "D against D′"), "world_d_prime": (VERMILION, "D′ against D")}
-        epsilons = profile.epsilon
-        for name, band in profile.directions.items():
-            colour, label = looks[name]
-            ends = band.low, band.high
-            axes.fill_between(epsilons, *ends, color=colour, alpha=0.15, label=f"_{label}")
-            axes.plot(epsilons, band.estimate, color=colour, linewidth=2, label=label)
-        axes.plot(epsilons, profile.theory, "--", color=INK, label="theory")
-        axes.set_xlim(epsilons[0], epsilons[-1])
-        axes.set_ylim(0, None)
     return figure
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import RenderableType
 from scipy.special import expit
 
-from fedsim.audits.live.live_results import CANARIES, NOISE, TEXTS, LiveBounds
+from fedsim.audits.live.live_results import CANARIES, NOISE, LiveBounds
 from fedsim.audits.live.live_results import LiveReport as Report
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook, TextFindings
+from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
     CONTRADICTS,
@@ -83,8 +83,6 @@ def verdict(report: Report) -> str:
             f"({number(canaries.interval[0])} to {number(canaries.interval[1])}) in one "
             f"training so far; the noise allows {number(canaries.claimed_mu)}."
         )
-    if report.texts is not None:
-        sentences.append(_said_of_texts(report.texts, report.confidence))
     if (noise := report.noise) is not None and not report.alarms:
         sentences.append(
             f"The released sums have at most {number(noise.at_most[SUM])} times the claimed "
@@ -101,7 +99,7 @@ def verdict(report: Report) -> str:
             )
     if measured not in (CONTRADICTS, NOT_MEASURED) and report.seen_below is not None:
         sentences.append(would_have_noticed(report.seen_below))
-    seen = (report.bounds, report.canaries, report.texts, report.noise)
+    seen = (report.bounds, report.canaries, report.noise)
     if all(each is None for each in seen):
         sentences.append("The auditor has not yet seen a whole round.")
     return " ".join(sentences)
@@ -127,10 +125,6 @@ def table(rounds: Sequence[Seen]) -> RenderableType:
         for look in looks
     ]
     names = ["round", "so far", *series, "canaries' μ", "claimed", "ε so far", "missed"]
-    if looks and looks[-1].texts is not None:
-        names.append("texts' ε ≥")
-        for row, look in zip(cells, looks, strict=True):
-            row.append(number(None if look.texts is None else look.texts.epsilon_at_least))
     block = doc.tabulated(names, cells)
     return terminal.table(block, "noise divided by the claimed noise, at most")
 
@@ -174,7 +168,7 @@ def render_html(report: Report, course: Sequence[Seen] = ()) -> str:
     if len(course) > MOST:
         every = doc.Part("Every round", [_by_round(course)], folded=True, heads=False)
         drawn.append(every)
-    noted = ((report.noise, NOISE), (report.canaries, CANARIES), (report.texts, TEXTS))
+    noted = ((report.noise, NOISE), (report.canaries, CANARIES))
     notes = [doc.Prose(note) for measured, note in noted if measured is not None]
     return render(
         doc.Document(
@@ -356,8 +350,6 @@ def _rows(report: Report) -> list[tuple[str, str]]:
             rows.append((f"noise of {whose}", f"at most {number(limit)} times the claimed noise"))
     if (canaries := report.canaries) is not None and canaries.reason is None:
         rows += _canary_rows(canaries, bounds, report)
-    if report.texts is not None:
-        rows += _text_rows(report.texts, report.confidence)
     if empirical is None and report.trials:
         if report.single:
             unknown = "not measured: the run has a single training"
@@ -382,48 +374,6 @@ def _canary_rows(
     ]
     if (proven := canaries.epsilon_at_least) is not None:
         rows.append(("epsilon, by guessing canaries", f"at least {number(proven)}"))
-    return rows
-
-
-def _said_of_texts(texts: TextFindings, confidence: float) -> str:
-    proven, most, allowed = (
-        number(value) for value in (texts.epsilon_at_least, texts.most, texts.allowed)
-    )
-    what = f"{texts.texts} planted texts"
-    if texts.epsilon_at_least > 0:
-        sentences = [
-            f"{what} show that epsilon is at least {proven} for one text ({percent(confidence)} "
-            "confidence)"
-        ]
-    else:
-        sentences = [f"{what} show nothing: the auditor cannot tell whether the model knows them"]
-    sentences[0] += f"; the noise allows {allowed}."
-    if texts.most <= texts.allowed:
-        sentences.append(
-            f"Even with all guesses right, they would show only that epsilon is at least {most}. "
-            "With so few texts, the audit cannot contradict the claimed noise."
-        )
-    if texts.since > 1:
-        sentences.append(
-            f"The auditor first saw the model before round {texts.since}. What the model had "
-            "learnt about the texts by then is not visible."
-        )
-    return " ".join(sentences)
-
-
-def _text_rows(texts: TextFindings, confidence: float) -> list[tuple[str, str]]:
-    rows = [
-        (
-            f"epsilon, by guessing {texts.texts} texts",
-            f"at least {number(texts.epsilon_at_least)} ({percent(confidence)}); at least "
-            f"{number(texts.most)} if all guesses were right; the noise allows "
-            f"{number(texts.allowed)}",
-        )
-    ]
-    if texts.fell is not None:
-        those, others = (number(mean) for mean in texts.fell)
-        fell = f"{those} nats if included, {others} nats if not"
-        rows.append(("fall of a text's loss", fell))
     return rows
 
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from adversaries.bounds.one_run import CanaryEstimate
-from fedsim.audits.measurements.one_run_report import NAMES, leading
+from adversaries.statistics.intervals import EpsilonBound
+from fedsim.audits.measurements.one_run_report import LEADING, NAMES
 from fedsim.audits.results.canaries import OneRunResult
-from fedsim.audits.results.measured import MembershipAttack, ProvenBound
+from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document import blocks as doc
@@ -95,12 +96,12 @@ def _crafted_figures(report: Report, transcript: SectionTranscript) -> list[doc.
 CRAFTED = Section(_title, _crafted, _crafted_figures)
 
 
-def headline(run: OneRunResult) -> ProvenBound:
-    return run.bounds[leading(run.kind)]
+def headline(run: OneRunResult) -> EpsilonBound:
+    return run.bounds[LEADING]
 
 
 def headline_name(run: OneRunResult) -> str:
-    return f"one-run {NAMES[leading(run.kind)]}"
+    return f"one-run {NAMES[LEADING]}"
 
 
 def summary(run: OneRunResult) -> doc.Entries:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document import blocks as doc
-from fedsim.report.document.wording import DASH, number, percent
+from fedsim.report.document.wording import DASH, number
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import (
     TITLES,
@@ -20,26 +20,23 @@ from fedsim.report.sections.section import (
 )
 
 
-def beside_theory(
-    report: Report, alarm: str, value: float, limit: float, chance: float | None = None
-) -> doc.Mark:
+def beside_theory(report: Report, alarm: str, value: float, limit: float) -> doc.Mark:
     """Return how a lower bound on epsilon stands to the limit."""
     if alarm in report.contradictions:
         return doc.Mark("alarm", "Above theory")
     if value > limit:
-        often = "" if chance is None else f" (p = {chance:.2g})"
-        return doc.Mark("caution", f"Above theory, within chance{often}")
+        return doc.Mark("caution", "Above theory, within chance")
     return doc.Mark("good", "Consistent")
 
 
-MEASURED, TRUSTING = "Without trusting the amount of noise", "Trusting the amount of noise"
 ASSUMES_LEAST = "clopper_pearson"
 CLASSIC = "rdp-classic"
 
 MEANING = (
     "ε′ is the privacy loss that the attack demonstrates. An estimate may err on either side. A "
-    "lower bound holds with the stated confidence, if its assumption holds. A lower bound above "
-    "theory's ε then means that the claimed guarantee does not hold."
+    "lower bound holds with the stated confidence, if its assumption holds. It does not trust the "
+    "claimed amount of noise. A lower bound above theory's ε then means that the claimed "
+    "guarantee does not hold."
 )
 
 
@@ -48,12 +45,11 @@ def rows(report: Report) -> dict[str, doc.Row]:
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
         if math.isfinite(limit) and not bound.reason:
-            mark = beside_theory(report, name, bound.epsilon, limit, bound.p_value)
+            mark = beside_theory(report, name, bound.epsilon, limit)
         worth = [
             f"Method: {bound.method}." if bound.method else "",
             f"Assumes: {bound.assumes}." if bound.assumes else "",
             f"No bound here: {bound.reason}." if bound.reason else "",
-            f"{'Trusts' if bound.trusts_noise else 'Does not trust'} the claimed amount of noise.",
         ]
         bounds[name] = doc.Row(
             TITLES[name],
@@ -138,34 +134,7 @@ def _worth_of_sensitivities(report: Report) -> str:
     )
 
 
-def agreement(report: Report) -> str:
-    comparisons = report.empirical.agreement.comparisons
-    if not comparisons:
-        return ""
-    sentences = []
-    for comparison in comparisons:
-        details, verdict = comparison.details, "agrees" if comparison.agree else "disagrees"
-        if comparison.name == "mu":
-            sentences.append(
-                f"The μ that the claimed noise predicts, {number(details['predicted'])}, {verdict} "
-                f"with the μ measured without it, {number(details['low'])} to "
-                f"{number(details['high'])}."
-            )
-        else:
-            sentences.append(
-                f"How often beliefs are right {verdict} with how sure they are "
-                f"(p = {details['p_value']:.2g})."
-            )
-    confidence = percent(comparisons[0].confidence)
-    return f"{' '.join(sentences)} Each comparison is at {confidence} confidence."
-
-
 def _words(report: Report) -> list[doc.Block]:
-    agreed = agreement(report)
-    apart: dict[str, list[doc.Line]] = {MEASURED: [], TRUSTING: []}
-    for name, row in rows(report).items():
-        trusts = report.empirical.lower_bounds[name].trusts_noise
-        apart[TRUSTING if trusts else MEASURED].append(doc.of_row(row))
     return [
         doc.Prose(MEANING),
         doc.Table(
@@ -177,18 +146,16 @@ def _words(report: Report) -> list[doc.Block]:
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Remark"),
             ),
-            [doc.Group(title, lines) for title, lines in apart.items() if lines],
+            [doc.Group("", [*map(doc.of_row, rows(report).values())])],
         ),
-        *([doc.Prose(agreed)] if agreed else []),
         doc.Place("lower-bounds"),
-        doc.Place("privacy-profile"),
     ]
 
 
 def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
     limit, leads = report.bounds.tight_epsilon, report.empirical.headline.name
     points = [
-        (TITLES[name], bound.epsilon, bound.trusts_noise, name == leads)
+        (TITLES[name], bound.epsilon, name == leads)
         for name, bound in report.empirical.lower_bounds.items()
         if not bound.reason and math.isfinite(bound.epsilon)
     ]
@@ -201,14 +168,6 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[doc.Figure]:
             "Lower bounds on ε.",
             "Lower bound of each estimator, beside theory's ε. A rule fixed in advance chose the "
             "leading bound: the largest of several would claim too much.",
-        )
-    if profile := report.empirical.privacy_profile:
-        yield doc.Figure(
-            "privacy-profile",
-            run_figures.privacy_profile(profile),
-            "Privacy profile.",
-            "δ as a function of ε: estimated from log-odds under the claimed noise, and by theory. "
-            f"Each point of the {confidence_of(report)}bands holds by itself, not all together.",
         )
 
 

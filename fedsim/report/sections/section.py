@@ -67,13 +67,8 @@ class Section:
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
     "clopper_pearson_split": "Clopper–Pearson, split trials",
-    "clopper_pearson_bonferroni": "Clopper–Pearson, fixed ranks",
-    "betting": "Betting, valid at any time",
-    "jeffreys": "Jeffreys (credible)",
     "mu_gdp": "μ of Gaussian privacy",
     "gaussian": "Gaussian",
-    "gaussian_unequal": "Gaussian, unequal variances",
-    "privacy_profile": "Privacy profile",
     "trade_off": "Sampled trade-off curve",
 }
 

@@ -44,11 +44,9 @@ NEARLY = 0.01
 GAUSSIAN = "if the noise is Gaussian"
 CONDITIONS = {
     "gaussian": GAUSSIAN,
-    "gaussian_unequal": GAUSSIAN,
     "mu_gdp": GAUSSIAN,
     "one_run": GAUSSIAN,
     "trade_off": "if the noise differs from the claim only in its amount",
-    "privacy_profile": "if the noise is as claimed",
 }
 """Condition under which a lower bound on epsilon holds, for estimators that need more than
 independent trials. Both leading bounds from canaries need Gaussian noise."""

@@ -55,7 +55,7 @@ def expected(
         rules=rules,
         level=audit.confidence,
         delta=scheme.privacy.delta,
-        refused=bounds_audit.refused(rules, audit.mode),
+        refused=bounds_audit.refused(rules),
         given=True,
     )
     if run:

@@ -11,16 +11,14 @@ import torch
 from flwr.app import Context, RecordDict
 
 from adversaries.bounds.one_run import binomial_bound, f_dp_bound
-from adversaries.bounds.order_statistics import order_bound
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
-from fedsim.federation.server import plan
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import one_run_scores, reader
 from fedsim.game import federation, one_run
@@ -32,7 +30,7 @@ Make = Callable[..., Config]
 Play = Callable[..., Arrays]
 
 COUNT = 20
-KINDS = sorted(one_run.KINDS.keys() - {"text"})  # test_text_canaries.py has it
+KINDS = sorted(one_run.KINDS)
 
 
 def _planted(kind: str = "gradient") -> dict[str, Scalar]:
@@ -90,18 +88,10 @@ def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
     if config.canaries.kind == "mislabelled":
         return _gradients(config, models)
     trials, size = models.shape
-    found = torch.zeros(COUNT, size, dtype=torch.float64)
-    if config.canaries.kind == "dirac":
-        for row, place, sign in zip(
-            found, *one_run.coordinates(config.run.seed, config.canaries.count, size), strict=True
-        ):
-            row[place] = sign
-    else:
-        (block,) = (
-            drawn for _, drawn in one_run.directions(config.canaries.count, config.run.seed, size)
-        )
-        found += torch.from_numpy(block)
-    return config.training.clipping_norm * found.expand(trials, -1, -1)
+    (block,) = (
+        drawn for _, drawn in one_run.directions(config.canaries.count, config.run.seed, size)
+    )
+    return config.training.clipping_norm * torch.from_numpy(block).expand(trials, -1, -1)
 
 
 def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
@@ -143,11 +133,8 @@ def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_dirac_canaries_are_orthogonal_and_random_directions_nearly_so(small: Make) -> None:
-    config = small({"canaries.count": 200})
-    (chosen, signs), size = one_run.coordinates(config.run.seed, config.canaries.count, 650), 650
-    assert len(set(chosen.tolist())) == 200
-    assert set(signs.tolist()) == {-1.0, 1.0}
+def test_random_directions_are_nearly_orthogonal(small: Make) -> None:
+    config, size = small({"canaries.count": 200}), 650
     directions = np.concatenate(
         [block for _, block in one_run.directions(config.canaries.count, config.run.seed, size)]
     )
@@ -192,7 +179,7 @@ def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: 
     [
         ("gradient", {}),
         ("mislabelled", {"federation.trust": "local"}),
-        ("dirac", {"privacy.unit": "client", "privacy.neighbouring": "replace"}),
+        ("gradient", {"privacy.unit": "client", "privacy.neighbouring": "replace"}),
         ("gradient", {"federation.vantage": "server", "federation.trust": "local"}),
     ],
 )
@@ -216,7 +203,7 @@ def test_scores_tell_canaries_in_from_canaries_out_where_there_is_little_noise(
     play: Play,
 ) -> None:
     noise: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.01}
-    found = play(_planted("dirac") | noise | {"training.rounds": 1, "trials.count": 40})
+    found = play(_planted("gradient") | noise | {"training.rounds": 1, "trials.count": 40})
     scores, coins = found["canary_scores"], found["canaries_included"]
     # Data and noise are the same distance from zero for both; in is C more.
     apart = scores[coins].mean() - scores[~coins].mean()
@@ -322,16 +309,8 @@ def test_a_round_of_few_clients_has_less_noise_for_a_canary() -> None:
     assert one_run_report.canary_mu(local) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("kind", "bounds"),
-    [
-        ("gradient", (binomial_bound, f_dp_bound)),
-        ("dirac", (binomial_bound, f_dp_bound, order_bound)),
-    ],
-)
-def test_the_alarm_pays_for_all_of_its_bounds(
-    kind: str, bounds: tuple[Callable[..., EpsilonBound], ...]
-) -> None:
+def test_the_alarm_pays_for_both_of_its_bounds() -> None:
+    bounds = binomial_bound, f_dp_bound
     rng, delta = np.random.default_rng(3), 1e-5
     coins = rng.random(200) < 0.5
     mine = coins, coins + 0.3 * rng.standard_normal(200)
@@ -340,26 +319,8 @@ def test_the_alarm_pays_for_all_of_its_bounds(
         for alpha in (1 - ALARM_CONFIDENCE, (1 - ALARM_CONFIDENCE) / len(bounds))
     )
     assert part < whole - 1e-3
-    assert one_run_report.alarm(kind, mine, 0, delta, (part + whole) / 2) is None
-    assert one_run_report.alarm(kind, mine, 0, delta, part - 1e-3) is not None
-
-
-def test_which_bound_leads_is_a_matter_of_the_canaries_kind() -> None:
-    assert {kind: one_run_report.leading(kind) for kind in one_run.KINDS} == {
-        "gradient": "f_dp",
-        "dirac": "order",
-        "mislabelled": "f_dp",
-        "text": "f_dp",
-    }
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_kind_says_of_its_canaries_directions_is_so(kind: str, small: Make) -> None:
-    config = small(_planted(kind))
-    models, same = _models(config, 1).expand(COUNT, -1), torch.eye(COUNT).double()
-    found = one_run.KINDS[kind].total(config.game, federation.load(config.experiment), models, same)
-    overlaps = (found.double() @ found.double().T).fill_diagonal_(0.0)
-    assert one_run.KINDS[kind].orthogonal == (overlaps.abs().max().item() < 1e-9)
+    assert one_run_report.alarm(mine, 0, delta, (part + whole) / 2) is None
+    assert one_run_report.alarm(mine, 0, delta, part - 1e-3) is not None
 
 
 def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
@@ -401,8 +362,3 @@ def test_what_has_not_been_worked_out_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         small(_planted() | changes)
-
-
-def test_more_canaries_than_parameters_are_refused_before_the_run(small: Make) -> None:
-    with pytest.raises(InputError, match="but the model has only 650 parameters"):
-        plan.check_possible(small({"canaries.count": 651, "canaries.kind": "dirac"}))

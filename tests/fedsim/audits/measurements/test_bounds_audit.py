@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from adversaries.bounds.gaussian_bounds import mixed_share
-from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.measured import Agreement
-from fedsim.audits.results.theory import Fits, PredictionResult
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
-from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 
 ROUNDS = 30
@@ -48,82 +45,21 @@ def play(
     return mechanism, transcript
 
 
-def predicted(mu: float) -> PredictionResult:
-    """Theory's word that mu is the same in all trials."""
-    return PredictionResult(mu, None, None, "closed form", True, Fits(None, None), None)
-
-
 def judged(
     config: Config, mechanism: Mechanism, transcript: Arrays
 ) -> tuple[dict[str, str], bounds_audit.Proven]:
     """Return the alarms, and the entries of the report."""
-    prediction = predicted(mechanism.mu)
-    audit = BoundsAudit(config.game, config.audit, mechanism, transcript, 0.01)
-    comparisons = audit.comparisons(prediction)
-    checks, found = audit.checks(comparisons, 1.3), audit.bounds(0.95)
-    report = bounds_audit.report(found, audit.chances(found), comparisons, None)
-    return verdicts.alarms(checks), report
+    audit = BoundsAudit(config.game, mechanism, transcript, 0.01)
+    checks, found = audit.checks(1.3), audit.bounds(0.95)
+    return verdicts.alarms(checks), bounds_audit.report(found)
 
 
-def test_a_bound_above_epsilon_says_how_often_chance_alone_puts_it_there(config: Config) -> None:
-    """Honest noise: the first seed whose Gaussian bound is above, as one in twenty may be."""
-    for seed in range(200):
-        mechanism, transcript = play(config, 1.0, 100, seed)
-        audit = BoundsAudit(config.game, config.audit, mechanism, transcript, 0.01)
-        chances = audit.chances(audit.bounds(0.95))
-        if "gaussian" in chances:
-            break
-    p_value = chances["gaussian"]
-    assert 0.001 < p_value < 0.05
-    limit = PLD.epsilon(mechanism, 0.01)
-    for significance, above in ((0.97 * p_value, False), (1.03 * p_value, True)):
-        bounds = audit.bounds(1 - significance)
-        assert (bounds["gaussian"].epsilon > limit) is above
-    assert "jeffreys" not in chances
-    # What is as sure as an alarm must be is no matter of chance.
-    convicting = BoundsAudit(config.game, config.audit, *play(config, 0.5, 400), 0.01)
-    assert "gaussian" not in convicting.chances(convicting.bounds(0.95))
-
-
-def test_where_the_claim_is_true_trust_and_distrust_agree(config: Config) -> None:
-    alarms, report = judged(config, *play(config, noise=1.0))
-    assert alarms == {}
-    assert report["agreement"].agree is True
-    assert [each.name for each in report["agreement"].comparisons] == ["calibration", "mu"]
-
-
-def test_honest_noise_is_not_accused(config: Config) -> None:
-    """Two comparisons share one in ten thousand."""
-    accused = 0
-    for seed in range(60):
-        mechanism, transcript = play(config, 1.0, 100, seed)
-        prediction = predicted(mechanism.mu)
-        comparisons = BoundsAudit(
-            config.game, config.audit, mechanism, transcript, 0.01
-        ).comparisons(prediction)
-        accused += not all(comparison.agree for comparison in comparisons)
-    assert accused == 0
-
-
-@pytest.mark.parametrize(
-    ("noise", "cause"), [(0.5, "less noise than claimed"), (2.0, "more noise than claimed")]
-)
-def test_other_noise_than_claimed_is_an_alarm_with_its_causes(
-    config: Config, noise: float, cause: str
+def test_noise_as_claimed_raises_no_alarm_and_much_less_raises_that_of_every_bound(
+    config: Config,
 ) -> None:
-    alarms, report = judged(config, *play(config, noise))
-    assert cause in alarms["trust"]
-    assert "measured between" in alarms["trust"]
-    assert report["agreement"].agree is False
-
-
-def test_bounds_that_trust_the_noise_or_are_credible_raise_no_alarm(config: Config) -> None:
-    mechanism, transcript = play(config, noise=0.05)
-    alarms, report = judged(config, mechanism, transcript)
-    assert {"clopper_pearson", "gaussian", "mu_gdp"} <= set(alarms)
-    assert not {"jeffreys", "privacy_profile"} & set(alarms)
-    assert report["lower_bounds"]["jeffreys"].kind == "credible"
-    assert report["lower_bounds"]["privacy_profile"].trusts_noise
+    assert judged(config, *play(config, noise=1.0))[0] == {}
+    alarms, _ = judged(config, *play(config, noise=0.05))
+    assert alarms.keys() == {"clopper_pearson", "gaussian", "mu_gdp"}
 
 
 def test_full_batches_lead_with_the_studentised_bound(config: Config) -> None:
@@ -140,19 +76,15 @@ def test_a_challenge_that_moves_the_sums_differently_every_time_has_no_normal_lo
     assert "differently in every trial" in report["lower_bounds"]["gaussian"].reason
 
 
-@pytest.mark.parametrize(
-    ("share", "leading", "comparisons"),
-    [(0.049, "gaussian", ["calibration", "mu"]), (0.051, "mu_gdp", ["calibration"])],
-)
+@pytest.mark.parametrize(("share", "leading"), [(0.049, "gaussian"), (0.051, "mu_gdp")])
 def test_a_twentieth_of_the_spread_is_as_far_from_normal_as_log_odds_may_be(
-    share: float, leading: str, comparisons: list[str], config: Config
+    share: float, leading: str, config: Config
 ) -> None:
     mechanism, transcript = play(config, noise=1.0, spread=share**2)
     mu = transcript["sensitivities"][:, 0]
     assert mixed_share(mu, 1.0) == pytest.approx(share, abs=3e-4)
     _, report = judged(config, mechanism, transcript)
     assert report["headline"].name == leading
-    assert [each.name for each in report["agreement"].comparisons] == comparisons
 
 
 def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
@@ -167,16 +99,6 @@ def test_where_it_hardly_does_the_bound_pays_for_it(config: Config) -> None:
         exact.details["mu_low"] * (1 - mixed.details["mixed_share"])
     )
     assert 0 < mixed.epsilon < exact.epsilon
-
-
-def test_the_comparisons_share_the_error_of_an_alarm(config: Config) -> None:
-    mechanism, transcript = play(config, noise=1.0)
-    comparisons = BoundsAudit(config.game, config.audit, mechanism, transcript, 0.01).comparisons(
-        predicted(mechanism.mu)
-    )
-    assert len(comparisons) == 2
-    errors = sum(1 - comparison.confidence for comparison in comparisons)
-    assert errors == pytest.approx(1 - ALARM_CONFIDENCE)
 
 
 @pytest.mark.slow
@@ -194,24 +116,13 @@ def test_local_steps_leave_what_counts_decisions(small: Make) -> None:
     config = small({"training.local-steps": 2, "federation.trust": "local"})
     _, report = judged(config, *play(config, noise=1.0))
     assert report["headline"].name == "mu_gdp"
-    assert report["lower_bounds"]["privacy_profile"].reason
-    assert report["agreement"] == Agreement(None, [])
 
 
 def test_the_headline_does_not_depend_on_which_bound_is_largest() -> None:
     def bound(epsilon: float, reason: str | None = None) -> EpsilonBound:
-        return EpsilonBound(epsilon, 0.01, 0.95, "", "", False, reason=reason)
+        return EpsilonBound(epsilon, 0.01, 0.95, "", "", reason=reason)
 
     bounds = {"clopper_pearson": bound(9.0), "gaussian": bound(0.0), "mu_gdp": bound(3.0)}
     assert bounds_audit.headline(bounds) == "gaussian"
     assert bounds_audit.headline(bounds | {"gaussian": bound(0.0, "refused")}) == "mu_gdp"
     assert bounds_audit.headline({"clopper_pearson": bound(1.0)}) == "clopper_pearson"
-
-
-def test_the_profile_lies_about_that_of_the_claimed_mechanism(config: Config) -> None:
-    game = play(config, noise=1.0)
-    profile = BoundsAudit(config.game, config.audit, *game, 0.01).profile(0.999)
-    assert profile is not None
-    for direction in profile.directions.values():
-        assert np.all(np.array(direction.low) <= profile.theory)
-        assert np.all(np.array(direction.high) >= profile.theory)

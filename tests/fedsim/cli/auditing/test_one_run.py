@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from adversaries.bounds import one_run
-from adversaries.bounds.order_statistics import order_bound
 
 Command = Callable[..., tuple[int, str, str]]
 PLANT = ("--set", "canaries.count=16", "--set", "trials.count=2", "--set", "training.rounds=1")
@@ -44,21 +43,17 @@ def test_what_is_drawn_is_planted_scored_and_estimated(
     reported = json.loads((out / "report.json").read_text())["one_run"]
     assert set(estimated["bounds"]) == set(reported["bounds"]) == {"binomial", "f_dp"}
     for name, bound in estimated["bounds"].items():  # of which no theory was asked
-        assert bound | {"p_value": None} == reported["bounds"][name]
+        assert bound == reported["bounds"][name]
     assert estimated["estimate"] == reported["estimate"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [("dirac", {"coordinates", "signs"}), ("mislabelled", {"positions", "labels"})],
-)
 def test_a_drawn_set_says_what_its_canaries_are(
-    kind: str, said: set[str], fedsim: Command, experiment: Path, tmp_path: Path
+    fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "canaries.json"
-    fedsim("one-run", "draw", experiment, "--out", out, *PLANT, "--set", f"canaries.kind={kind}")
+    out, kind = tmp_path / "canaries.json", "canaries.kind=mislabelled"
+    fedsim("one-run", "draw", experiment, "--out", out, *PLANT, "--set", kind)
     drawn = json.loads(out.read_text())
-    assert {len(drawn[name]) for name in {*said, "clients"}} == {16}
+    assert {len(drawn[name]) for name in ("positions", "labels", "clients")} == {16}
 
 
 def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> None:
@@ -70,11 +65,6 @@ def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> Non
     assert status == 0
     bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
     assert json.loads(printed)["bounds"]["f_dp"]["epsilon"] == pytest.approx(bound.epsilon)
-    status, printed, _ = fedsim(
-        "one-run", "estimate", path, "--delta", "1e-5", "--json", "--orthogonal"
-    )
-    tighter = json.loads(printed)["bounds"]["order"]
-    assert tighter["epsilon"] == order_bound(coins, values, 1e-5, 0.95).epsilon > bound.epsilon
     status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--guesses", "100")
     assert status == 0
     assert "of 100" in " ".join(printed.split())

@@ -51,7 +51,7 @@ def test_trials_promise_no_bound_that_the_report_would_refuse(
     sampled.write_text(dump(small({"training.sampling-rate": 0.5, "training.rounds": 1})))
     _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2, "--json")
     found = json.loads(out)
-    assert set(found["refused"]) == {"gaussian", "gaussian_unequal", "privacy_profile"}
+    assert set(found["refused"]) == {"gaussian"}
     assert all(found["lower_bounds"][name] is None for name in found["refused"])
     assert found["lower_bounds"]["mu_gdp"] > 0
     _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2)
