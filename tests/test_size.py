@@ -25,19 +25,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 7_500,
+    "adversaries": 6_500,
     "fedsim/common": 1_500,
     "fedsim/privacy": 4_100,
     "fedsim/config": 2_000,
     "fedsim/learning": 8_500,
-    "fedsim/game": 4_000,
-    "fedsim/federation": 10_500,
+    "fedsim/game": 3_900,
+    "fedsim/federation": 10_600,
     "fedsim/deployment": 3_700,
-    "fedsim/audits": 18_300,
-    "fedsim/report": 12_500,
-    "fedsim/studies": 11_700,
+    "fedsim/audits": 17_300,
+    "fedsim/report": 12_400,
+    "fedsim/studies": 7_100,
     "fedsim/cli": 7_900,
-    "tests": 67_400,
+    "papers": 7_200,
+    "tests": 63_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
