@@ -30,11 +30,16 @@ GUARANTEES = {
     ),
     "noise": (
         (
-            "fedsim/privacy/noise/isotropic.py",
+            "fedsim/common/randomness.py",
             "fedsim/privacy/discrete_laplace.py",
             "fedsim/game/mechanisms/fixed_point.py",
         ),
-        ("tests/fedsim/privacy", "tests/fedsim/game/mechanisms/test_fixed_point.py", *OUTSIDE),
+        (
+            "tests/fedsim/privacy",
+            "tests/fedsim/game/mechanisms/test_fixed_point.py",
+            "tests/fedsim/common",
+            *OUTSIDE,
+        ),
     ),
     "accounting": (
         (
