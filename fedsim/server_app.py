@@ -231,9 +231,6 @@ def _transcript(plan: Plan, directory: RunDirectory) -> Arrays:
         for name, array in directory.read_arrays(directory.batch_file(trials.start)).items():
             if name != EXPERIMENT:
                 parts.setdefault(name, []).append(array)
-    # A restarted node loses the losses of a batch. Losses of the other batches are then useless.
-    if len(parts.get("loss_trajectory", ())) < len(plan.batches):
-        parts.pop("loss_trajectory", None)
     # The evaluated trials are the second axis of the utility curves [k + 1, E].
     joined = {
         name: np.concatenate(arrays, axis=1 if name in ("losses", "accuracies") else 0)

@@ -77,7 +77,7 @@ class Performance:
         curve: of all pairs together.
         area: under the curve.
         true_positive: by false positive rate, without rates for which there are too few pairs.
-        advantage: at the given threshold, or of random decisions.
+        advantage: at the given threshold.
     """
 
     curve: Curve
@@ -115,7 +115,7 @@ def performance(
     confidence: float,
     rates: Sequence[float],
     generator: np.random.Generator,
-    threshold: float | None,
+    threshold: float,
 ) -> Performance:
     """Return the performance of scores: curve, area, true positives and advantage.
 
@@ -128,7 +128,7 @@ def performance(
         confidence: of the intervals, in (0, 1).
         rates: false positive rates for which true positives are wanted.
         generator: of the bootstrap.
-        threshold: least score of a member; None where scores are probabilities of calling it one.
+        threshold: least score of a member, fixed without these models.
 
     Raises InputError for arrays or scores that cannot be compared, or for confidence out of range.
     Source:
@@ -187,28 +187,23 @@ def independent_area(scores: Floats, members: Bools, confidence: float) -> Estim
     return Estimate(area, Interval(low, high, confidence))
 
 
-def advantage(
-    scores: Floats, members: Bools, confidence: float, threshold: float | None
-) -> MeanAdvantage:
+def advantage(scores: Floats, members: Bools, confidence: float, threshold: float) -> MeanAdvantage:
     """Return the mean over models of TPR - FPR, with a t interval across them.
 
     Args:
         scores: float64 [N, n].
         members: bool [N, n].
         confidence: of the interval, in (0, 1).
-        threshold: least score that calls a record a member, fixed without these models; None where
-            scores are probabilities of calling it one.
+        threshold: least score that calls a record a member, fixed without these models.
 
     Raises InputError for arrays or scores that cannot be compared, or for a model with members
-    only, or none, or for scores outside [0, 1] without a threshold.
+    only, or none.
     """
     _check(scores, members)
-    if threshold is None and not ((scores >= 0) & (scores <= 1)).all():
-        raise InputError("scores are not probabilities from 0 to 1; give a threshold")
     inside = members.sum(axis=1)
     if not (inside.all() and (members.shape[1] - inside).all()):
         raise InputError("a model has only members, or none; give more records, or more models")
-    called = scores if threshold is None else (scores >= threshold).astype(np.float64)
+    called = (scores >= threshold).astype(np.float64)
     true = (called * members).sum(axis=1) / inside
     false = (called * ~members).sum(axis=1) / (members.shape[1] - inside)
     return membership_advantage(true, false, confidence)

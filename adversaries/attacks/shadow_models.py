@@ -23,7 +23,6 @@ class Observations:
     Attributes:
         losses: float64 [N, n], of the final models.
         inclusion: bool [N, n], whether the model was trained on the record.
-        trajectory: float64 [N, k, n], losses of the global models along training; or None.
         population: float64 [N, h], losses of records that no model was trained on; or None.
 
     Raises InputError for shapes that disagree, or for losses that are not finite.
@@ -31,24 +30,22 @@ class Observations:
 
     losses: Floats
     inclusion: Bools
-    trajectory: Floats | None = None
     population: Floats | None = None
 
     def __post_init__(self) -> None:
         shape = self.losses.shape
         others = (
             (self.inclusion.shape, shape),
-            (() if self.trajectory is None else self.trajectory.shape[::2], shape),
             (() if self.population is None else self.population.shape[:1], shape[:1]),
         )
         if len(shape) != 2 or any(each not in ((), needed) for each, needed in others):
             raise InputError(
-                f"losses are {shape}, inclusion {self.inclusion.shape}; give [models, records], a "
-                "trajectory as [models, rounds, records] and a population as [models, others]"
+                f"losses are {shape}, inclusion {self.inclusion.shape}; give [models, records], "
+                "and a population as [models, others]"
             )
         if self.inclusion.dtype != np.bool_:
             raise InputError(f"inclusion is {self.inclusion.dtype}; give True or False")
-        for values in (self.losses, self.trajectory, self.population):
+        for values in (self.losses, self.population):
             if values is not None and not np.isfinite(values).all():
                 raise InputError("a loss is not finite: a model diverged; lower the learning rate")
 
@@ -60,7 +57,6 @@ class Observations:
         return Observations(
             self.losses[chosen],
             self.inclusion[chosen],
-            None if self.trajectory is None else self.trajectory[chosen],
             None if self.population is None else self.population[chosen],
         )
 
@@ -70,7 +66,7 @@ class Moments:
     """Moments of a value over the shadow models of one kind.
 
     Attributes:
-        mean: [N, ..., n], or [1, ..., n] if all models share it.
+        mean: [N, n], or [1, n] if all models share it.
         scatter: the sum of squared deviations, in the shape of the mean.
         count: [N or 1, n], number of shadow models.
     """
@@ -82,13 +78,8 @@ class Moments:
     @property
     def variance(self) -> Floats:
         """The unbiased variance of each record's value; tiny rather than 0."""
-        return _positive(self.scatter / (self.count - 1))
-
-    @property
-    def pooled_variance(self) -> Floats:
-        """The variance that all records share, [N or 1, 1]; tiny rather than 0."""
-        degrees = (self.count - 1).sum(axis=-1, keepdims=True)
-        return _positive(self.scatter.sum(axis=-1, keepdims=True) / degrees)
+        # For losses in nats, 1e-12 is rounding.
+        return np.maximum(self.scatter / (self.count - 1), 1e-12)
 
 
 def confidence(losses: Floats) -> Floats:
@@ -106,7 +97,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
     """Return the moments of a value over the models with (or without) each record.
 
     Args:
-        values: float64 [N, ..., n].
+        values: float64 [N, n].
         inclusion: bool [N, n], whether the model was trained on the record.
         world: True for the models with the record, False for the models without.
         leave_one_out: whether each of the N models gets the moments over all others, or over all.
@@ -114,10 +105,9 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
     Raises InputError for a record with fewer than two such models.
     """
     chosen = (inclusion == world).astype(np.float64)
-    weights = chosen.reshape(len(chosen), *[1] * (values.ndim - 2), chosen.shape[1])
     # Sums of squares around a nearby point lose nothing to rounding.
     centre = values.mean(axis=0)
-    deviations = weights * (values - centre)
+    deviations = chosen * (values - centre)
     squares = deviations * (values - centre)
     # Sums over the models of this kind; leaving one out subtracts its own part.
     count = chosen.sum(axis=0, keepdims=True)
@@ -126,37 +116,7 @@ def moments(values: Floats, inclusion: Bools, world: bool, leave_one_out: bool) 
         count, total, square = count - chosen, total - deviations, square - squares
     check_enough(count, world)
     # The scatter about the mean: that about the centre, less the mean's own distance from it.
-    broad = count.reshape(len(count), *weights.shape[1:])
-    return Moments(centre + total / broad, np.maximum(square - total**2 / broad, 0), count)
-
-
-def pooled_covariance(values: Floats, inclusion: Bools, leave_one_out: bool) -> Floats:
-    """Return the covariance of a vector around each record's mean in its world, [N or 1, k, k].
-
-    Args:
-        values: float64 [N, k, n].
-        inclusion: bool [N, n], whether the model was trained on the record.
-        leave_one_out: whether each of the N models has the covariance over all others.
-
-    Raises InputError for a record with fewer than two models of a kind.
-    """
-    centred = values - values.mean(axis=0)
-    scatter, degrees = np.zeros(()), np.zeros(())
-    for world in (True, False):
-        chosen = (inclusion == world).astype(np.float64)
-        # Sums over the models of this world, of vectors and of their outer products.
-        own = chosen[:, None, :] * centred
-        count, total = chosen.sum(0, keepdims=True), own.sum(0, keepdims=True)
-        outer = np.einsum("mkn,mln->kl", own, own, optimize=True)[None]
-        if leave_one_out:
-            count, total = count - chosen, total - own
-            outer = outer - own @ own.swapaxes(1, 2)
-        check_enough(count, world)
-        # The scatter about each record's mean: the products minus count times the mean's product.
-        scaled = total / np.sqrt(count)[:, None, :]
-        scatter = scatter + outer - scaled @ scaled.swapaxes(1, 2)
-        degrees = degrees + (count - 1).sum(axis=1)
-    return scatter / degrees[:, None, None]
+    return Moments(centre + total / count, np.maximum(square - total**2 / count, 0), count)
 
 
 def check_enough(count: Floats, world: bool) -> None:
@@ -174,8 +134,3 @@ def check_enough(count: Floats, world: bool) -> None:
             f"a record has {count.min():.0f} shadow models {kind} it, but an attack needs at least "
             f"{FEWEST}; train more models"
         )
-
-
-def _positive(variance: Floats) -> Floats:
-    """Return a variance that can be divided by: for losses in nats, 1e-12 is rounding."""
-    return np.maximum(variance, 1e-12)

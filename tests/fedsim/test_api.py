@@ -266,7 +266,7 @@ def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
 
 
 def below_usual(targets: Observations, shadows: Observations | None) -> Floats:
-    return membership_attacks.ATTACKS["calibrated"].score(targets, shadows)
+    return membership_attacks.ATTACKS["lira-offline"].score(targets, shadows)
 
 
 def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
@@ -286,13 +286,17 @@ OWN = {
 
 def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Path) -> None:
     changes = {"data.pool": 40, "audit.evaluated-trials": 4, "trials.count": 16}
-    own_attack = replace(membership_attacks.ATTACKS["calibrated"], score=below_usual)
-    given = {"model": Net, "attacks": [low_loss, own_attack, "calibrated"], "out": tmp_path / "run"}
+    own_attack = replace(membership_attacks.ATTACKS["lira-offline"], score=below_usual)
+    given = {
+        "model": Net,
+        "attacks": [low_loss, own_attack, "lira-offline"],
+        "out": tmp_path / "run",
+    }
     found = fedsim.run(OWN | changes, data=own_records(), **given)
     # One attack, once given as a function and once by its name: the data and models are the same.
     played = found.report.membership_inference
     own = {name.rpartition("_")[0]: attack for name, attack in played.items()}
-    assert own["given:below_usual"] == played["calibrated"]
+    assert own["given:below_usual"] == played["lira-offline"]
     assert "given:low_loss" in own
     # The same call reads its run; other records are another experiment.
     assert fedsim.run(OWN | changes, data=own_records(), **given).path == found.path

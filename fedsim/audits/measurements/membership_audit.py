@@ -5,7 +5,6 @@ Given the shadows, these are independent games like those of the identification 
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks import membership_attacks, roc
@@ -14,15 +13,10 @@ from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.statistics import estimators
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.game.observers.memory import LOSS_TRAJECTORY, POPULATION_LOSSES
+from fedsim.game.observers.memory import POPULATION_LOSSES
 
 LEAST = 2 * (FEWEST + 1)
 """Trials of each world that are needed to leave one shadow out."""
-
-SEEN, SHADOWS_FOR_ONE = 10, 20
-"""Most global models after the first whose losses are compared, and shadows for each of them."""
-
-COINS_SEED = 0x5EED
 
 WITHOUT_LOSS = (
     "Attacks by losses are left out: the target is a crafted gradient that belongs to no record, "
@@ -80,28 +74,12 @@ def why_none(challenge_kind: str, attack_names: str, transcript: Arrays) -> str 
 def observations(transcript: Arrays) -> Observations | None:
     """Return the target's losses in all trials, [T, 1]; None for a transcript without them."""
     worlds = transcript["worlds"]
-    losses, along, population = (
-        transcript.get(name.replace("-", "_"))
-        for name in ("challenge-loss", LOSS_TRAJECTORY, POPULATION_LOSSES)
+    losses, population = (
+        transcript.get(name.replace("-", "_")) for name in ("challenge-loss", POPULATION_LOSSES)
     )
     if losses is None or not np.isfinite(losses).all():
         return None
-    return Observations(
-        losses[:, None],
-        worlds[:, None],
-        None if along is None else along[:, _points(along.shape[1], len(worlds)), None],
-        population,
-    )
-
-
-def _points(models: int, trials: int) -> npt.NDArray[np.intp]:
-    """Return the global models that are compared, evenly spaced; few where there are few trials.
-
-    A covariance with as many entries as shadows would fit chance alone.
-    """
-    most = min(SEEN, max(1, trials // SHADOWS_FOR_ONE // 2))
-    points = np.linspace(0, models - 1, min(models, most + 1)).round()
-    return np.unique(points).astype(np.intp)
+    return Observations(losses[:, None], worlds[:, None], population)
 
 
 def of_shadows(worlds: Bools) -> Bools:
@@ -114,9 +92,6 @@ def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Flo
     """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
     learning, games = losses.of(shadows), losses.of(~shadows)
     scores = attack.score(games, learning)[:, 0]
-    # The score is the probability of "member". A fixed seed gives the same losses the same report.
-    if attack.randomised:
-        return scores, np.random.default_rng(COINS_SEED).random(len(scores)) < scores
     if attack.threshold is not None:
         return scores, scores >= attack.threshold
     learnt = roc.curve(attack.score(learning, None), learning.inclusion)
@@ -124,9 +99,7 @@ def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Flo
 
 
 def _knowledge(losses: Observations) -> frozenset[str]:
-    held = {"shadows"}
-    held |= {"trajectory"} if losses.trajectory is not None else set()
-    return frozenset(held | ({"population"} if losses.population is not None else set()))
+    return frozenset({"shadows"} | ({"population"} if losses.population is not None else set()))
 
 
 def _entry(

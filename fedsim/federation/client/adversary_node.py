@@ -8,7 +8,6 @@ import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, Context
 
-from adversaries.arrays import Floats
 from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client.admission import ReceivedMessage
@@ -17,7 +16,7 @@ from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers import at_server, own_rounds, participant, released_model
-from fedsim.game.observers.memory import LOSS_TRAJECTORY, POISON_SCORES, Memory
+from fedsim.game.observers.memory import POISON_SCORES, Memory
 from fedsim.privacy.trust.model import Vantage
 
 MEMORY = "adversary-memory"
@@ -60,8 +59,6 @@ def follow(
             )
             memory = participant.expect(memory, of_round, received.partition, sent.double())
         _remember(received.context, memory, received.request.round)
-    if _follows_losses(received):
-        _watch_losses(received, parameters)
 
 
 def conclude(received: ReceivedMessage) -> None:
@@ -98,7 +95,7 @@ def findings(context: Context, configured_vantage: Vantage) -> dict[str, ArrayRe
             records[name] = messages.array_record(
                 **{f"{key}{ending}": array for key, array in arrays.items()}
             )
-    node_machine.forget(context, [*names, AWAITING, LOSSES])
+    node_machine.forget(context, [*names, AWAITING])
     return records
 
 
@@ -131,20 +128,12 @@ def _since_own_round(received: ReceivedMessage, model: torch.Tensor) -> Memory:
     return own_rounds.observe(memory, config.game, received.loaded, game, before, model, rounds)
 
 
-def _follows_losses(received: ReceivedMessage) -> bool:
-    """Return whether an attack needs the target's losses at all global models, and may use them."""
-    wanted = "trajectory" in membership_attacks.needed(received.config.audit.attacks)
-    return wanted and not consent.protects(received.context.node_config)
-
-
 def _attack_losses(received: ReceivedMessage) -> dict[str, npt.NDArray[Any]]:
     """Return the scores of attacks on the final model, which read losses without noise."""
     config, loaded, trials = received.config, received.loaded, received.request.trial_numbers
     model = received.model
     losses = bool(membership_attacks.chosen(config.audit.attacks))
     attack = participant.infer_membership(loaded, _target(received), model, losses=losses)
-    if _follows_losses(received) and (watched := _watch_losses(received, model)) is not None:
-        attack[LOSS_TRAJECTORY] = watched
     scores = released_model.poison_scores(config.game, loaded, trials, model)
     if scores is not None:
         attack[POISON_SCORES] = scores
@@ -155,19 +144,6 @@ def _target(received: ReceivedMessage) -> npt.NDArray[np.intp]:
     if received.config.privacy.unit == "client":
         return received.loaded.owned_by(received.request.target_client)
     return np.asarray([received.request.record])
-
-
-def _watch_losses(received: ReceivedMessage, parameters: torch.Tensor) -> Floats | None:
-    """Remember the target's loss at a model; return all losses, [T, i]; None: some are lost."""
-    context, request = received.context, received.request
-    before = node_machine.recall(context, LOSSES).get("losses") if request.round > 1 else None
-    seen = 0 if before is None else before.shape[1]
-    if seen != request.round - 1:
-        return None
-    column = participant.challenge_loss(received.loaded, _target(received), parameters)
-    losses = column[:, None] if before is None else np.concatenate([before, column[:, None]], 1)
-    node_machine.remember(context, LOSSES, {"losses": losses})
-    return losses
 
 
 def _waits(federation: FederationConfig) -> bool:

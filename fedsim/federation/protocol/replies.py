@@ -14,7 +14,6 @@ from fedsim.federation.protocol.arrays import check_finite, check_form, header
 from fedsim.game.mechanisms import vantages
 from fedsim.game.observers.memory import (
     HISTORY,
-    LOSS_TRAJECTORY,
     MEMBERSHIP,
     POISON_SCORES,
     POPULATION,
@@ -192,9 +191,7 @@ def check_findings(
             raise ValueError(f"it has a finding {shown(key)}, which was not requested")
         _, dtype, _ = header(array, key)
         shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
-        if key == LOSS_TRAJECTORY:
-            shapes = [(trials, rounds + 1)]
-        elif key == POPULATION_LOSSES:
+        if key == POPULATION_LOSSES:
             shapes = [(trials, others) for others in range(1, POPULATION + 1)]
         check_form(array, key, shapes, dtype.type)
         # Log-odds may be infinite without noise, so that only NaN is refused.
@@ -206,7 +203,7 @@ def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
     """Return the names of all arrays that an adversary's findings may have."""
     endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
     history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
-    return frozenset(history | {*MEMBERSHIP, LOSS_TRAJECTORY, POISON_SCORES})
+    return frozenset(history | {*MEMBERSHIP, POISON_SCORES})
 
 
 def shown(name: str) -> str:

@@ -59,7 +59,7 @@ RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
 SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
 """Other arrays [T, k] of numbers."""
 
-LOSSES = ("challenge_loss", "loss_trajectory", "population_losses")
+LOSSES = ("challenge_loss", "population_losses")
 """Other arrays of records' losses, in the runs with LOSS_ATTACK."""
 
 TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
@@ -151,7 +151,6 @@ def _misshapen(
         "canaries_included": (trials, canary_count),
         "epsilon_spent": (len(participation.accounts), len(Vantage), rounds),
         "challenge_loss": (trials,),
-        "loss_trajectory": (trials, rounds + 1),
         "population_losses": (trials, *(shapes.get("population_losses", ())[1:2] or (1,))),
         "final_models": (trials, 32),
     }

@@ -139,25 +139,18 @@ def check_possible(config: Config) -> None:
     _check_attacks(config.audit.attacks)
 
 
-CANNOT = {
-    "members": "which compares a record with all others of its model, and which every run reports "
-    "as 'yeom'",
-    "records": "whose variance needs several records, but a run attacks only one",
-}
-"""Why a run cannot play attacks with these needs."""
-
-
 def _check_attacks(attacks: str) -> None:
     """Raise InputError for `audit.attacks` that a run cannot play; "all" leaves them out."""
     listed = membership_attacks.chosen(attacks)
     if attacks.strip() == "all":
         return
     for name, attack in listed.items():
-        for need, why in CANNOT.items():
-            if need in attack.needs:
-                raise InputError(
-                    f"audit.attacks has '{name}', {why}; remove it here, or use fedsim membership"
-                )
+        if "members" in attack.needs:
+            raise InputError(
+                f"audit.attacks has '{name}', which compares a record with all others of its "
+                "model, and which every run reports as 'yeom'; remove it here, or use fedsim "
+                "membership"
+            )
 
 
 def _check_aggregation(

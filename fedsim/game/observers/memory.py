@@ -99,8 +99,8 @@ HISTORY = tuple(field.name for field in fields(Memory) if field.name not in ("pe
 BETWEEN_ROUNDS = "between_"
 """Prefix of their names."""
 
-LOSS_TRAJECTORY, POPULATION_LOSSES = "loss-trajectory", "population-losses"
-"""The target's losses [T, k + 1] at all global models, and losses [T, h] of non-members."""
+POPULATION_LOSSES = "population-losses"
+"""Losses [T, h] of non-members."""
 
 POISON_SCORES = "poison-scores"
 """Effect of a crafted record on the final model, [T]."""

@@ -13,7 +13,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries.arrays import Floats
 from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
@@ -230,11 +229,3 @@ def infer_membership(
         results["challenge-loss"] = target.mean(1).cpu().numpy()
         results[POPULATION_LOSSES] = non_members[:, :POPULATION].cpu().numpy()
     return results
-
-
-def challenge_loss(
-    federation: Federation, target_records: npt.NDArray[np.intp], parameters: Tensor
-) -> Floats:
-    """Return the mean loss of the target's records, float64 [T] in nats, at models [T, P]."""
-    losses, _ = federation.evaluate(parameters, *federation.members(target_records))
-    return losses.mean(1).cpu().numpy()

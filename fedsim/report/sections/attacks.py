@@ -196,11 +196,9 @@ CLIENT_ATTACK = (
     "Yeom on the target client: by the mean loss of its records",
 )
 
-SHORT = {"trajectory": "LiRA (losses of all models)"}
-
 MEANING = (
-    "These weaker attacks serve for comparison. They see losses at the final model, and no sums; "
-    "“all global models” also sees losses at the models before it. Yeom's attack compares a "
+    "These weaker attacks serve for comparison. They see losses at the final model, and no sums. "
+    "Yeom's attack compares a "
     "record's loss with the mean loss of the training data. Attacks on the target play the "
     "adversary's own game. All attacks except Yeom's two learn from one half of the trials, as "
     "shadow models, and are measured on the other half."
@@ -208,22 +206,19 @@ MEANING = (
 
 
 def drawn(attacks: Mapping[str, MembershipAttack], client: bool) -> dict[str, MembershipAttack]:
-    """Return the attacks that stand beside the adversary in a figure, by their short names.
+    """Return the attack that stands beside the adversary in a figure, by its short name.
 
     The attack on all records is left out: the bound is not about it.
     """
-    return {
-        names(name, client)[0]: attack
-        for name, attack in attacks.items()
-        if name == empirical.CHALLENGE or name in SHORT
-    }
+    attack = attacks.get(empirical.CHALLENGE)
+    return {} if attack is None else {names(empirical.CHALLENGE, client)[0]: attack}
 
 
 def names(name: str, client: bool) -> tuple[str, str]:
     if name == empirical.CHALLENGE and client:
         return CLIENT_ATTACK
     if attack := LOSS_ATTACKS.get(name):
-        return SHORT.get(name, attack.title), f"{attack.title}, on the target"
+        return attack.title, f"{attack.title}, on the target"
     own = name.rpartition(":")[2].replace("_", " ")
     return ATTACKS.get(name, (own, f"{own}, an attack of your own, on the target"))
 

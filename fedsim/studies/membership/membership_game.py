@@ -49,9 +49,6 @@ from fedsim.privacy.participation.sampling import participation
 
 Progress = Callable[[float], None]
 
-SEEN = 10
-"""Number of global models, spread evenly over the training, whose losses are recorded."""
-
 POPULATION = 1000
 """Most held-out records that stand for the population."""
 
@@ -71,14 +68,12 @@ class MembershipGame:
 
     Attributes:
         observations: the losses, and the records that each model was trained on.
-        rounds: [k], the rounds after which losses were recorded.
         noise_multiplier: nominal.
         mechanism: that protects one record in all global models; None without clipping.
         accuracy: float64 [N], of the final models on the held-out records.
     """
 
     observations: Observations
-    rounds: tuple[int, ...]
     noise_multiplier: float
     mechanism: Mechanism | None
     accuracy: Floats
@@ -86,9 +81,9 @@ class MembershipGame:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The losses of some models, as in a `MembershipGame`: [T, rounds, n], [T, m], [T]."""
+    """The losses of some models, as in a `MembershipGame`: [T, n], [T, m], [T]."""
 
-    along: Floats
+    losses: Floats
     population: Floats
     accuracy: Floats
 
@@ -128,7 +123,6 @@ class _Models:
         rules, loaded = self.experiment.game, self.loaded
         scheme = rules.scheme
         rounds, size = scheme.training.rounds, scheme.records
-        observed = observed_rounds(rounds)
         inside = inclusion(rules.seed, part.stop, size)[part.start :]
         records = loaded.members(np.arange(size))
         others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
@@ -137,19 +131,17 @@ class _Models:
         theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
         # A coin includes each record, so that half of the records are expected in each sum.
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor / 2)
-        along = [_losses(loaded, theta, records)]
         for round in range(1, rounds + 1):
             try:
                 total = _released(scheme, loaded, theta, inside, part, round, self.nominal)
             except FloatingPointError as error:  # the model diverged
                 raise InputError(str(error)) from None
             theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
-            if round in observed:
-                along.append(_losses(loaded, theta, records))
             progress(part.start + len(part) * round / rounds)
-        losses, correct = loaded.evaluate(theta, *others)
+        losses = loaded.evaluate(theta, *records)[0].cpu().numpy()
+        population, correct = loaded.evaluate(theta, *others)
         accuracy = correct.double().mean(1).cpu().numpy()
-        return Trained(np.stack(along, axis=1), losses.cpu().numpy(), accuracy)
+        return Trained(losses, population.cpu().numpy(), accuracy)
 
 
 def train_models(task: ModelsTask) -> Trained:
@@ -188,7 +180,7 @@ def play(
         InputError: the configuration does not fit the game, or a model diverged.
     """
     check_attacked_training(config.game)
-    _check_memory(config.run.memory_limit, config.data, config.training.rounds, count)
+    _check_memory(config.run.memory_limit, config.data, count)
     inside = inclusion(config.run.seed, count, config.data.records)
     _check_coins(config.data.records, config.run.seed, inside, count)
     loaded = federation.load(config.experiment)
@@ -206,15 +198,12 @@ def play(
     else:
         run_config = to_run_config(config)
         trained = _trained_elsewhere(models, run_config, parts, workers, show, say)
-    along, population, accuracy = (
+    losses, population, accuracy = (
         np.concatenate([getattr(each, name) for each in trained])
-        for name in ("along", "population", "accuracy")
+        for name in ("losses", "population", "accuracy")
     )
-    observations = Observations(along[:, -1], inside, along, population)
-    rounds, nominal = observed_rounds(config.training.rounds), models.nominal
-    return MembershipGame(
-        observations, rounds, nominal, mechanism(config.scheme, nominal), accuracy
-    )
+    observations, nominal = Observations(losses, inside, population), models.nominal
+    return MembershipGame(observations, nominal, mechanism(config.scheme, nominal), accuracy)
 
 
 def _trained_elsewhere(
@@ -260,19 +249,19 @@ def of_shadows(count: int) -> Bools:
     return np.arange(count) % 2 == 0
 
 
-def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float | None]:
+def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float]:
     """Return an attack's scores of the attacked models, and its threshold.
 
     A threshold that is not fixed in advance is chosen on the shadow models, where it maximises
     TPR - FPR. Each shadow model is then left out of its own shadows.
 
     Returns:
-        float64 [G, n], and the threshold; None if the attack answers at random.
+        float64 [G, n], and the threshold.
     """
     is_shadow = of_shadows(len(observations.losses))
     shadows, games = observations.of(is_shadow), observations.of(~is_shadow)
     threshold = attack.threshold
-    if threshold is None and not attack.randomised:
+    if threshold is None:
         threshold = roc.curve(attack.score(shadows, None), shadows.inclusion).best_threshold
     return attack.score(games, shadows), threshold
 
@@ -354,12 +343,11 @@ def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
     return np.clip(np.minimum(above, below).min(axis=1), rates, 1.0)
 
 
-def _check_memory(memory_limit: int | None, data: DataConfig, rounds: int, count: int) -> None:
+def _check_memory(memory_limit: int | None, data: DataConfig, count: int) -> None:
     """Raise InputError if the losses, with the copies that attacks make, do not fit into memory."""
     models, limit = max(1, count), memory_limit
     available = spare(torch.device("cpu")) if limit is None else limit
-    along = len(observed_rounds(rounds)) * data.records
-    each = COPIES * 8 * (along + min(POPULATION, data.held_out))
+    each = COPIES * 8 * (data.records + min(POPULATION, data.held_out))
     if models * each > available:
         fits = available // each
         fewer = f"--models at most {fits}, or " * (fits >= 2 * (FEWEST + 1))
@@ -402,15 +390,6 @@ def _short(inside: Bools) -> bool:
     """Return whether too few shadow models have a record in their training data, or lack it."""
     members = inside.sum(axis=0)
     return bool(np.minimum(members, len(inside) - members).min(initial=len(inside)) <= FEWEST)
-
-
-def observed_rounds(rounds: int) -> tuple[int, ...]:
-    """Return the rounds after which losses are recorded: 0, and evenly to the last."""
-    return tuple(int(round) for round in np.unique(np.linspace(0, rounds, SEEN + 1).round()))
-
-
-def _losses(loaded: Federation, theta: Tensor, records: tuple[Tensor, Tensor]) -> Floats:
-    return loaded.evaluate(theta, *records)[0].cpu().numpy()
 
 
 def _released(

@@ -169,7 +169,6 @@ class MembershipReport:
             "seed": experiment.run.seed,
             "confidence": self.confidence,
             "accuracy": float(game.accuracy.mean()),
-            "trajectory_rounds": game.rounds,
             "bounds": {
                 "delta": scheme.privacy.delta,
                 "epsilon": self.limits and self.limits.epsilon,
@@ -214,11 +213,8 @@ def assemble(
     results = {}
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
-        threshold_is = "chosen on the shadow models"
-        if attack.randomised:
-            threshold_is = "at random, with the score as probability"
-        elif attack.threshold is not None:
-            threshold_is = "fixed in advance"
+        fixed = attack.threshold is not None
+        threshold_is = "fixed in advance" if fixed else "chosen on the shadow models"
         measured = performance(scores, members, confidence, RATES, generator, threshold)
         results[name] = Attacked(attack, threshold_is, measured)
     protects = game.mechanism

@@ -54,7 +54,6 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
             "residual_squares",
             "sensitivities",
             "challenge_loss",
-            "loss_trajectory",
             "population_losses",
             "final_models",
         )

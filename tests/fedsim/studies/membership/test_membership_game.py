@@ -65,10 +65,6 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
         theta = (theta.double() - step * total).float()
     losses, _ = known.evaluate(theta, *known.members(np.arange(24)))
     np.testing.assert_allclose(game.observations.losses[5], losses[0], rtol=1e-4)
-    assert game.rounds == (0, 1, 2)
-    trajectory = game.observations.trajectory
-    assert trajectory is not None
-    np.testing.assert_array_equal(trajectory[:, -1], game.observations.losses)
 
 
 def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small: Make) -> None:
@@ -190,15 +186,15 @@ def test_where_no_number_of_models_fits_fewer_records_are_all_that_is_advised(sm
         play(small({"run.max-memory": "9KiB"}), 40)
 
 
-@pytest.mark.parametrize(("records", "seen", "non_members"), [(24, 2, 1000), (100, 11, 20)])
+@pytest.mark.parametrize(("records", "non_members"), [(24, 1000), (1000, 20)])
 def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
-    records: int, seen: int, non_members: int
+    records: int, non_members: int
 ) -> None:
     rng = np.random.default_rng(0)
     inside = rng.random((300, records)) < 0.5
-    along, others = rng.random((300, seen, records)), rng.random((300, non_members))
-    observations = Observations(along[:, -1], inside, along, others)
-    given = along.nbytes + others.nbytes
+    losses, others = rng.random((300, records)), rng.random((300, non_members))
+    observations = Observations(losses, inside, others)
+    given = losses.nbytes + others.nbytes
     most = 0
     for attack in membership_attacks.ATTACKS.values():
         tracemalloc.start()
@@ -213,16 +209,6 @@ def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
         play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 40)
 
 
-def test_models_start_where_the_federations_do(small: Make) -> None:
-    config = small({"model.initialisation": "fixed", "training.rounds": 1})
-    known = federation.load(config.experiment)
-    start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
-    losses, _ = known.evaluate(start, *known.members(np.arange(24)))
-    trajectory = play(config, 40).observations.trajectory
-    assert trajectory is not None
-    np.testing.assert_allclose(trajectory[:, 0], losses.numpy().repeat(40, 0), rtol=1e-4)
-
-
 def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
     """Losses that know nothing of membership; a model and a record each make them alike."""
     shadows = of_shadows(models)
@@ -231,20 +217,20 @@ def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
         given, sizes = inside[shadows].sum(0), inside.sum(1)
         if min(given.min(), (shadows.sum() - given).min()) > 2 and sizes.min() > 0:
             break
-    along = rng.normal(0, 1, (models, 1, 1)) + rng.normal(0, 1, records)
-    along = np.logaddexp(0, along + rng.normal(0, 1, (models, 3, records)))
+    losses = rng.normal(0, 1, (models, 1)) + rng.normal(0, 1, records)
+    losses = np.logaddexp(0, losses + rng.normal(0, 1, (models, records)))
     others = np.logaddexp(0, rng.normal(0, 1, (models, 50)))
-    return Observations(along[:, -1], inside, along, others)
+    return Observations(losses, inside, others)
 
 
 @pytest.mark.parametrize(
     ("name", "models", "repeats"),
     [
-        *((name, 64, 300) for name in ("lira", "lira-fixed", "trajectory", "rmia")),
+        *((name, 64, 300) for name in ("lira", "lira-offline", "rmia")),
         pytest.param("lira", 128, 3000, marks=pytest.mark.slow),
         *(
             pytest.param(name, 128, 3000, marks=[pytest.mark.slow, pytest.mark.long])
-            for name in ("lira-fixed", "trajectory", "rmia")
+            for name in ("lira-offline", "rmia")
         ),
     ],
 )
@@ -391,18 +377,13 @@ def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -
     assert membership_report.least_advantage(MeanAdvantage(0.5, None, None, 1), 1) == -1
 
 
-def test_rounds_are_seen_evenly_up_to_the_last() -> None:
-    assert membership_game.observed_rounds(30) == (0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30)
-    assert membership_game.observed_rounds(3) == (0, 1, 2, 3)
-
-
 def test_a_worker_trains_what_one_process_trains_and_refuses_another_program(small: Make) -> None:
     config = small({"trials.batch": 16, "run.device": "cpu"})
     game, program = play(config, 40), asdict(Program.here(config.experiment))
     task = ModelsTask(to_run_config(config), program, game.noise_multiplier, 16, 32)
     trained = train_models(task)
-    assert game.observations.trajectory is not None and game.observations.population is not None
-    assert np.array_equal(trained.along, game.observations.trajectory[16:32])
+    assert game.observations.population is not None
+    assert np.array_equal(trained.losses, game.observations.losses[16:32])
     assert np.array_equal(trained.population, game.observations.population[16:32])
     assert np.array_equal(trained.accuracy, game.accuracy[16:32])
     with pytest.raises(InputError, match="has torch"):
