@@ -154,9 +154,8 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     ),
     "Audit": (
         AUDIT,
-        Command("sign", "evidence:sign"),
         Command("registry", "evidence:registry"),
-        Command("verify", "evidence:verify"),
+        Command("verify", "verify:verify"),
     ),
     "Deploy": (DEPLOY, CLUSTER),
     "Reference": (
