@@ -3,7 +3,6 @@
 python .ci/release.py ready TAG       refuse an owner or a changelog that is not filled in
 python .ci/release.py build DIR       wheel and sdist, built twice and compared
 python .ci/release.py bundle DIR      the Flower app bundle
-python .ci/release.py images DIR      Dockerfile and wheel of the container images
 python .ci/release.py licences SITE   refuse a licence that Apache-2.0 does not go with
 python .ci/release.py advisories SITE print the known vulnerabilities of an environment
 """
@@ -21,7 +20,7 @@ import tempfile
 import tomllib
 import zipfile
 from email.message import Message
-from importlib.metadata import distributions, version
+from importlib.metadata import distributions
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
@@ -169,7 +168,7 @@ def _compare(name: str, found: set[str], expected: set[str]) -> None:
             raise RefusedError(f"{name} {words} {', '.join(sorted(names)[:5])}")
 
 
-# --- Flower app bundle and container images
+# --- Flower app bundle
 
 
 def bundle(out: Path) -> None:
@@ -198,16 +197,6 @@ def bundle(out: Path) -> None:
     (place / "pyproject.toml").write_text(tomli_w.dumps(written), encoding="utf-8")
     flwr = Path(sys.executable).parent / "flwr"
     subprocess.run([flwr, "build", "--app", place.resolve()], cwd=out, check=True)
-
-
-def images(out: Path) -> None:
-    """Write the Dockerfile of `fedsim deploy init` beside the wheel that lies in a folder."""
-    from fedsim.deployment import services, templates  # noqa: PLC0415  (needs an installed fedsim)
-
-    (wheel,) = out.glob("*.whl")
-    text = services.dockerfile(wheel.name, version("flwr"))
-    (out / "Dockerfile").write_text(text, encoding="utf-8")
-    (out / ".dockerignore").write_text(templates.DOCKERIGNORE, encoding="utf-8")
 
 
 # --- Licences and advisories of an environment
@@ -273,7 +262,7 @@ def advisories(site: Path) -> None:
 
 def main() -> None:
     """Run one command; a refusal is one line and exit status 2."""
-    commands = {"ready": ready, "build": build, "bundle": bundle, "images": images}
+    commands = {"ready": ready, "build": build, "bundle": bundle}
     commands |= {"licences": licences, "advisories": advisories}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter

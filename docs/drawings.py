@@ -230,7 +230,7 @@ WINGS = {
     "game": "target, worlds, and who observes them",
     "federation": "messages, clients, server, runs, runtimes",
     "audits": "what a training proves: run, app, loop, recorded, live",
-    "report": "documents, figures, trackers, evidence",
+    "report": "documents, figures, trackers, verification",
     "studies": "choosing, sweeps, sensitivity, the sources made again",
     "deployment": "the kit for machines, and its checks",
     "cli": "the command line",

@@ -42,7 +42,6 @@ API = {
             "sweep",
             "membership",
             "predict",
-            "sign",
             "verify",
         ),
         "fedsim.api_studies",

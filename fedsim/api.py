@@ -340,26 +340,22 @@ def audit(
 
 def _of_app(path: Path, options: AuditOptions) -> Audit:
     from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415
-    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     if RunDirectory(path).has("config.toml"):
         raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
     taken = options.taken("a Flower app")
-    code = statement.of_app(path)  # before the app runs, which may change its own files
     outcome = audit_directory(path, **taken, claim=options.claim, confidence=options.level)
-    return outcome.report(code)
+    return outcome.report()
 
 
 def _of_loop(function: str, options: AuditOptions) -> Audit:
     from fedsim.audits.loop.audit import audit_loop  # noqa: PLC0415
-    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     taken = options.taken("a training loop")
     if options.claim is not None and options.claim.unit == "client":
         raise InputError("a training loop protects records; leave claimed_unit out")
-    code = statement.of_function(function)
     outcome = audit_loop(function, **taken, claim=options.claim, confidence=options.level)
-    return outcome.report(code)
+    return outcome.report()
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:

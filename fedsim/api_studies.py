@@ -1,4 +1,4 @@
-"""The Python API beyond a single run, from train and rehearse to sign and verify.
+"""The Python API beyond a single run, from train and rehearse to verify.
 
 Each function does the same as the command of its name, and returns values.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.dask_pool import Address
     from fedsim.federation.runtimes.places import Workers
     from fedsim.learning.training.predictions import Likelihoods, PredictedNumbers, Predictions
-    from fedsim.report.evidence.verification import Verification
+    from fedsim.report.kinds.verification import Verification
     from fedsim.studies.choose.grid import RunOutcome
     from fedsim.studies.membership.membership_report import MembershipReport
 
@@ -378,41 +378,17 @@ def predict(
     return saved_model.predictions(Path(model), features, built_by(network))
 
 
-def sign(directory: Path | str, key: Path | str, out: Path | str | None = None) -> Path:
-    """Write signed evidence of a run or an audit, as `fedsim sign` does; return its path.
+def verify(directory: Path | str) -> "Verification":
+    """Compare a result with its SHA256SUMS, and its report and pages with those made again.
+
+    Writes SHA256SUMS where there is none, as `fedsim verify` does.
 
     Args:
-        directory: directory of a finished run or audit, or an audited transcript.
-        key: file of an Ed25519 private key (PEM or OpenSSH).
-        out: path of the evidence; None for evidence.json in the directory.
+        directory: directory of a finished run or audit.
 
     Raises:
-        InputError: the results cannot be signed, the key cannot be read, or the file exists.
+        InputError: the directory is no finished result, or a file cannot be read.
     """
-    from fedsim.report.evidence import verification  # noqa: PLC0415
+    from fedsim.report.kinds import verification  # noqa: PLC0415
 
-    place, _ = verification.sign(Path(directory), Path(key), None if out is None else Path(out))
-    return place
-
-
-def verify(
-    evidence: Path | str,
-    key: Path | str | None = None,
-    files: Path | str | None = None,
-    as_signed: bool = False,
-) -> "Verification":
-    """Verify signed evidence against its files, as `fedsim verify` does.
-
-    Args:
-        evidence: file that `sign` wrote, or its directory.
-        key: public key of the signer you trust; None if you have none.
-        files: directory of the signed files; None for the directory of the evidence.
-        as_signed: accept the signed report without making it again.
-
-    Raises:
-        InputError: the evidence is missing or ambiguous, or the key cannot be read.
-    """
-    from fedsim.report.evidence import verification  # noqa: PLC0415
-
-    places = [None if place is None else Path(place) for place in (key, files)]
-    return verification.verify_in(Path(evidence), places[0], places[1], as_signed)
+    return verification.verify(Path(directory))

@@ -68,7 +68,6 @@ ROOMS = (
     "fedsim.report.kinds",
     "fedsim.report.tracking",
     "fedsim.report.client",
-    "fedsim.report.evidence",
     "fedsim.recording",
     "fedsim.server_app",
     "fedsim.client_app",

@@ -99,8 +99,6 @@ DEPLOY = CommandGroup(
         Command("report", "deploying.upkeep:report"),
         Command("status", "deploying.upkeep:status"),
         Command("renew", "deploying.kit:renew"),
-        Command("rotate", "deploying.upkeep:rotate"),
-        Command("upgrade", "deploying.upkeep:upgrade"),
         Command("proxy", "deploying.upkeep:proxy", hidden=True),
         Command("superlink", "deploying.upkeep:superlink", hidden=True),
         Command("supernode", "deploying.upkeep:supernode", hidden=True),
@@ -156,9 +154,8 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     ),
     "Audit": (
         AUDIT,
-        Command("sign", "evidence:sign"),
         Command("registry", "evidence:registry"),
-        Command("verify", "evidence:verify"),
+        Command("verify", "verify:verify"),
     ),
     "Deploy": (DEPLOY, CLUSTER),
     "Reference": (

@@ -14,8 +14,8 @@ from fedsim.common import private_files, reading
 HELD = ("report.json", "config.toml", "ledger.jsonl")
 """Files by which a run, a finished report or the rest of a budget is recognised."""
 
-EVIDENCE = "evidence.json"
-"""Ending of the name of a file with evidence of a report. Evidence does not cover such files."""
+SUMS = "SHA256SUMS"
+"""File with the sum of each file of a finished result, which `fedsim verify` writes."""
 
 
 def timed(name: str) -> Path:

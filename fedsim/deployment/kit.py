@@ -8,8 +8,7 @@
                    only, has the public keys of all clients
     README.md      instructions for each machine
 
-Every machine's folder also has the wheel of the fedsim that wrote the kit, whose hash is in
-README.md, and the files that start it: scripts, units of systemd, a Dockerfile and a compose.yaml.
+Every machine's folder also has the files that start its services: scripts and units of systemd.
 Secrets have mode 0600 in folders with mode 0700. `templates` has the text of every file.
 """
 
@@ -31,7 +30,7 @@ import tomli_w
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import configurations, private_files, reading
-from fedsim.deployment import certificates, readme, services, templates, wheel
+from fedsim.deployment import certificates, readme, services, templates
 from fedsim.deployment.certificates import Own, own_pair
 
 FORMAT = 2
@@ -166,8 +165,8 @@ def write_kit(
     address: host name or IPv4 address of the server, where the nodes connect.
     listen: IP address where the proxy listens; 0.0.0.0: all interfaces.
     own: the operator's certificate; None: a certificate of the kit's own authority.
-    Raises InputError if an address is invalid, nodes would refuse the operator's certificate, no
-    wheel can be made of this fedsim, or the directory exists.
+    Raises InputError if an address is invalid, nodes would refuse the operator's certificate, or
+    the directory exists.
     """
     if not is_host(address):
         raise InputError(
@@ -177,7 +176,6 @@ def write_kit(
         raise InputError(
             f"--listen {listen!r} is not an IP address, for example 0.0.0.0 for all interfaces"
         )
-    program = wheel.running()
     created = now or datetime.now(UTC)
     kit = Kit(
         address=address,
@@ -199,7 +197,7 @@ def write_kit(
         if own is None:
             write_file(place / "ca" / "ca.key", authority.private)
             write_file(place / "ca" / "ca.crt", authority.public)
-        _write_machines(place, kit, pair, trusted, listen, program)
+        _write_machines(place, kit, pair, trusted, listen)
     return kit
 
 
@@ -232,11 +230,11 @@ def _write_machines(
     pair: certificates.KeyPair,
     trusted: bytes,
     listen: str,
-    program: wheel.Wheel,
 ) -> None:
     """Write the files of the whole kit, and the folder of each machine."""
-    write_instructions(directory, kit, program)
-    values = _values(kit, program)
+    values = _values(kit)
+    _write_manifest(directory, kit)
+    write_file(directory / "README.md", templates.fill(readme.README, values))
     place = directory / "server"
     write_file(place / "server.key", pair.private)
     write_file(place / "server.crt", pair.public)
@@ -261,21 +259,10 @@ def _write_machines(
                 peers = directory / _place(reader) / "peers"
                 write_file(peers / f"{machine}.pub", key.public + b"\n")
     for machine in kit.machines:
-        write_program(directory / _place(machine), kit, machine, program)
-
-
-def write_instructions(directory: Path, kit: Kit, program: wheel.Wheel) -> None:
-    """Write the files of the whole kit: deploy.json and README.md."""
-    _write_manifest(directory, kit)
-    write_file(directory / "README.md", templates.fill(readme.README, _values(kit, program)))
-
-
-def write_program(place: Path, kit: Kit, machine: str, program: wheel.Wheel) -> None:
-    """Write the program's files of a machine's folder: the wheel, and the files that start it."""
-    _write_manifest(place, replace(kit, machine=machine))
-    write_file(place / program.name, program.content)
-    for name, text in services.files(machine, _values(kit, program)).items():
-        write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
+        place = directory / _place(machine)
+        _write_manifest(place, replace(kit, machine=machine))
+        for name, text in services.files(machine, values).items():
+            write_file(place / name, text, 0o700 if name.endswith(".sh") else 0o600)
 
 
 def connect_flower(server: Path, superlink_port: int) -> None:
@@ -327,7 +314,7 @@ def _place(machine: str) -> str:
     return f"clients/{machine}" if machine.startswith("client-") else machine
 
 
-def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
+def _values(kit: Kit) -> dict[str, str]:
     copies = "\n".join(
         f"scp -pr {_place(machine)} {machine.upper()}-MACHINE:/etc/fedsim/" for machine in kit.nodes
     )
@@ -340,8 +327,6 @@ def _values(kit: Kit, program: wheel.Wheel) -> dict[str, str]:
         "COMMANDS": str(4 + 2 * len(kit.nodes)),
         "VERSION": kit.fedsim,
         "FLOWER": kit.flwr,
-        "WHEEL": program.name,
-        "SHA256": program.sha256,
         "COPIES": copies,
     }
 

@@ -82,8 +82,7 @@ def own_app(run: Run) -> ClientApp:
     if run.fab_version != fedsim.__version__:
         raise InputError(
             f"this node has fedsim {fedsim.__version__}, but the server has {run.fab_version}; "
-            "install the server's version on the node's machine (install.sh of fedsim deploy "
-            "upgrade) and restart it"
+            "install the server's version on the node's machine, and restart the node"
         )
     return client_app.app
 
@@ -91,7 +90,7 @@ def own_app(run: Run) -> ClientApp:
 def repeats(question: Question) -> bool:
     """Return whether another process may compute an answer again, at no further cost."""
     try:
-        if consent.terms(question.context.node_config) is None:  # of an auditor, without torch
+        if consent.terms(question.context.node_config) is None:  # of an auditor
             return False
         from fedsim.federation.client import kept_answer  # noqa: PLC0415  (torch)
 

@@ -20,17 +20,15 @@ scp -pr server @ADDRESS@:/etc/fedsim/
 
 A key travels with its folder, and `install.sh` runs as root, so use a channel that you trust. `ca/`
 stays here, off all machines of the federation: `ca/ca.key` makes the server's next certificate.
-Every `*.key` is a secret (0600). Send every administrator the SHA-256 of the program, by another
-channel than the folder:
+Every `*.key` is a secret (0600).
 
-```
-@SHA256@
-```
+Every administrator also needs PROGRAM, the wheel of fedsim @VERSION@, and compares it with the
+SHA256SUMS of its release. A machine runs this program alone: the server sends it no code.
 
 ## The server
 
 ```sh
-sudo sh /etc/fedsim/server/install.sh @SHA256@
+sudo sh /etc/fedsim/server/install.sh PROGRAM
 cd /etc/fedsim/server
 sudo -u fedsim venv/bin/fedsim deploy register .    # every key of keys/; again after a change
 sudo -u fedsim venv/bin/fedsim deploy check .       # problems, with the remedy for each
@@ -55,34 +53,30 @@ Set the path of the data and your consent in `/etc/fedsim/client-K/node.toml`. T
 which `install.sh` makes, must be able to read the data. `install.sh` does not change `data/`.
 
 ```sh
-sudo sh /etc/fedsim/client-0/install.sh @SHA256@
+sudo sh /etc/fedsim/client-0/install.sh PROGRAM
 sudo -u fedsim /etc/fedsim/client-0/venv/bin/fedsim deploy check /etc/fedsim/client-0
 ```
 
 Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. After a change of
-`node.toml`: `systemctl restart fedsim-client-0`. For a new key, which no other person has ever
-held: `fedsim deploy rotate /etc/fedsim/client-0`.
+`node.toml`: `systemctl restart fedsim-client-0`.
 
 @AUDITOR@## Later
 
 - Before the server's certificate ends (see `deploy status`): `fedsim deploy renew KIT` here, then
   copy `server.key` and `server.crt` to the server's folder.
-- A new key of a node: `fedsim deploy rotate FOLDER` on its machine, which says what to send.
-- Another version of the program, and all problems: `docs/how-to/runbook.md` of fedsim.
+- A new key of a node, another version of the program, and all problems: `docs/how-to/runbook.md` of
+  fedsim.
 
-## Without systemd, or in containers
+## Without systemd
 
-Without root or systemd: `python3 -m venv venv && venv/bin/pip install ./@WHEEL@ flwr==@FLOWER@` in
+Without root or systemd: `python3 -m venv venv && venv/bin/pip install PROGRAM flwr==@FLOWER@` in
 the folder. Set `BIN` in `settings.env` to its `venv/bin`, then use `sh start.sh` and `sh stop.sh`.
-In this way you can try all of it on one machine. Install this wheel only: the package index has
-another program with a similar name.
-
-In containers: `docker compose up -d --build` in a machine's folder, in place of `install.sh`, and
-`docker compose exec superlink fedsim deploy register /etc/fedsim/server`, or another command.
+In this way you can try all of it on one machine. Install PROGRAM from its file: the package index
+has another program with a similar name.
 
 Tested: `start.sh` and `stop.sh` on a separate network, `install.sh` without `systemctl`, the units
-by `systemd-analyze verify`. Not tested: the units under systemd, the images, `nginx.conf`, and any
-of it on separate machines.
+by `systemd-analyze verify`. Not tested: the units under systemd, and any of it on separate
+machines.
 """
 
 AUDITOR = """\
@@ -92,7 +86,7 @@ One more node, which receives what every client receives and answers without dat
 leave at any time, also during a run:
 
 ```sh
-sudo sh /etc/fedsim/auditor/install.sh @SHA256@
+sudo sh /etc/fedsim/auditor/install.sh PROGRAM
 sudo -u fedsim /etc/fedsim/auditor/venv/bin/fedsim deploy check /etc/fedsim/auditor
 ```
 
@@ -107,7 +101,7 @@ fedsim audit live transcripts --canary-seed-file SEEDS
 ```
 
 It continues from run to run until you stop it; with `--once` it ends with one run.
-`fedsim audit transcript transcripts` audits a finished run. The report is beside the transcript. In
-a container the node only records; audit with an installed fedsim, since that needs PyTorch.
+`fedsim audit transcript transcripts` audits a finished run. The report is
+beside the transcript.
 
 """

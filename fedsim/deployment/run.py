@@ -173,7 +173,7 @@ def _registered(home: Path, machine: str, path: Path, key: str) -> Registration:
         raise FlowerError(
             f"{machine}: the SuperLink knows keys/{path.name} as the key of another node, perhaps "
             f"of an unregistered one, and accepts no key twice. Make a new key on {machine} "
-            "(fedsim deploy rotate), and copy its next.key.pub to this file."
+            "(ssh-keygen -t ecdsa -b 384), and copy its node.key.pub to this file."
         ) from None
     return Registration(str(answer["node-id"]), key)
 

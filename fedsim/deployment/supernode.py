@@ -24,7 +24,7 @@ from flwr.app import Context, Message
 
 import fedsim
 from fedsim.common.waiting import pause
-from fedsim.deployment import certificates, kit, logs, own_app, upkeep
+from fedsim.deployment import certificates, kit, logs, own_app
 from fedsim.deployment.own_app import Answer, Question
 from fedsim.deployment.supervision import Part, Service, ending
 from fedsim.federation.protocol import node_machine
@@ -175,8 +175,6 @@ def serve(place: Path) -> None:
 def _supernode(place: Path) -> list[str]:
     """Write the secrets of a new SuperNode; return its command line."""
     settings = kit.settings(place)
-    if upkeep.take_up(place, settings.get("SUPERLINK", "")):
-        log.info("has a new key from now on")
     pair, trusted = certificates.loopback(CERTIFICATE_DAYS)
     runtime = place / "state" / "runtime"
     (runtime / "heard").unlink(missing_ok=True)  # the server has not heard the new one

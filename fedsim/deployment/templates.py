@@ -1,4 +1,4 @@
-"""The texts of a deployment kit: scripts, units, containers, a proxy's configuration.
+"""The texts of a deployment kit: scripts, units, settings.
 
 `@NAME@` is replaced when the kit is written. Scripts are plain sh. A machine's own choices are in
 its settings.env and, for a node, its node.toml.
@@ -218,19 +218,18 @@ transcript-path = "../transcripts"
 
 INSTALL_SCRIPT = """\
 #!/bin/sh
-# Written by `fedsim deploy init`. Run it as root, once, and again after an upgrade. It makes an
-# account for the node, a Python environment in this folder, and the systemd units, and starts them.
-# usage: install.sh SHA256   of the wheel, received by another channel than this folder.
+# Written by `fedsim deploy init`. Run it as root, once. It makes an account for the node, a Python
+# environment in this folder, and the systemd units, and starts them.
+# usage: install.sh PROGRAM   the wheel of fedsim, the same on every machine.
 set -eu
-HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-cd "$HERE"
-WHEEL=@WHEEL@
-found=$(sha256sum "$WHEEL" | cut -d " " -f 1)
-if [ "${1:-}" != "$found" ]; then
-    echo "install.sh: the SHA-256 of $WHEEL is $found; give the SHA-256 that you received," \\
-        "which must be the same" >&2
+if [ "$#" -ne 1 ]; then
+    echo "usage: install.sh PROGRAM, the wheel of fedsim @VERSION@" >&2
     exit 2
 fi
+PROGRAM=$1
+if [ -e "$PROGRAM" ]; then PROGRAM=$(realpath "$PROGRAM"); fi
+HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
+cd "$HERE"
 PYTHON=${PYTHON:-python3}
 if ! "$PYTHON" -c "import sys; sys.exit(sys.version_info < (3, 11))"; then
     echo "install.sh: $PYTHON is not Python 3.11 or later; write PYTHON=/its/path before sh" >&2
@@ -240,7 +239,7 @@ umask 022
 id -u fedsim >/dev/null 2>&1 ||
     useradd --system --no-create-home --home-dir "$HERE" --shell /bin/false fedsim
 "$PYTHON" -m venv venv
-venv/bin/pip install --quiet --upgrade "./$WHEEL" "flwr==@FLOWER@"
+venv/bin/pip install --quiet --upgrade "$PROGRAM" "flwr==@FLOWER@"
 sed -i "s|^BIN=.*|BIN=$HERE/venv/bin|" settings.env
 for unit in @UNITS@; do
     sed -i -e "s|^ExecStart=.*/start.sh|ExecStart=/bin/sh $HERE/start.sh|" \\
@@ -298,102 +297,6 @@ ReadWritePaths=@FOLDER@
 
 [Install]
 WantedBy=multi-user.target
-"""
-
-NGINX = """\
-# Replaces `start.sh proxy` where you prefer nginx: it passes only the Fleet API.
-# Include it inside http { }. Only nginx should be able to read the files.
-server {
-    listen @PORT@ ssl;
-    server_name @ADDRESS@;
-    ssl_certificate /etc/fedsim/server/server.crt;
-    ssl_certificate_key /etc/fedsim/server/server.key;
-    client_max_body_size 1g;
-    location ~ ^/v1/fleet/[a-z-]+$ {
-        limit_except POST { deny all; }
-        proxy_pass https://127.0.0.1:@SUPERLINK_PORT@;
-        proxy_ssl_trusted_certificate /etc/fedsim/server/superlink-ca.crt;
-        proxy_ssl_verify on;
-        proxy_ssl_name localhost;
-        proxy_http_version 1.1;
-        proxy_request_buffering off;
-        proxy_buffering off;
-        proxy_read_timeout 300s;
-    }
-    location / { return 403; }
-}
-"""
-
-COMPOSE_HEAD = """\
-# In this folder: docker compose up -d --build
-# The folder must belong to the containers' user: chown -R 1000:1000 . (or FEDSIM_USER=UID:GID).
-# Data, ledger and logs stay in it, so Docker can remove nothing that records the spent epsilon.
-services:
-"""
-
-COMPOSE_SERVICE = """\
-  @NAME@:
-    image: fedsim-@IMAGE@:@VERSION@
-    build:
-      context: .
-      target: @IMAGE@
-@ARGUMENTS@    user: ${FEDSIM_USER:-1000:1000}
-    # The SuperLink, and a node's own port, are on the loopback of their machine only.
-    network_mode: host
-    restart: always
-    init: true
-    read_only: true
-    tmpfs: [/tmp]
-    cap_drop: [ALL]
-    security_opt: ["no-new-privileges:true"]
-    mem_limit: @LIMIT@
-    logging: {driver: local}
-    command: ["sh", "/etc/fedsim/@MACHINE@/start.sh", "@NAME@"]
-    volumes:
-      - .:/etc/fedsim/@MACHINE@
-@DATA@    healthcheck:
-      test:
-        - CMD-SHELL
-        - >-
-          . /etc/fedsim/@MACHINE@/settings.env &&
-          python -c "import socket; socket.create_connection(('@HOST@', $$@PORT_NAME@), 3)"
-"""
-
-COMPOSE_ARGUMENTS = """\
-      # PyTorch for CPUs. For a GPU, set FEDSIM_TORCH to cu128, or to uv's name for your CUDA.
-      args:
-        TORCH_BACKEND: ${FEDSIM_TORCH:-cpu}
-"""
-
-COMPOSE_DATA = """\
-      # Records elsewhere: set FEDSIM_DATA=/folder, and keep data-path = "../data" in node.toml.
-      - ${FEDSIM_DATA:-./data}:/etc/fedsim/@MACHINE@/data:ro
-"""
-
-DOCKERIGNORE = """\
-# The image holds the program only: no key, setting or record goes to the builder.
-*
-!*.whl
-"""
-
-DOCKERFILE = """\
-# Written by `fedsim deploy init`. compose.yaml builds the stages that this machine's services need:
-# "light" relays and records, "full" trains. No image holds a key, a setting or a record.
-FROM python:3.11-slim AS light
-COPY @WHEEL@ /opt/
-RUN pip install --no-cache-dir --no-deps /opt/@WHEEL@ \\
-    && pip install --no-cache-dir @LIGHT@
-RUN useradd --uid 1000 --no-create-home fedsim
-USER fedsim
-
-FROM light AS full
-# PyTorch for CPUs, far smaller than for GPUs (cu128, ...). uv knows the source of each.
-ARG TORCH_BACKEND=cpu
-USER root
-RUN pip install --no-cache-dir uv \\
-    && uv pip install --system --no-cache --torch-backend "$TORCH_BACKEND" @TORCH@ \\
-    && pip install --no-cache-dir /opt/@WHEEL@
-USER fedsim
 """
 
 

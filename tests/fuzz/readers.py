@@ -15,7 +15,6 @@ from damage import Mutation
 from flwr.app import Context
 from PIL import Image
 
-from adversaries.errors import InputError
 from fedsim import client_app, config, server_app
 from fedsim.audits import one_run
 from fedsim.audits.results import report as results
@@ -34,7 +33,7 @@ from fedsim.learning import data
 from fedsim.learning.data.loaders import public_tables
 from fedsim.learning.data.loaders.dataset import Source
 from fedsim.privacy import releases
-from fedsim.report.evidence import envelope
+from fedsim.report.kinds import verification
 
 
 @dataclass(frozen=True)
@@ -121,33 +120,11 @@ def _repacked(name: str) -> None:
     READERS[f"{name}, repacked"] = remake
 
 
-@_reader("evidence")
-def _evidence(folder: Path) -> Reader:
-    path, private = folder / "evidence.json", folder / "key.pem"
-    if not path.exists():
-        envelope.create(private)
-        subject = envelope.Subject(name="report.json", digest=envelope.Digest(sha256="0" * 64))
-        predicate = envelope.Predicate(
-            kind="run",
-            report="report.json",
-            transcript="",
-            signed="today",
-            code={},
-            versions={"numpy": "2.0"},
-            seeds={"run.seed": 0},
-            numbers={"advantage": 0.5, "epsilon": "Infinity", "belief": None},
-            conclusions={},
-        )
-        told = envelope.Statement(subject=[subject], predicate=predicate)
-        path.write_bytes(envelope.seal(told, envelope.read_private(private)))
-
-    def read() -> object:
-        sealed, statement = envelope.read_envelope(path)
-        if not sealed.signed_by(envelope.read_public(folder / "key.public.pem")):
-            raise InputError("it was altered")
-        return statement
-
-    return Reader(path, read, sealed=True)
+@_reader("sums")
+def _sums(folder: Path) -> Reader:
+    path = folder / "SHA256SUMS"
+    path.write_text(f"{'0' * 64}  report.json\n{'1' * 64}  figures/belief.svg\n")
+    return Reader(path, lambda: verification.read_sums(path))
 
 
 @_reader("a recording")

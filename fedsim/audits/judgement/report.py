@@ -141,7 +141,6 @@ class AuditReport:
         proven: lower bound on epsilon, at the confidence of a conviction; None where unmeasured.
         delta: at which both are stated; None where an auditor's node has seen no round.
         of: the whole report, typed.
-        code: digests of the audited code's files, for an app or a loop.
     """
 
     verdict: Verdict
@@ -150,13 +149,11 @@ class AuditReport:
     proven: float | None
     delta: float | None
     of: Documented = field(repr=False)
-    code: Mapping[str, str] | None = field(default=None, repr=False)
 
     @cached_property
     def report(self) -> Mapping[str, Any]:
         """JSON of `fedsim audit … --json`, but with infinite floats for a transcript."""
-        code = {} if self.code is None else {"code": self.code}
-        return self.of.as_json() | code
+        return self.of.as_json()
 
     def _repr_html_(self) -> str:
         lines = [*self.reasons, *(each.why for each in self.of.findings)]
@@ -268,7 +265,7 @@ class Judged(ABC):
         """Whether the attack disproves a claim that theory supports: one of them is wrong."""
         return self.verdict is Verdict.CONVICTED and self.allowed
 
-    def report(self, code: Mapping[str, str]) -> AuditReport:
+    def report(self) -> AuditReport:
         return AuditReport(
             verdict=self.verdict,
             reasons=self.reasons,
@@ -276,7 +273,6 @@ class Judged(ABC):
             proven=self.proven.epsilon,
             delta=self.delta,
             of=self,
-            code=code,
         )
 
 

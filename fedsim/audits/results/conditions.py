@@ -16,7 +16,7 @@ from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import schema
-from fedsim.common.strict_json import INFINITIES, real_json
+from fedsim.common.strict_json import INFINITIES
 
 RUN = "run"
 TRAINING = "training"
@@ -154,12 +154,6 @@ def complaint(condition: Condition, report: Mapping[str, Any]) -> str:
     if OPERATORS[condition.operator](number, condition.limit):
         return f"{condition}: it is {number:.6g}"
     return ""
-
-
-def numbers(report: Mapping[str, Any]) -> dict[str, float | str | None]:
-    names = [name for name, paths in NAMES[kind_of(report)].items() if paths_of(paths)]
-    by_name = {name: _number(report, name) for name in names}
-    return {name: None if isinstance(one, str) else real_json(one) for name, one in by_name.items()}
 
 
 def number_at(report: Mapping[str, Any], path: str) -> float | None:

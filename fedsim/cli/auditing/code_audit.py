@@ -48,13 +48,11 @@ def audit_app(app: Path, every: OfEvery) -> int:
     """Audit the app in a directory, in a separate process; return the exit status."""
     check_out(every.out)
     from fedsim.audits.app.audit import TRIALS, audit_directory  # noqa: PLC0415
-    from fedsim.report.evidence import statement  # noqa: PLC0415
 
-    code = statement.of_app(app)  # before the app runs, which may change its own files
     taken = every.options.taken("a Flower app")
     with _running("app", taken.get("trials", TRIALS), "honest run") as shown:
         outcome = audit_directory(app, **taken, **_of_both(every), **shown)
-    return _conclude(outcome, results(outcome), outcome.report(code), every)
+    return _conclude(outcome, results(outcome), outcome.report(), every)
 
 
 def _of_both(every: OfEvery) -> dict[str, Any]:
@@ -235,14 +233,12 @@ def loop(
     )
     every = OfEvery(of_loop, out, json_, strict, gate.parsed(fail_if, "loop audit"))
     from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
-    from fedsim.report.evidence import statement  # noqa: PLC0415
 
     check_out(every.out)
-    code = statement.of_function(function)  # before the function runs
     taken = every.options.taken("a training loop")
     with _running("loop", taken.get("trials", TRIALS), "pilots") as shown:
         outcome = audit_loop(function, strict=strict, **taken, **_of_both(every), **shown)
-    raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(code), every))
+    raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(), every))
 
 
 def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:

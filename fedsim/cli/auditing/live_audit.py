@@ -17,7 +17,7 @@ from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import private_files, report_directory
-from fedsim.common.report_directory import EVIDENCE
+from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
 from fedsim.federation.transcripts.reader import Reader, follow
 from fedsim.federation.transcripts.records import ObservedRound
@@ -88,7 +88,7 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     """Audit a transcript, write a report, and return the exit status."""
     directory = every.directory(path)
     report_directory.check_writable(directory)  # before hours of following
-    _check_unsigned(path, directory)
+    _check_unsealed(directory)
     console = Terminal(stderr=True)
     if stop is not None:
         with view(console) as show:
@@ -109,12 +109,10 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     return every.exit_status(of_transcript(report))
 
 
-def _check_unsigned(path: Path, directory: Path) -> None:
-    """Raise InputError if the report would replace one that has signed evidence."""
-    beside = path.with_name(f"{path.stem}-{EVIDENCE}")
-    evidence = [place for place in (directory / EVIDENCE, beside) if place.exists()]
-    if evidence and (directory / "report.json").exists():
+def _check_unsealed(directory: Path) -> None:
+    """Raise InputError if the report would replace one whose sums are listed."""
+    if (directory / SUMS).exists() and (directory / "report.json").exists():
         raise InputError(
-            f"'{evidence[0]}' is signed evidence of the report in '{directory}', and a new report "
-            "would no longer match it; name another directory with --out, or move the evidence"
+            f"'{directory / SUMS}' lists the report in '{directory}', and a new report would no "
+            f"longer match it; name another directory with --out, or delete {SUMS}"
         )

@@ -132,7 +132,7 @@ def renew(
 
     Example: fedsim deploy renew hospitals
     """
-    from fedsim.deployment.upkeep import renew  # noqa: PLC0415
+    from fedsim.deployment.renewal import renew  # noqa: PLC0415
 
     if (certificate is None) != (key is None):
         raise InputError("a certificate of your own needs both --certificate and --key")

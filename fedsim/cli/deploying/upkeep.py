@@ -1,4 +1,4 @@
-"""`fedsim deploy` for a running federation: status, keys, versions, and a client's own report."""
+"""`fedsim deploy` for a running federation: status, and a client's own report."""
 
 import json
 from dataclasses import asdict
@@ -20,43 +20,6 @@ Directory = Annotated[
         help="Directory that fedsim deploy init wrote, or the folder of this machine.",
     ),
 ]
-
-
-def rotate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the node.")],
-) -> None:
-    """Make a new key for a node, on its machine. The old key works until the new one is registered.
-
-    Example: fedsim deploy rotate /etc/fedsim/client-0
-    """
-    from fedsim.deployment import upkeep  # noqa: PLC0415
-
-    machine, fingerprint = upkeep.rotate(directory)
-    typer.echo(f"{directory / upkeep.NEXT}: {fingerprint}")
-    typer.echo(
-        f"Copy {upkeep.NEXT}.pub to the server's folder, as keys/{machine}.pub, and run fedsim "
-        "deploy register there. This node then stops. It uses the new key when it starts again. "
-        f"For secure aggregation, also copy {upkeep.NEXT}.pub to every client's folder, as "
-        f"peers/{machine}.pub."
-    )
-
-
-def upgrade(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory that fedsim deploy init wrote.")
-    ],
-) -> None:
-    """Write the files of this version for every machine, without keys, settings and ledgers.
-
-    Example: fedsim deploy upgrade hospitals
-    """
-    from fedsim.deployment.upkeep import upgrade  # noqa: PLC0415
-
-    out = upgrade(directory)
-    typer.echo(
-        f"{out}: copy each folder over the old one on its machine, the server's first. Run "
-        f"install.sh there, with the SHA-256 in {directory / 'README.md'}"
-    )
 
 
 def status(

@@ -116,7 +116,7 @@ def _apis(fleet: int, control: int) -> Iterator[Line]:
     else:
         message = (
             f"answers {control} here, so anyone can submit code; let clients reach only the proxy "
-            "of start.sh, or nginx with nginx.conf"
+            "of start.sh"
         )
         yield "Control API", WRONG, message
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common import installation
-from fedsim.deployment import kit, wheel
+from fedsim.deployment import kit
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, CheckResult, Line
 from fedsim.deployment.checks.node import node
 from fedsim.deployment.checks.server import authority, server
@@ -44,7 +44,7 @@ def check_machines(directory: Path, machine: str | None = None) -> list[CheckRes
             findings.append(CheckResult(name, "folder", WRONG, message))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
-        common = (_versions(place, laid_out), _commands(place), _permissions(place), _units(place))
+        common = (_versions(laid_out), _commands(place), _permissions(place), _units(place))
         for lines in (*common, own):
             results = [CheckResult(name, *line) for line in _with_error(lines)]
             findings += [result for result in results if result not in findings]
@@ -61,19 +61,21 @@ def _with_error(lines: Iterator[Line]) -> Iterator[Line]:
         yield "settings", WRONG, str(error)
 
 
-def _versions(place: Path, laid_out: Kit) -> Iterator[Line]:
+def _versions(laid_out: Kit) -> Iterator[Line]:
     if complaint := installation.complaint():
         yield "distribution", WRONG, complaint
-    program = place / wheel.file_name(laid_out.fedsim)
-    for package, written, here, remedy in (
-        ("fedsim", laid_out.fedsim, fedsim.__version__, f"{program}"),
-        ("flwr", laid_out.flwr, version("flwr"), f"flwr=={laid_out.flwr}"),
+    for package, written, here in (
+        ("fedsim", laid_out.fedsim, fedsim.__version__),
+        ("flwr", laid_out.flwr, version("flwr")),
     ):
         if written == here:
             yield package, OK, here
         else:
-            message = f"{here} is installed, but the kit is for {written}; pip install {remedy}"
-            yield package, WRONG, message
+            message = (
+                f"{here} is installed, but the kit was written with {written}; install the same "
+                "version on every machine"
+            )
+            yield package, NOTE, message
 
 
 def _commands(place: Path) -> Iterator[Line]:

@@ -117,8 +117,8 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 WITHOUT_RESULTS = {
     "cluster certificates",
-    *("init", "open", "registry", "schema", "sign", "track"),
-    *(f"deploy {name}" for name in ("init", "register", "renew", "rotate", "stop", "upgrade")),
+    *("init", "open", "registry", "schema", "track"),
+    *(f"deploy {name}" for name in ("init", "register", "renew", "stop")),
 }
 """Commands that write files, send something or show a page, and print no results."""
 

@@ -30,7 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fedsim.deployment import certificates, kit, proxy
-from fedsim.deployment.upkeep import renew
+from fedsim.deployment.renewal import renew
 
 Answer = tuple[int, dict[str, str], bytes]
 Ask = Callable[..., Answer]

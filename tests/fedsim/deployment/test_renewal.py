@@ -8,7 +8,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.deployment import certificates, kit
 from fedsim.deployment.certificates import Own
-from fedsim.deployment.upkeep import renew
+from fedsim.deployment.renewal import renew
 
 HOST = "federation.example"
 

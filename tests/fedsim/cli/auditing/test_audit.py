@@ -220,15 +220,13 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         assert printed.out == ""
 
 
-def test_a_report_that_was_signed_is_not_replaced(
+def test_a_report_whose_sums_are_listed_is_not_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server(tmp_path / "server.fedt", 1.0)
     command(tmp_path / "server.fedt")
     before = (tmp_path / "server-audit" / "report.json").read_bytes()
-    for evidence in ("server-audit/evidence.json", "server-evidence.json"):
-        (tmp_path / evidence).write_text("{}")
-        assert command(tmp_path / "server.fedt", "--confidence", 0.9) == 2
-        assert "signed evidence" in capsys.readouterr().err
-        (tmp_path / evidence).unlink()
+    (tmp_path / "server-audit" / "SHA256SUMS").touch()
+    assert command(tmp_path / "server.fedt", "--confidence", 0.9) == 2
+    assert "a new report would no longer match it" in capsys.readouterr().err
     assert (tmp_path / "server-audit" / "report.json").read_bytes() == before

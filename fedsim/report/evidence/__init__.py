@@ -1,1 +1,0 @@
-"""Signed statements about reports that others can verify."""
