@@ -3,8 +3,8 @@
 import nox
 
 SPELLED = (
-    *("fedsim", "adversaries", "tests", "docs", "configs", ".ci", "changelog.d", ".github"),
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
+    *("fedsim", "adversaries", "papers", "tests", "docs", "configs", ".ci", "changelog.d"),
+    *(".github", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
 )
 
 nox.options.default_venv_backend = "none"

@@ -47,10 +47,7 @@ API = {
         "fedsim.api_studies",
     ),
     **dict.fromkeys(
-        (
-            *("data", "sensitivity", "pac", "trials", "one_run", "draw_canaries"),
-            *("reconstruct", "reproduce"),
-        ),
+        ("data", "sensitivity", "pac", "trials", "one_run", "draw_canaries", "reconstruct"),
         "fedsim.api_answers",
     ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),

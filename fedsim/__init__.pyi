@@ -11,7 +11,6 @@ from fedsim.api_answers import draw_canaries as draw_canaries
 from fedsim.api_answers import one_run as one_run
 from fedsim.api_answers import pac as pac
 from fedsim.api_answers import reconstruct as reconstruct
-from fedsim.api_answers import reproduce as reproduce
 from fedsim.api_answers import sensitivity as sensitivity
 from fedsim.api_answers import trials as trials
 from fedsim.api_studies import cluster as cluster

@@ -1,4 +1,4 @@
-"""The Python API's other functions, from data and sensitivity to one_run and reproduce.
+"""The Python API's other functions, from data and sensitivity to one_run.
 
 Each function does the same as the command of its name, and returns values.
 """
@@ -6,7 +6,6 @@ Each function does the same as the command of its name, and returns values.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,10 +22,8 @@ from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.audits.one_run import OneRun
-    from fedsim.federation.runtimes.places import Workers
     from fedsim.report.document.blocks import Block
     from fedsim.studies.guarantees.black_box import Function, PrivateResult
-    from papers.findings import MadeItem
 
 
 @dataclass(frozen=True)
@@ -53,29 +50,6 @@ class Answer:
         from fedsim.report.document import html  # noqa: PLC0415
 
         return html.fragment(self.blocks)
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """Reproduced tables and figures.
-
-    Attributes:
-        page: path of the page, which has all items in its directory.
-        made: the items, each with its numbers beside the published ones.
-        skipped: title -> reason, for each item that was not made.
-    """
-
-    page: Path
-    made: tuple["MadeItem", ...] = field(repr=False)
-    skipped: Mapping[str, str]
-
-    def _repr_html_(self) -> str:
-        from fedsim.report.document import html  # noqa: PLC0415
-        from fedsim.report.document.blocks import Prose  # noqa: PLC0415
-        from papers import page  # noqa: PLC0415
-
-        verdict = map(Prose, page.verdict(self.made))
-        return html.fragment([*verdict, *page.blocks(self.made, self.skipped)])
 
 
 def data(
@@ -388,49 +362,3 @@ def draw_canaries(config: Given, *, overrides: Overrides = None) -> Mapping[str,
 
     chosen = configured(config, overrides or {})
     return one_run.drawn(chosen.game, federation.load(chosen.experiment))
-
-
-def reproduce(
-    source: str | None = None,
-    items: Sequence[str] = (),
-    *,
-    data_root: Path | str | None = None,
-    scale: Literal["full", "smoke"] = "full",
-    out: Path | str = "fedsim-runs/reproduction",
-    progress: bool | None = None,
-    workers: "Workers | None" = None,
-) -> Reproduction:
-    """Reproduce tables and figures of the papers behind fedsim, as `fedsim reproduce` does.
-
-    Items that the directory has already are not made again.
-
-    Args:
-        source: name of a source; None for all, which takes hours.
-        items: names of items; () for all.
-        data_root: folder with mnist/, adult/ and so on.
-        scale: "full" as published; "smoke" takes seconds, to see that it works.
-        out: directory of the items, runs and page.
-        progress: whether to print the current item; None: only in a terminal or a notebook.
-        workers: number of processes that make items, or `fedsim.cluster(...)`; None for this
-            process.
-
-    Raises:
-        InputError: the source, an item or the folder does not exist.
-    """
-    from papers import making, page  # noqa: PLC0415
-    from papers.findings import Means, Scale  # noqa: PLC0415
-
-    chosen, shown = making.chosen(source, items), console(progress)
-    means = Means(
-        scale=Scale(scale),
-        folder=Path(out).expanduser().absolute(),
-        data_root=making.existing_folder(
-            None if data_root is None else Path(data_root), "data_root"
-        ),
-        say=partial(shown.print, highlight=False),
-    )
-    skipped = making.skipped(chosen, means, named=bool(items))
-    kept = list(making.publish(chosen, means, skipped, workers))[-1]
-    wanted = {(item.source, item.name) for item in chosen}
-    made = tuple(each for each in kept if (each.source, each.name) in wanted)
-    return Reproduction(means.folder / page.PAGE, made, skipped)

@@ -1,1 +1,1 @@
-"""Reproduction of published tables and figures, with their numbers beside the published ones."""
+"""What the sources and the documentation state, made again: `python papers`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
 from fedsim.report.document.terminal import as_markdown
+from fedsim.report.document.wording import DASH, number, span
 from papers.findings import (
     MadeItem,
     Number,
@@ -13,11 +14,7 @@ from papers.findings import (
     agreement,
     table_agreement,
 )
-from papers.page import by_source, compared_cells, counted
 from papers.registry import SOURCES
-
-MARKS = "<!-- reproduction -->", "<!-- /reproduction -->"
-"""Marks in a page of the documentation; the pooled table goes between them."""
 
 POOLED = ("item", "number", "the source", "ours (95 %)", "theory", "agreement")
 
@@ -30,25 +27,34 @@ SPREAD = 1.4
 """Most cells of a grid for each number; a sparser grid becomes a list."""
 
 
-def write_notes(path: Path, made: Sequence[MadeItem]) -> None:
-    """Write the items as Markdown.
-
-    A page with `MARKS` gets the pooled table, and a folder with its name beside it a note for each
-    source. Any other file gets all notes.
-    """
-    begin, end = MARKS
-    page = path.read_text(encoding="utf-8") if path.exists() else ""
-    if begin not in page or end not in page:
-        path.write_text("\n".join(note(*one) for one in by_source(made)), encoding="utf-8")
-        return
-    folder = path.with_suffix("")
+def write_notes(folder: Path, made: Sequence[MadeItem], above: str = "") -> None:
+    """Write a note SOURCE.md for each source, with some Markdown above its items."""
     folder.mkdir(exist_ok=True)
     for source, items in by_source(made):
-        text = note(source, items, f"[The sources, made again](../{path.name})\n\n")
-        (folder / f"{source}.md").write_text(text, encoding="utf-8")
-    before, after = page.split(begin)[0], page.split(end)[1]
-    text = f"{before}{begin}\n\n{pooled(made, folder.name)}\n{end}{after}"
-    path.write_text(text, encoding="utf-8")
+        (folder / f"{source}.md").write_text(note(source, items, above), encoding="utf-8")
+
+
+def by_source(made: Sequence[MadeItem]) -> list[tuple[str, list[MadeItem]]]:
+    """Return the items of each source, by its key."""
+    keys = dict.fromkeys(item.source for item in made)
+    return [(key, [item for item in made if item.source == key]) for key in keys]
+
+
+def counted(made: Sequence[MadeItem]) -> str:
+    """Return how many numbers agree with their sources."""
+    kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
+    return (
+        f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
+        f"source, {kinds.count('departs')} depart from it, and for {kinds.count('alone')} the "
+        "source has no value."
+    )
+
+
+def compared_cells(one: Number) -> tuple[str, str, str]:
+    """Return the source's values, ours with its interval, and theory's, as text."""
+    source = ", ".join(number(each.value) for each in one.references) or DASH
+    ours = number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+    return source, ours, number(one.closed_form)
 
 
 def pooled(made: Sequence[MadeItem], folder: str) -> str:

@@ -30,9 +30,6 @@ SOURCES = {
     "leakage in machine learning, a blog on composition",
 }
 
-SHARING = ("bernau",)
-"""Sources whose items of one data set share runs."""
-
 MINUTES = {"mnist": (3.0, 26.0, 58.0), "adult": (0.5, 2.0, 2.5), "purchase-100": (3.0, 26.0, 58.0)}
 """Measured minutes of sensitivities, of the game and of the audit. Purchase-100 was not available;
 its minutes are those of MNIST."""

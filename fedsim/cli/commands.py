@@ -161,7 +161,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     "Reference": (
         CONFIG,
         Command("plugins", "config:plugins"),
-        Command("reproduce", "reproduce:reproduce"),
     ),
 }
 

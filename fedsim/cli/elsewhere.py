@@ -76,15 +76,3 @@ class ModelsElsewhere(Elsewhere):
             help="Train batches of models [trials.batch] in N processes of this machine.",
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class ItemsElsewhere(Elsewhere):
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Make N items at once, each in a process of this machine. Items of the core paper "
-            "that use the same data set share one process.",
-        ),
-    ] = None

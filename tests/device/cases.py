@@ -49,20 +49,12 @@ CHANGES: dict[str, dict[str, object]] = {
 }
 """Games: what each changes of a small one."""
 
-SOURCES = {
-    "bernau": "figures-4-5-mnist norms-mnist table-2a-mnist figure-7 figure-6d",
-    "triastcyn": "figure-2 table-1-mnist",
-    "jagielski": "table-2-fixed figure-2-logistic",
-}
-"""Reproduced papers: items that train on a device."""
-
 
 def cases() -> dict[str, Kind]:
     """Return every kind by name, on the device that there is."""
     corpus = [each for name, each in KINDS.items() if not name.startswith(ELSEWHERE)]
     games = [_game(name, changes) for name, changes in CHANGES.items()]
-    sources = [_source(name, items.split()) for name, items in SOURCES.items()]
-    return {each.name: _anywhere(each) for each in (*corpus, *games, *sources)}
+    return {each.name: _anywhere(each) for each in (*corpus, *games)}
 
 
 def _anywhere(kind: Kind) -> Kind:
@@ -74,8 +66,3 @@ def _game(name: str, changes: dict[str, object]) -> Kind:
     given = TINY | {"training.rounds": 2, "challenge.dissimilarity": "euclidean"} | changes
     run = ("run", configuration("digits"), "--quiet", *options(given), "--out", "run")
     return Kind(name, (run,), files="files.main" if "data.root" in changes else "")
-
-
-def _source(name: str, items: list[str]) -> Kind:
-    command = ("reproduce", name, *items, "--scale", "smoke", "--out", "reproduction")
-    return Kind(f"reproduce-{name}", (command,))

@@ -1,26 +1,27 @@
 """Items that play the core paper's game, in their smoke size, against what theory says of it."""
 
 import math
-from dataclasses import asdict, replace
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from adversaries.errors import InputError
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from adversaries.statistics import gaussian
-from fedsim.cli.main import app
-from fedsim.federation.runtimes.batch_task import Program
 from fedsim.privacy import calibration
-from papers import making, page
+from papers import making
 from papers.abadi import accuracies
 from papers.bernau import audit_figures, identification, norms, sensitivities
 from papers.findings import Means, Reproduced, Scale, agreement
-from papers.registry import ITEMS, SOURCES
+from papers.registry import ITEMS
 from papers.xiao import clusters, network
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -89,94 +90,48 @@ def _never(means: Means) -> Reproduced:
     raise AssertionError("what was kept is made again")
 
 
-def test_the_page_has_every_item_with_its_statement_and_its_command(
-    smoke: Means, tmp_path: Path
-) -> None:
-    chosen = [item for item in ITEMS if item.name in ("figure-1", "table-2b")]
-    made = list(making.make(chosen, smoke))
-    page.write_reproduction(tmp_path, made, {"Figure 8": "no data"})
-    text = (tmp_path / page.PAGE).read_text(encoding="utf-8")
-    assert "Not made" in text
-    for item in made:
-        assert item.command in text
-        assert f'id="{item.source}-{item.name}"' in text
-    assert "within the printed digits" in text
-    assert text.count(f">{SOURCES['bernau']} <a") == 1
+def test_an_item_has_its_pictures_beside_it(smoke: Means) -> None:
+    (made,) = making.make(making.chosen(["bernau/figure-1"]), smoke)
+    (picture,) = made.finding.pictures
+    drawn = smoke.folder / "items" / f"smoke-bernau-figure-1-{picture.name}.svg"
+    assert drawn.read_text(encoding="utf-8") == picture.svg
 
 
-def test_the_command_skips_by_name_what_has_no_data_and_says_how_to_get_it(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    arguments = ["reproduce", "bernau", "figure-3", "table-2a-adult", "--out", str(out)]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    said = " ".join(result.output.split())
-    assert "Skipped: Table 2a: advantage and δ′ at ρβ = 0.9, Adult: put UCI's adult.data" in said
-    assert (out / "reproduction.html").exists()
-    assert (out / "reproduction.json").exists()
+def test_what_has_no_data_is_skipped_and_the_reason_says_how_to_get_it(tmp_path: Path) -> None:
+    full = Means(Scale.FULL, tmp_path)
+    items = making.chosen(["bernau/figure-3", "bernau/table-2a-adult"])
+    ((title, why),) = making.skipped(items, full, []).items()
+    assert title == "Table 2a: advantage and δ′ at ρβ = 0.9, Adult"
+    assert why.startswith("put UCI's adult.data")
 
 
-def test_what_takes_days_is_made_only_when_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_days_is_made_only_when_it_is_named(tmp_path: Path) -> None:
     item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
-    monkeypatch.setattr("papers.making.ITEMS", (item,))
-    unnamed = CliRunner().invoke(app, ["reproduce", item.source, "--out", str(tmp_path)])
-    assert "takes about 28 hours: name it to make it" in " ".join(unnamed.output.split())
-    arguments = ["reproduce", item.source, item.name, "--out", str(tmp_path)]
-    assert isinstance(CliRunner().invoke(app, arguments).exception, AssertionError)
-
-
-def test_the_page_is_there_before_the_last_item_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(means: Means) -> Reproduced:
-        assert "Figure 3" in (means.folder / page.PAGE).read_text(encoding="utf-8")
-        raise KeyboardInterrupt
-
-    first, second = (one for one in ITEMS if one.name in ("figure-3", "table-1"))
-    changed = (first, replace(second, make=interrupted))
-    monkeypatch.setattr("papers.making.ITEMS", changed)
-    result = CliRunner().invoke(app, ["reproduce", "--scale", "smoke", "--out", str(tmp_path)])
-    assert result.exit_code != 0
-    assert "1 items with" in (tmp_path / page.PAGE).read_text(encoding="utf-8")
-
-
-def test_items_that_workers_make_are_those_of_one_process(tmp_path: Path) -> None:
-    names = ("figure-3", "table-2b", "table-2a-adult", "figure-6-adult")
-    chosen = [item for item in ITEMS if item.source == "bernau" and item.name in names]
-    here, there = (
-        Means(Scale.SMOKE, tmp_path / name, say=lambda what: None) for name in ("here", "there")
-    )
-    one = list(making.publish(chosen, here, {}))[-1]
-    written = list(making.publish(chosen, there, {}, workers=2))
-    assert len(written) == 4  # two items share runs, so that one process makes them
-    assert [(made.name, made.finding) for made in written[-1]] == [
-        (made.name, made.finding) for made in one
-    ]
-    # A machine without this folder sends the item back.
-    program = asdict(Program.here())
-    task = making.ItemsTask(program, {}, "bernau", ("table-2b",), "smoke", None, None, False)
-    (kept,) = making.make_items(task).values()
-    table = next(made for made in one if made.name == "table-2b")
-    assert making.adapter().validate_json(kept).finding == table.finding
-    with pytest.raises(InputError, match="has numpy"):
-        making.make_items(replace(task, program=program | {"numpy": "another"}))
+    full = Means(Scale.FULL, tmp_path)
+    said = making.skipped([item], full, [item.source])
+    assert said == {item.title: "takes about 28 hours: name it to make it"}
+    assert making.skipped([item], full, [f"{item.source}/{item.name}"]) == {}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("name", "said"),
     [
-        (["nobody"], "unknown source 'nobody'; give one of bernau"),
-        (["bernau", "figure-99"], "bernau has no item 'figure-99'; its items: figure-1"),
-        (["bernau", "--data-root", "/nowhere"], "the folder '/nowhere' does not exist"),
-        (["bernau", "--markdown", "/nowhere/page.md"], "the folder '/nowhere' does not exist"),
-        (["bernau", "--out", __file__], "name another directory with --out"),
+        ("nobody", "unknown source 'nobody'; give one of bernau"),
+        ("bernau/figure-99", "bernau has no item 'figure-99'; its items: figure-1"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(app, ["reproduce", *arguments])
-    assert isinstance(result.exception, InputError)
-    assert said in str(result.exception)
+def test_what_is_not_there_is_refused_by_name(name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        making.chosen([name])
+
+
+def test_one_command_makes_items_and_writes_their_notes(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "papers", "abadi/composition", "bernau/table-2b", "--smoke"]
+    subprocess.run([*command, "--out", tmp_path], check=True)
+    assert "python papers abadi/composition --smoke" in (tmp_path / "abadi.md").read_text("utf-8")
+    (page := tmp_path / "page.md").write_text("<!-- reproduction --><!-- /reproduction -->")
+    refused = subprocess.run([*command, "--write", page], capture_output=True, check=False)
+    assert refused.returncode == 2
 
 
 def test_names_of_items_are_their_own() -> None:

@@ -45,15 +45,6 @@ def test_a_sparse_grid_is_a_list() -> None:
     assert all(f"| {name} | 0.500 (0.450 to 0.550) |" in note for name in names)
 
 
-def test_a_page_with_marks_gets_the_table_and_a_folder_of_notes(tmp_path: Path) -> None:
-    begin, end = notes.MARKS
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{begin}\nold\n{end}\nafter\n")
-    notes.write_notes(page, [AGREES])
-    text = page.read_text()
-    assert text.startswith(f"before\n{begin}\n\n1 items")
-    assert text.endswith(f"{end}\nafter\n")
-    assert "old" not in text
-    assert "[The sources, made again](../page.md)" in (tmp_path / "page" / "xiao.md").read_text()
-    notes.write_notes(tmp_path / "whole.md", [AGREES])
-    assert (tmp_path / "whole.md").read_text() == notes.note("xiao", [AGREES])
+def test_a_folder_gets_a_note_of_each_source(tmp_path: Path) -> None:
+    notes.write_notes(tmp_path, [AGREES], "above\n\n")
+    assert (tmp_path / "xiao.md").read_text("utf-8") == notes.note("xiao", [AGREES], "above\n\n")
