@@ -70,7 +70,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ),
         rows,
         f"{repeats} trainings of {rounds} rounds each, from the same first models, with the "
-        "settings of tests/studies/pooled.py. ±: a standard error.",
+        "settings of papers/studies/pooled.py. ±: a standard error.",
     )
 
 

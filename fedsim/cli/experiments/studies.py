@@ -50,8 +50,8 @@ def membership(
 
     Trains many models at once with the configured DP-SGD, each on a random half of D. Half of them
     are shadow models. Attacks every record at each of the other models, from losses alone: Yeom's
-    rules, the calibrated loss, LiRA, RMIA, and LiRA on all global models. Writes report.json, and
-    report.html with the curves on log scales and the limits of differential privacy.
+    rule, LiRA and RMIA. Writes report.json, and report.html with the curves on log scales and the
+    limits of differential privacy.
 
     Examples:
 

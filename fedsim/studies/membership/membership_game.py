@@ -58,7 +58,7 @@ LEAVES = (
 )
 """What the workers of a cluster get."""
 
-COPIES = 7
+COPIES = 8
 """Most copies of all losses that an attack holds in memory, with the losses themselves."""
 
 
