@@ -149,7 +149,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         ),
         rows,
         "95% intervals over held-out records and trainings. Opacus: a linear model, Poisson "
-        f"batches of {BATCH}, clipping norm 1; of ten settings of epochs and learning rate, the one "
+        f"batches of {BATCH}, clipping norm 1; of ten settings of epochs and rate, the one "
         f"whose first training is best on the held-out records of the comparison, with {SEEDS} "
         "trainings.",
     )
