@@ -72,7 +72,7 @@ def several(
     from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
     say = partial(console.print, highlight=False, markup=False)
-    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole, say) as runs:
+    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole) as runs:
         runs.begin(plans)
         yield runs.finish
 
@@ -121,7 +121,7 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
 
     Args:
         workers: the workers that train batches.
-        console: the console for lost workers, and for what leaves this machine.
+        console: the console for what leaves this machine.
     """
     if workers is None:
         yield None
@@ -132,7 +132,7 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
 
     say = partial(console.print, highlight=False, markup=False)
     with opened(workers, say, LEAVES) as pool:
-        yield Dispatcher(pool, worker.train_batch, say)
+        yield Dispatcher(pool, worker.train_batch)
 
 
 def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":

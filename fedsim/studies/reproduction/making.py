@@ -195,10 +195,6 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
         if read_made(item, means) is None:
             groups.setdefault(_group(item), []).append(item)
     program = asdict(Program.here())
-
-    def repeated(names: list[str]) -> None:
-        means.say(f"a worker was lost; these are made again: {', '.join(names)}")
-
     with opened(workers, means.say, LEAVES) as pool:
         share = pool.settings(RunConfig())
 
@@ -217,7 +213,7 @@ def _elsewhere(items: Sequence[Item], means: Means, workers: Workers) -> Iterato
             )
 
         tasks = {group: partial(task, group) for group in groups}
-        for _, future in spread(pool, make_items, tasks, repeated):
+        for _, future in spread(pool, make_items, tasks):
             write_files(means.folder / ITEM_FOLDER, future.result())
             yield
 
