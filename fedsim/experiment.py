@@ -228,23 +228,16 @@ def _absolute(path: str) -> str:
     return path if not path or is_code(path) else str(Path(path).expanduser().absolute())
 
 
-def check_ledger(
-    plan: "Plan", directory: RunDirectory, accept_epsilon: float | None = None
-) -> None:
+def check_ledger(plan: "Plan", directory: RunDirectory) -> None:
     """Check that the rest of the budget suffices, before a runtime is started.
 
     Args:
         plan: the plan of the run.
         directory: the run directory, whose lock the caller holds.
-        accept_epsilon: accepted final epsilon of an interrupted run; None: accept nothing.
 
     Raises:
         InputError: the budget does not suffice.
     """
-    if accept_epsilon is not None:
-        from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
-
-        budget.accept(directory, accept_epsilon)
     plan.left(directory)
 
 
