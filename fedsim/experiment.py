@@ -72,7 +72,7 @@ def several(
     from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
     say = partial(console.print, highlight=False, markup=False)
-    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole, say) as runs:
+    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole) as runs:
         runs.begin(plans)
         yield runs.finish
 
@@ -121,7 +121,7 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
 
     Args:
         workers: the workers that train batches.
-        console: the console for lost workers, and for what leaves this machine.
+        console: the console for what leaves this machine.
     """
     if workers is None:
         yield None
@@ -132,7 +132,7 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
 
     say = partial(console.print, highlight=False, markup=False)
     with opened(workers, say, LEAVES) as pool:
-        yield Dispatcher(pool, worker.train_batch, say)
+        yield Dispatcher(pool, worker.train_batch)
 
 
 def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
@@ -228,23 +228,16 @@ def _absolute(path: str) -> str:
     return path if not path or is_code(path) else str(Path(path).expanduser().absolute())
 
 
-def check_ledger(
-    plan: "Plan", directory: RunDirectory, accept_epsilon: float | None = None
-) -> None:
+def check_ledger(plan: "Plan", directory: RunDirectory) -> None:
     """Check that the rest of the budget suffices, before a runtime is started.
 
     Args:
         plan: the plan of the run.
         directory: the run directory, whose lock the caller holds.
-        accept_epsilon: accepted final epsilon of an interrupted run; None: accept nothing.
 
     Raises:
         InputError: the budget does not suffice.
     """
-    if accept_epsilon is not None:
-        from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
-
-        budget.accept(directory, accept_epsilon)
     plan.left(directory)
 
 

@@ -25,20 +25,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 6_500,
+    "adversaries": 6_300,
     "fedsim/common": 1_500,
     "fedsim/privacy": 4_100,
     "fedsim/config": 2_000,
     "fedsim/learning": 8_500,
     "fedsim/game": 3_900,
-    "fedsim/federation": 10_600,
-    "fedsim/deployment": 3_700,
+    "fedsim/federation": 10_400,
+    "fedsim/deployment": 3_300,
     "fedsim/audits": 17_300,
-    "fedsim/report": 12_400,
-    "fedsim/studies": 7_100,
-    "fedsim/cli": 7_900,
-    "papers": 7_200,
-    "tests": 63_300,
+    "fedsim/report": 11_700,
+    "fedsim/studies": 7_300,
+    "fedsim/cli": 7_500,
+    "papers": 7_100,
+    "tests": 62_500,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

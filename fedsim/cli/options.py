@@ -38,10 +38,6 @@ SetOption = Annotated[
         "--set", metavar="KEY=VALUE", help="Override a configuration key. May be repeated."
     ),
 ]
-AcceptEpsilon = Annotated[
-    float | None,
-    typer.Option(metavar="E", help="Largest total ε that a continued run may release."),
-]
 Rehearsal = Annotated[
     Path | None,
     typer.Option(

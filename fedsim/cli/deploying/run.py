@@ -15,7 +15,6 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.cli.deploying.upkeep import Directory
 from fedsim.cli.options import (
-    AcceptEpsilon,
     AsJson,
     ConfigFile,
     Quiet,
@@ -51,7 +50,6 @@ def run(
             help="Allow settings that protect no client: noise from a seed, or repeated trainings.",
         ),
     ] = False,
-    accept_epsilon: AcceptEpsilon = None,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -66,7 +64,7 @@ def run(
     start = time.time()
     console = Terminal(stderr=True, quiet=quiet)
     values = _overrides(set_, out)
-    run_directory = _carry_out(directory, config_file, values, experiment, accept_epsilon, console)
+    run_directory = _carry_out(directory, config_file, values, experiment, console)
     conclude(run_directory, start, console)
     if json_:
         print_json(run_directory.read_json("report.json"))
@@ -77,7 +75,6 @@ def train(
     config_file: ConfigFile,
     out: RunOut = None,
     set_: SetOption = None,
-    accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
     quiet: Quiet = False,
     json_: AsJson = False,
@@ -94,7 +91,7 @@ def train(
     console = Terminal(stderr=True, quiet=quiet)
     values = _overrides(set_, out)
     run_directory = _carry_out(
-        directory, config_file, values, False, accept_epsilon, console, "training", rehearsal
+        directory, config_file, values, False, console, "training", rehearsal
     )
     conclude_training(run_directory, start, console)
     if json_:
@@ -124,7 +121,6 @@ def _carry_out(
     config_file: Path,
     overrides: Mapping[str, Scalar],
     experiment: bool,
-    accept_epsilon: float | None,
     console: Console,
     job: str | None = None,
     rehearsal: Path | None = None,
@@ -165,7 +161,7 @@ def _carry_out(
                 f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or "
                 "name a new directory with --out"
             )
-        check_ledger(plan, run_directory, accept_epsilon)
+        check_ledger(plan, run_directory)
         if evidence is not None:
             model_card.attach(run_directory, evidence)
         run_directory.write_json(REGISTERED, nodes)

@@ -14,7 +14,6 @@ from fedsim.cli.elsewhere import Elsewhere
 from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.options import (
-    AcceptEpsilon,
     AsJson,
     ConfigFileUnlessResumed,
     FailIf,
@@ -54,7 +53,6 @@ def run(
     elsewhere: Elsewhere,
     set_: SetOption = None,
     resume: options.Resume = None,
-    accept_epsilon: AcceptEpsilon = None,
     watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
@@ -91,11 +89,10 @@ def run(
         options.refuse_beside_resume(
             (config_file, set_, *values.values()),
             "run",
-            "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
-            "--fail-if",
+            "--trials, --runtime, --workers, --cluster, --watch, --track, --fail-if",
         )
         configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
-        directory = _resumed(resume, trials, accept_epsilon)
+        directory = _resumed(resume, trials)
     else:
         values["trials.count"] = trials
         config = _configured(config_file, set_, values)
@@ -108,7 +105,7 @@ def run(
         if plan is None:
             plan = prepare(directory.config)
             check_batches(plan, placed)
-        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers, placed)
+        carry_out(plan, directory, runtime, console, onlookers, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
 
@@ -154,18 +151,13 @@ def carry_out(
     plan: "Plan",
     directory: RunDirectory,
     runtime: Runtime,
-    accept_epsilon: float | None,
     console: Console,
     onlookers: Onlookers,
     placed: "Workers | None" = None,
 ) -> None:
-    """Train the remaining part of a run.
-
-    Args:
-        accept_epsilon: largest total epsilon of a continued run; None to accept no increase.
-    """
+    """Train the remaining part of a run."""
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
-        check_ledger(plan, directory, accept_epsilon)
+        check_ledger(plan, directory)
     try:
         watchers = onlookers.watchers(directory, console)
         with (
@@ -182,16 +174,13 @@ def carry_out(
         ) from None
 
 
-def _resumed(path: Path, trials: int | None, accept_epsilon: float | None) -> RunDirectory:
+def _resumed(path: Path, trials: int | None) -> RunDirectory:
     """Open a run to continue it, with more trials if `trials` is set. Raises InputError."""
-    from fedsim.federation.runs import budget  # noqa: PLC0415  (SciPy takes half a second)
     from fedsim.federation.runs.extension import extend  # noqa: PLC0415
 
     directory = RunDirectory.open(path)
     if trials is not None:
         with directory.lock():
-            if accept_epsilon is not None:
-                budget.accept(directory, accept_epsilon)
             extend(directory, trials)
     return directory
 

@@ -18,7 +18,6 @@ from fedsim.cli.experiments import options
 from fedsim.cli.experiments.options import Runtime
 from fedsim.cli.experiments.run import begin, carry_out, check_runtime, conclude_with
 from fedsim.cli.options import (
-    AcceptEpsilon,
     AsJson,
     ConfigFileUnlessResumed,
     FailIf,
@@ -45,7 +44,6 @@ def train(
     runtime: options.RuntimeOption = Runtime.AUTO,
     set_: SetOption = None,
     resume: options.Resume = None,
-    accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
     watch: options.Watch = False,
     track: options.Track = None,
@@ -77,7 +75,7 @@ def train(
         options.refuse_beside_resume(
             (config_file, out, device, set_),
             "training",
-            "--runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if",
+            "--runtime, --rehearsal, --watch, --track, --fail-if",
         )
         config = RunDirectory.open(resume).config
         if config.run.job != "training":
@@ -91,7 +89,7 @@ def train(
     if evidence is not None:
         model_card.attach(directory, evidence)
     if not directory.finished:
-        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
+        carry_out(plan, directory, runtime, console, onlookers)
     conclude_training(directory, start, console)
     conclude_with(directory, json_, checked)
 
@@ -138,7 +136,7 @@ def rehearse(
     plan = prepare(config, workers=placed, simulated=simulated)
     directory = begin(plan, console, placed)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console, onlookers, placed)
+        carry_out(plan, directory, runtime, console, onlookers, placed)
     conclude(directory, start, console)
     conclude_with(directory, json_, checked)
 

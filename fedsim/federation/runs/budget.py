@@ -12,12 +12,8 @@ from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
 from fedsim.federation.runs.ledger_row import LedgerRow, planned_course, planned_kind
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
-
-ACCEPTED = "accepted.json"
-"""File of a run with the epsilon that the user accepted for its continuation."""
 
 
 def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
@@ -26,8 +22,8 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     campaign: its directory is that of a run to continue, whose finished batches fix the number.
     done: rounds of the continued training that need not be run again.
     Raises InputError if the budget does not allow that, if interrupted attempts make the run exceed
-    its configured cost without acceptance or released noise that cannot be drawn again, or if the
-    ledger is damaged or of another source of noise.
+    its configured cost without privacy.stop-at, if they released noise that cannot be drawn again,
+    or if the ledger is damaged or of another source of noise.
     """
     config, directory = campaign.config, campaign.directory
     rows = [] if directory is None else ledger.verified(directory)
@@ -59,22 +55,10 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
             if most == 0 or (fixed is not None and most < fixed):
                 raise InputError(_too_dear(scheme, kind, fixed or 1, ahead))
             rounds = most
-    if directory and adds_up(source):
+    if directory and adds_up(source) and not config.privacy.stop_at:
         for ahead in _ahead(scheme, kind, rows, left, rounds, done):
-            _check_accepted(scheme, kind, ahead, rounds - done, directory)
+            _check_planned(scheme, kind, ahead, rounds - done)
     return rounds
-
-
-def accept(directory: RunDirectory, epsilon: float) -> None:
-    """Accept an epsilon as a run's final cost. Raises InputError, also if nothing is spent."""
-    if not 0 < epsilon < math.inf:
-        raise InputError(f"--accept-epsilon is {epsilon}; give a positive number")
-    if not directory.has(ledger.FILE):
-        raise InputError(
-            "--accept-epsilon is for an interrupted run, and this run has not released anything; "
-            "leave it out, or set privacy.stop-at"
-        )
-    directory.write_json(ACCEPTED, {"epsilon": epsilon})
 
 
 def _ahead(
@@ -110,24 +94,19 @@ def _ahead(
     return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
 
 
-def _check_accepted(
-    scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int, directory: RunDirectory
-) -> None:
+def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> None:
+    """Raise InputError if a run would cost more than its configuration plans."""
     vantage = scheme.federation.vantage
     whole = times(Counter({kind: scheme.training.rounds}), scheme.trial_count)
     target, final = epsilon_of(scheme, whole, vantage), ahead.epsilon(scheme, kind, rounds)
-    accepted = 0.0
-    if directory.has(ACCEPTED):
-        try:
-            accepted = float(directory.read_json(ACCEPTED, needed=["epsilon"])["epsilon"])
-        except (TypeError, ValueError):
-            raise directory.damaged(ACCEPTED) from None
-    if final > max(target, accepted) * (1 + 1e-9):
+    if final > target * (1 + 1e-9):
+        enough = f"{math.ceil(final * 1000) / 1000:g}"
         raise InputError(
             "the releases of interrupted attempts stay spent. In the end this run will have "
             f"released epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the "
-            f"{vantage.value}, while its configuration plans {target:.4g}. To continue anyway, add "
-            f"--accept-epsilon {math.ceil(final * 1000) / 1000:g}"
+            f"{vantage.value}, while its configuration plans {target:.4g}. To continue anyway, set "
+            f"privacy.stop-at: add --set privacy.stop-at={enough} to the command that began the "
+            f"run, or for --resume write stop-at = {enough} under [privacy] in its config.toml"
         )
 
 

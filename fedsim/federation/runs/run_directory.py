@@ -3,7 +3,6 @@
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     phases and rounds with their times, one JSON object for each
 ledger.jsonl     the epsilon of every client after each round, written before the round begins
-accepted.json    the epsilon that the user accepted for a run that was interrupted
 batches/         the findings of each finished batch of trials (.npz), from which --resume continues
 facts.json       data of the report beside the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
@@ -243,6 +242,7 @@ def holds_run(path: Path, config: Config) -> bool:
     """Return whether a directory already holds this run. Raises InputError for other files.
 
     A training may be continued with more `federation.tolerated-dropouts`: a client left for good.
+    Any run may be continued with a larger `privacy.stop-at`.
     """
     existing = path.absolute() / "config.toml"
     try:
@@ -252,6 +252,9 @@ def holds_run(path: Path, config: Config) -> bool:
             if config.run.job == "training" and tolerated > old.federation.tolerated_dropouts:
                 more = old.federation.model_copy(update={"tolerated_dropouts": tolerated})
                 old = old.model_copy(update={"federation": more})
+            if (stop_at := config.privacy.stop_at) > old.privacy.stop_at:
+                larger = old.privacy.model_copy(update={"stop_at": stop_at})
+                old = old.model_copy(update={"privacy": larger})
             if old == config.placed_at(""):
                 return True
             raise InputError(

@@ -5,7 +5,7 @@ cluster's key can run code on them. Data of other parties are never unpickled.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -88,6 +88,8 @@ class Address:
 class DaskPool:
     """The workers of a scheduler. Each carries out one task at a time.
 
+    Dask itself gives the task of a lost worker to another one, a few times.
+
     Raises InputError if Dask is not installed, no scheduler answers, or no worker joins.
     """
 
@@ -103,7 +105,6 @@ class DaskPool:
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         # A worker died under its task, or the client lost its scheduler.
         self.broken: tuple[type[Exception], ...] = (distributed.KilledWorker, CancelledError)
-        self._lost: list[str] = []
         self._connect()
 
     @property
@@ -117,29 +118,17 @@ class DaskPool:
         try:
             return len(self._client.nthreads())
         except OSError:  # Dask's CommClosedError
-            raise self._lost_scheduler() from None
+            raise LostWorkersError(
+                f"the Dask scheduler at {self._address.url} was lost; start it and its workers "
+                "again"
+            ) from None
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         """Return the keys that differ in a worker's configuration: a worker has one core."""
         return {"run.threads": run.threads or 1}
 
-    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
-        return self._executor.submit(work, task, key=name)
-
-    def repeated(self) -> Sequence[str]:
-        """Return the names of tasks whose worker was lost since the last call."""
-        names, self._lost = self._lost, []
-        return names
-
-    def restart(self) -> None:
-        """Raise LostWorkersError if the connection to the scheduler was lost."""
-        if self._client.status != "running":
-            raise self._lost_scheduler()
-
-    def _lost_scheduler(self) -> LostWorkersError:
-        return LostWorkersError(
-            f"the Dask scheduler at {self._address.url} was lost; start it and its workers again"
-        )
+    def submit(self, work: Callable[[Given], Result], task: Given) -> Future[Result]:
+        return self._executor.submit(work, task)
 
     def stop(self) -> None:
         """Drop the remaining tasks, and leave the cluster running."""
@@ -174,13 +163,6 @@ class DaskPool:
                 f"with dask worker {url} --nthreads 1"
             ) from None
         self._executor = self._client.get_executor(pure=False)
-        self._client.subscribe_topic("all", self._hear)
-
-    def _hear(self, event: tuple[float, Mapping[str, Any]]) -> None:
-        """Record the tasks that a removed worker had, or had computed."""
-        _, details = event
-        if details.get("action") == "remove-worker":
-            self._lost += [*details["processing-tasks"], *details["lost-computed-tasks"]]
 
 
 def _is_loopback(host: str) -> bool:

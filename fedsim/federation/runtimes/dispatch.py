@@ -2,8 +2,8 @@
 
 Every batch is charged in the ledger before a worker receives it. Findings may arrive in any order,
 but the campaign reads them in the order of the trials, so it ends as it would in one process. All
-random numbers come from the seed. So a batch of a lost worker is repeated with the same noise, and
-counts once.
+random numbers come from the seed: a batch whose worker is lost has the same noise when the run
+continues, and counts once.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,8 +31,9 @@ def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
     """Raise InputError for a campaign whose batches cannot be charged in advance."""
     if adds_up(noise_source):
         raise InputError(
-            "workers repeat a lost batch, but noise from the operating system cannot be drawn "
-            'again; leave out --workers and --cluster, or set privacy.noise-source = "seed"'
+            "the batch of a lost worker is trained again, but noise from the operating system "
+            "cannot be drawn again; leave out --workers and --cluster, or set "
+            'privacy.noise-source = "seed"'
         )
     if tolerated_dropouts:
         raise InputError(
@@ -49,12 +50,10 @@ class Dispatcher:
     Attributes:
         pool: the workers.
         train: the function that a worker runs.
-        say: shows a line to the user.
     """
 
     pool: WorkerPool
     train: Callable[[BatchTask], Done]
-    say: Callable[[str], None]
     _results: Iterator[tuple[str, Future[Done]]] = field(default_factory=lambda: iter(()))
     _batches: dict[str, range] = field(default_factory=dict)
     _epsilons: dict[str, list[float]] = field(default_factory=dict)
@@ -65,7 +64,7 @@ class Dispatcher:
         """Wait until the findings of a batch are in the run directory.
 
         Raises InputError if a worker has another program or other data.
-        Raises RuntimeError if workers were lost too often.
+        Raises RuntimeError if a worker was lost.
         """
         if not self._batches:
             self._begin(campaign)
@@ -89,8 +88,7 @@ class Dispatcher:
         self._run_config = to_run_config(config) | self.pool.settings(config.run)
         self._program = asdict(Program.here(campaign.plan.config.experiment))
         tasks = {name: partial(self._charged, campaign, name) for name in self._batches}
-        note = partial(self._note, campaign)
-        self._results = spread(self.pool, self.train, tasks, note)
+        self._results = spread(self.pool, self.train, tasks)
 
     def _charged(self, campaign: Campaign, name: str) -> BatchTask:
         """Return the task of a batch, after its rounds are charged."""
@@ -111,9 +109,3 @@ class Dispatcher:
             trials.start,
             batch.worlds,
         )
-
-    def _note(self, campaign: Campaign, names: list[str]) -> None:
-        trials = sorted([self._batches[name].start, self._batches[name].stop] for name in names)
-        campaign.directory.log_event(repeated=trials)
-        named = ", ".join(f"{first} to {stop - 1}" for first, stop in trials)
-        self.say(f"a worker was lost; the trials {named} are repeated with the same noise")

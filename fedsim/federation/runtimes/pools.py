@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol, TypeVar
@@ -41,14 +41,8 @@ class WorkerPool(Protocol):
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         """Return the keys that differ in a worker's configuration: its share of its machine."""
 
-    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
-        """Submit a task to a worker; the name is unique."""
-
-    def repeated(self) -> Sequence[str]:
-        """Return the names of tasks that moved to another worker since the last call."""
-
-    def restart(self) -> None:
-        """Make the pool take tasks again. Raises RuntimeError if it cannot."""
+    def submit(self, work: Callable[[Given], Result], task: Given) -> Future[Result]:
+        """Submit a task to a worker."""
 
     def stop(self) -> None:
         """Drop the remaining tasks, and end the processes that this pool started."""
@@ -66,7 +60,9 @@ class LocalPool:
         # One more task waits, so that no worker does.
         self.width = workers + 1
         self._others = set(multiprocessing.active_children())
-        self._executor = self._start()
+        context = multiprocessing.get_context("spawn")
+        arguments = context.Value("i", 0), _visible_gpus()
+        self._executor = ProcessPoolExecutor(workers, context, _begin, arguments)
 
     def settings(self, run: RunConfig) -> dict[str, Scalar]:
         threads = run.threads or max(1, device.threads(0) // self.workers)
@@ -79,7 +75,7 @@ class LocalPool:
             own["run.max-memory"] = f"{limit // sharing}B"
         return own
 
-    def submit(self, work: Callable[[Given], Result], task: Given, name: str) -> Future[Result]:
+    def submit(self, work: Callable[[Given], Result], task: Given) -> Future[Result]:
         try:
             return self._executor.submit(work, task)
         except BrokenProcessPool as error:
@@ -88,15 +84,6 @@ class LocalPool:
             lost.set_exception(error)
             return lost
 
-    def repeated(self) -> Sequence[str]:
-        """Return nothing, since a lost worker breaks the pool."""
-        return ()
-
-    def restart(self) -> None:
-        """Start new processes, and end the remaining old ones."""
-        self.stop()
-        self._executor = self._start()
-
     def stop(self) -> None:
         """Drop the remaining tasks, and end the processes."""
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -104,11 +91,6 @@ class LocalPool:
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
             process.join()
-
-    def _start(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        arguments = context.Value("i", 0), _visible_gpus()
-        return ProcessPoolExecutor(self.workers, context, _begin, arguments)
 
 
 def _visible_gpus() -> list[str]:

@@ -52,8 +52,8 @@ class WholeRun:
 class WholeRuns:
     """Runs that workers carry out.
 
-    Processes of this machine write the run directories: if one dies, its run goes on in another
-    from the last finished batch. A worker of a cluster sends the files of its finished run, and
+    Processes of this machine write the run directories: if one dies, the same command continues its
+    run from the last finished batch. A worker of a cluster sends the files of its finished run, and
     this process writes them.
 
     A script that starts processes must guard its start by `if __name__ == "__main__":`. Otherwise
@@ -62,16 +62,10 @@ class WholeRuns:
     Args:
         pool: the workers.
         carry_out: carries out a run, or its remaining trials; returns its files, if it has any.
-        say: shows a line to the user.
     """
 
-    def __init__(
-        self,
-        pool: WorkerPool,
-        carry_out: Callable[[WholeRun], Files | None],
-        say: Callable[[str], None],
-    ) -> None:
-        self._pool, self._carry_out, self._say = pool, carry_out, say
+    def __init__(self, pool: WorkerPool, carry_out: Callable[[WholeRun], Files | None]) -> None:
+        self._pool, self._carry_out = pool, carry_out
         self._locks = ExitStack()
         self._finished: dict[str, Future[Files | None]] = {}
         self._results: Iterator[tuple[str, Future[Files | None]]] = iter(())
@@ -101,14 +95,14 @@ class WholeRuns:
             str(plan.path): partial(self._task, plan, share)
             for plan, share in zip(plans, shares, strict=True)
         }
-        self._results = spread(self._pool, self._carry_out, tasks, self._repeated)
+        self._results = spread(self._pool, self._carry_out, tasks)
 
     def finish(self, plan: Plan) -> RunDirectory:
         """Return the directory of a run when it is finished.
 
         Raises:
             InputError: the run cannot be carried out.
-            RuntimeError: workers were lost too often with this run.
+            RuntimeError: a worker was lost, with this run or an earlier one.
         """
         while str(plan.path) not in self._finished:
             arrived = next(self._results, None)
@@ -127,12 +121,6 @@ class WholeRuns:
             return WholeRun(run_config, own, {}, None)
         program = asdict(Program.here(plan.config.experiment))
         return WholeRun(run_config, own, program, read_files(plan.path))
-
-    def _repeated(self, names: list[str]) -> None:
-        go_on = "are carried out again" if self._pool.remote else "go on from their last batch"
-        self._say(
-            f"a worker was lost; these runs {go_on}: {', '.join(Path(name).name for name in names)}"
-        )
 
 
 def read_files(folder: Path) -> Files:

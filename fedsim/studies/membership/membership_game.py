@@ -215,10 +215,6 @@ def _trained_elsewhere(
     say: Callable[[str], None],
 ) -> list[Trained]:
     program = asdict(Program.here(models.experiment))
-
-    def repeated(names: list[str]) -> None:
-        say(f"a worker was lost; these are trained again: {', '.join(names)}")
-
     with opened(workers, say, LEAVES) as pool:
         values = {**run_config, **pool.settings(models.experiment.run)}
         tasks = {
@@ -228,7 +224,7 @@ def _trained_elsewhere(
             for part in parts
         }
         trained, done = dict[str, Trained](), 0
-        for name, future in spread(pool, train_models, tasks, repeated):
+        for name, future in spread(pool, train_models, tasks):
             trained[name] = future.result()
             done += len(trained[name].accuracy)
             progress(done)

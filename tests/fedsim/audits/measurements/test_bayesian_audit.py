@@ -18,7 +18,6 @@ from fedsim.audits.results.theory import OverTrials
 from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.config import Config, to_run_config
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs import budget
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -347,13 +346,12 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config)
 def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
     small: Make, tmp_path: Path
 ) -> None:
-    config = small(PAIRS | {"privacy.noise-source": "system"})
+    config = small(PAIRS | {"privacy.noise-source": "system", "privacy.stop-at": 99.0})
     directory = RunDirectory.create(tmp_path / "run", config)
     attempt = Ledger(config.scheme, directory).begin(
         range(1), 3, privacy.noise_multiplier(config.scheme)
     )
     attempt.charge(1, range(3))
-    budget.accept(directory, 99.0)
     report, _, page = _reported(config, tmp_path)
     assert report.bayesian.epsilon is report.bayesian.by_round is None
     assert "1 rounds that interrupted attempts released have no distances" in page

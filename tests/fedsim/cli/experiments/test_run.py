@@ -436,23 +436,16 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     assert (status, len(err.strip().splitlines())) == (2, 1)
     assert "will have released epsilon 3.453 " in err
     assert "its configuration plans 2.197" in err
-    enough = err.split()[-1]
-    for accepted, expected in (("3.3", 2), ("nan", 2), (enough, 0)):
-        again = ["--resume", tmp_path / "run", "--accept-epsilon", accepted, "--quiet"]
-        assert fedsim("run", *again)[0] == expected
+    (enough,) = re.findall(r"--set privacy.stop-at=(\S+)", err)
+    again = ["--out", tmp_path / "run", "--quiet", *one, "--set"]
+    assert fedsim("run", experiment, *again, "privacy.stop-at=2.2")[0] == 2
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(re.sub("stop-at = .*", f"stop-at = {enough}", config.read_text()))
+    assert fedsim("run", "--resume", tmp_path / "run", "--quiet")[0] == 0
     report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["rounds"] == 3
     assert 3.45 < report["released"]["epsilon"] < float(enough)
     assert report["bounds"]["epsilon"] == pytest.approx(report["released"]["epsilon"])
-
-
-def test_an_epsilon_is_accepted_of_a_run_that_released_something_alone(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
-    accepting = ["--accept-epsilon", "99", "--quiet"]
-    status, _, err = fedsim("run", experiment, "--out", tmp_path / "run", *accepting)
-    assert (status, len(err.strip().splitlines())) == (2, 1)
-    assert "has not released anything" in err
-    assert not (tmp_path / "run" / "accepted.json").exists()
 
 
 def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
@@ -485,8 +478,8 @@ def test_what_a_killed_process_released_stays_in_the_account(
         process.kill()
     released = path.read_bytes().count(b"\n")
     assert 50 <= released < 600
-    accepting = ["--accept-epsilon", "99", "--quiet"]  # as only noise of the system needs
-    subprocess.run([*command, "--resume", str(out), *accepting], check=True)
+    changes += ["--set", "privacy.stop-at=99"]  # as only noise of the system needs
+    subprocess.run([*command, str(experiment), *changes, "--out", str(out)], check=True)
     report = json.loads((out / "report.json").read_text())
     added = released if source == "system" else 0
     assert report["budget"]["earlier_attempts"] == added

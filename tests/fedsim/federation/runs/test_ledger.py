@@ -485,10 +485,9 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
 def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
     kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM, {"trials.batch": 4})
+    config = make(SYSTEM, {"trials.batch": 4, "privacy.stop-at": 99.0})
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
-    budget.accept(directory, 99.0)
     path = directory.path / "ledger.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 5
@@ -506,10 +505,9 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
 def test_torn_events_do_not_stop_a_run(
     make: Make, opened: Callable[[Config], RunDirectory]
 ) -> None:
-    config = make(SYSTEM)
+    config = make(SYSTEM, {"privacy.stop-at": 99.0})
     directory = opened(config)
     killed(config, directory, batch=0, round=3)
-    budget.accept(directory, 99.0)
     with (directory.path / "events.jsonl").open("ab") as file:
         file.write(b'{"time": 1.0, "rou')
     assert budget.plan(Batches(config, directory), Z) == 3
@@ -705,9 +703,11 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     killed(config, directory, batch=4, round=2)
     # Eight trials of three rounds were planned; four of two rounds came on top.
     accepted = rf"will have released epsilon {closed_form(32):.4g} .*plans {closed_form(24):.4g}. "
-    with pytest.raises(InputError, match=accepted + r".*add --accept-epsilon (\S+)$") as refused:
+    with pytest.raises(InputError, match=accepted + r".*set privacy.stop-at") as refused:
         execute(config, directory)
-    budget.accept(directory, float(str(refused.value).split()[-1]))
+    enough = float(str(refused.value).partition("privacy.stop-at=")[2].split()[0])
+    config = make(SYSTEM, {"trials.batch": 4, "privacy.stop-at": enough})
+    assert opened(config).path == directory.path
     report = execute(config, directory)
     assert report["released"]["epsilon"] == pytest.approx(closed_form(32))
     assert (report["released"]["trainings"], report["released"]["rounds"]) == (8, 32)

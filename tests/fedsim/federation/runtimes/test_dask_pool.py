@@ -98,19 +98,16 @@ def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
     plan = preflight(config)
     here = RunDirectory.create(tmp_path / "here", config)
     run_in_process(plan, here)
-    said: list[str] = []
     there = RunDirectory.create(tmp_path / "there", config)
     pool = DaskPool(cluster[1])
     killer = _kill_when(cluster[0], "batches/*.npz", there.path)
     killer.start()
-    run_in_process(plan, there, Dispatcher(pool, worker.train_batch, said.append))
+    run_in_process(plan, there, Dispatcher(pool, worker.train_batch))
     killer.join()
     pool.stop()
     one, other = (each.read_arrays("transcript.npz") for each in (here, there))
     for name in one.keys() - {"batch_seconds", "clients_seconds", "experiment"}:
         assert np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f"), name
-    assert [line for line in said if line.startswith("a worker was lost; the trials ")] == said
-    assert len(said) <= 1  # none where the worker was idle when it was killed
 
 
 @QUIET
@@ -125,7 +122,7 @@ def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
     closing = _when(directory.path, "batches/*.npz", cluster[0].close)
     closing.start()
     with pytest.raises(RuntimeError, match=r"was lost.*fedsim run --resume") as ended:
-        run_in_process(preflight(config), directory, Dispatcher(pool, worker.train_batch, print))
+        run_in_process(preflight(config), directory, Dispatcher(pool, worker.train_batch))
     closing.join()
     assert "\n" not in str(ended.value)
     begun = time.perf_counter()

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -21,7 +21,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes import dispatch, spread
+from fedsim.federation.runtimes import dispatch
 from fedsim.federation.runtimes.batch_task import BatchTask, Done
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.runtimes.pools import LocalPool
@@ -32,6 +32,9 @@ Make = Callable[[dict[str, Scalar]], Config]
 Train = Callable[[BatchTask], Done]
 
 FEW: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16}
+LAST = 12
+"""First trial of the last batch."""
+
 CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
 """What of a transcript is of one run alone."""
 
@@ -48,13 +51,12 @@ def _within(seconds: float, holds: Callable[[], bool]) -> bool:
 def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "write_figures", lambda *_: [])
     monkeypatch.setattr(page, "render_html", lambda *_: "")
-    monkeypatch.setattr(spread, "PAUSE", 0.0)
 
 
 class Backwards:
     """A pool whose workers finish last what they were given first, or are lost.
 
-    lost: how many tasks are lost before the first is finished.
+    lost: the number of the task that is lost, counted from 1; 0: none.
     """
 
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
@@ -63,41 +65,38 @@ class Backwards:
     def __init__(
         self, lost: int = 0, change: Callable[[BatchTask], BatchTask] = lambda task: task
     ) -> None:
-        self.lost, self.change = lost, change
+        self.lost, self.change, self.finished = lost, change, 0
         self.waiting: list[tuple[Future[Done], BatchTask, Train]] = []
 
     def settings(self, run: object) -> dict[str, Scalar]:
         return {"run.threads": 1}
 
-    def submit(self, train: Train, task: BatchTask, name: str) -> Future[Done]:
+    def submit(self, train: Train, task: BatchTask) -> Future[Done]:
         future: Future[Done] = Future()
         self.waiting.append((future, self.change(task), train))
+        if len(self.waiting) == self.width or task.first == LAST:
+            while self.waiting:
+                self._finish(*self.waiting.pop())
         return future
 
-    def repeated(self) -> Sequence[str]:
-        if self.waiting:
-            future, task, train = self.waiting.pop()
-            self.lost -= 1
-            try:
-                if self.lost >= 0:
-                    raise BrokenProcessPool
-                future.set_result(train(task))
-            except Exception as error:
-                future.set_exception(error)
-        return ()
-
-    def restart(self) -> None:
-        pass
+    def _finish(self, future: Future[Done], task: BatchTask, train: Train) -> None:
+        self.finished += 1
+        try:
+            if self.finished == self.lost:
+                raise BrokenProcessPool
+            future.set_result(train(task))
+        except Exception as error:
+            future.set_exception(error)
 
     def stop(self) -> None:
         pass
 
 
-def _carried_out(config: Config, path: Path, pool: Any = None) -> tuple[RunDirectory, list[str]]:
-    directory, said = RunDirectory.create(path, config), []
-    elsewhere = None if pool is None else Dispatcher(pool, worker.train_batch, said.append)
+def _carried_out(config: Config, path: Path, pool: Any = None) -> RunDirectory:
+    directory = RunDirectory.create(path, config)
+    elsewhere = None if pool is None else Dispatcher(pool, worker.train_batch)
     run_in_process(preflight(config), directory, elsewhere)
-    return directory, said
+    return directory
 
 
 def _same_bits(one: RunDirectory, other: RunDirectory) -> bool:
@@ -121,38 +120,27 @@ def test_batches_that_end_in_another_order_leave_what_one_process_leaves(
     small: Make, tmp_path: Path
 ) -> None:
     config = small(FEW)
-    here, _ = _carried_out(config, tmp_path / "here")
-    there, said = _carried_out(config, tmp_path / "there", Backwards())
+    here = _carried_out(config, tmp_path / "here")
+    there = _carried_out(config, tmp_path / "there", Backwards())
     assert _same_bits(here, there)
-    assert said == []
     assert ledger.verified(here) == ledger.verified(there)
     assert _rounds(here) == _rounds(there)
 
 
-def test_a_batch_that_a_lost_worker_leaves_is_repeated_and_counts_once(
+def test_a_lost_worker_ends_the_run_which_the_next_command_continues(
     small: Make, tmp_path: Path
 ) -> None:
     config = small(FEW)
-    here, _ = _carried_out(config, tmp_path / "here")
-    there, said = _carried_out(config, tmp_path / "there", Backwards(lost=2))
+    here = _carried_out(config, tmp_path / "here")
+    with pytest.raises(
+        RuntimeError, match=r"a worker was lost with trials-4;.*fedsim run --resume"
+    ):
+        _carried_out(config, tmp_path / "there", Backwards(lost=2))
+    assert len(list((tmp_path / "there" / "batches").iterdir())) == 2  # what had finished
+    there = _carried_out(config, tmp_path / "there", Backwards())
     assert _same_bits(here, there)  # the epsilons of all rounds among them
-    assert said == [
-        f"a worker was lost; the trials {lost} are repeated with the same noise"
-        for lost in ("8 to 11", "4 to 7")
-    ]
     rows = ledger.verified(there)
-    assert {row.batch for row in rows if row.attempt == 2} == {4, 8}
-
-
-def test_workers_that_are_lost_again_and_again_end_the_run_which_can_be_resumed(
-    small: Make, tmp_path: Path
-) -> None:
-    config = small(FEW)
-    here, _ = _carried_out(config, tmp_path / "here")
-    with pytest.raises(RuntimeError, match=r"lost 4 times.*fedsim run --resume"):
-        _carried_out(config, tmp_path / "there", Backwards(lost=100))
-    there, _ = _carried_out(config, tmp_path / "there", Backwards())
-    assert _same_bits(here, there)
+    assert {row.batch for row in rows if row.attempt == 2} == {4}
 
 
 @pytest.mark.parametrize("what", ["fedsim", "torch", "device", "data"])
@@ -186,13 +174,12 @@ def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
 def test_a_task_for_a_worker_that_has_died_is_a_lost_task() -> None:
     before, pool = set(active_children()), LocalPool(1)
     ask: Any = os.getenv
-    pool.submit(ask, "HOME", "").result()  # type: ignore[arg-type]
+    pool.submit(ask, "HOME").result()  # type: ignore[arg-type]
     (worker_process,) = set(active_children()) - before
     worker_process.kill()
     worker_process.join()
     assert _within(10, lambda: bool(pool._executor._broken))
-    assert isinstance(pool.submit(ask, "HOME", "").exception(), pool.broken)  # type: ignore[arg-type]
-    pool.restart()
+    assert isinstance(pool.submit(ask, "HOME").exception(), pool.broken)  # type: ignore[arg-type]
     pool.stop()
 
 
@@ -201,7 +188,7 @@ def test_a_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     pool = LocalPool(2)
     ask: Any = os.getenv
-    seen: Any = pool.submit(ask, "CUDA_VISIBLE_DEVICES", "")  # type: ignore[arg-type]
+    seen: Any = pool.submit(ask, "CUDA_VISIBLE_DEVICES")  # type: ignore[arg-type]
     assert seen.result() == "4"
     pool.stop()
 
@@ -211,7 +198,7 @@ def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
     small: Make, tmp_path: Path
 ) -> None:
     config = small(FEW | {"trials.count": 40, "run.device": "cpu"})
-    here, _ = _carried_out(config, tmp_path / "here")
+    here = _carried_out(config, tmp_path / "here")
     before, pool = set(active_children()), LocalPool(2)
 
     def kill() -> None:
@@ -222,12 +209,14 @@ def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
 
     killer = Thread(target=kill)
     killer.start()
-    there, said = _carried_out(config, tmp_path / "there", pool)
+    with pytest.raises(RuntimeError, match=r"a worker was lost.*fedsim run --resume"):
+        _carried_out(config, tmp_path / "there", pool)
     killer.join()
     pool.stop()
     # The thread of the executor may be the one that collects a process, a moment later.
     assert _within(5, lambda: set(active_children()) == before)
-    assert len(said) == 1
-    assert said[0].startswith("a worker was lost; the trials ")
+    pool = LocalPool(2)
+    there = _carried_out(config, tmp_path / "there", pool)
+    pool.stop()
     assert _same_bits(here, there)
     assert np.all(there.read_arrays("transcript.npz")["worlds"].sum() == 20)

@@ -5,7 +5,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class Elsewhere:
     def __init__(self, lost: int = 0) -> None:
         self.lost = lost
 
-    def submit(self, work: Callable[[Any], Any], task: WholeRun, name: str) -> Future[Any]:
+    def submit(self, work: Callable[[Any], Any], task: WholeRun) -> Future[Any]:
         future: Future[Any] = Future()
         assert "/there/" not in str(task.own)
         try:
@@ -53,12 +53,6 @@ class Elsewhere:
 
     def settings(self, run: object) -> dict[str, Scalar]:
         return {"run.threads": 1}
-
-    def repeated(self) -> Sequence[str]:
-        return ()
-
-    def restart(self) -> None:
-        self.lost = 0
 
     def stop(self) -> None:
         pass
@@ -99,13 +93,12 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
 
     @contextmanager
     def opened(*_: object) -> Iterator[Elsewhere]:
-        yield Elsewhere(lost=1)
+        yield Elsewhere()
 
     monkeypatch.setattr(places, "opened", opened)
     cluster = Address("tcp://127.0.0.1:1", None)
     made = swept(config, over, there, {}, shown, workers=cluster)
     swept(config, over, here, {}, shown)
-    assert "these runs are carried out again: rho-beta=0.7" in shown.file.getvalue()  # type: ignore[attr-defined]
     for outcome in made.outcomes:
         assert outcome.failure == ""
         name = outcome.point.name
@@ -119,23 +112,23 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
     assert (there / "rho-beta=0.7" / "identity").read_text() == before
 
 
-def test_runs_of_a_cluster_that_does_not_come_back_fail_one_by_one(
+def test_a_lost_worker_ends_all_runs_and_the_next_command_carries_them_out(
     small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Gone(Elsewhere):
-        def restart(self) -> None:
-            raise RuntimeError("no scheduler answers")
+    lost = iter((1, 0))
 
     @contextmanager
     def opened(*_: object) -> Iterator[Elsewhere]:
-        yield Gone(lost=1)
+        yield Elsewhere(next(lost))
 
     monkeypatch.setattr(places, "opened", opened)
     over, cluster = {"privacy.rho-beta": [0.7, 0.8]}, Address("tcp://127.0.0.1:1", None)
     made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
     failures = [outcome.failure for outcome in made.outcomes]
-    assert failures[0] == "no scheduler answers"
+    assert failures[0].startswith("a worker was lost with")
     assert failures[1] == "the workers are lost; give the same command again to continue"
+    made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
+    assert [outcome.failure for outcome in made.outcomes] == ["", ""]
 
 
 def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
@@ -163,9 +156,10 @@ def test_a_sweep_in_processes_has_the_bits_of_one_also_where_one_is_killed(
 
     killer = Thread(target=kill)
     killer.start()
-    made = swept(config, over, there, {}, shown, workers=2)
+    lost = swept(config, over, there, {}, shown, workers=2)
     killer.join()
-    assert "a worker was lost; these runs go on" in shown.file.getvalue()  # type: ignore[attr-defined]
+    assert any("a worker was lost" in outcome.failure for outcome in lost.outcomes)
+    made = swept(config, over, there, {}, shown, workers=2)
     for one, other in zip(
         made.outcomes, swept(config, over, here, {}, shown).outcomes, strict=True
     ):

@@ -276,7 +276,7 @@ def test_a_round_that_no_client_answered_costs_nothing(
     answered = silent_in - 1
     assert accounts.together(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
     if job == "experiment" and answered:
-        with pytest.raises(InputError, match="--accept-epsilon"):
+        with pytest.raises(InputError, match=r"set privacy\.stop-at"):
             _train(config)
         return
     rows = ledger.read(_train(config))
