@@ -194,7 +194,7 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     Keys of a row; an unknown value is None:
         run, trust, colluding (number of clients), vantage, noise_multiplier (effective);
         epsilon, delta, rho_beta, tail_limit (largest share of trainings whose belief passes
-        rho_beta), rho_alpha, limit (rho_alpha, or the bound of PAC privacy);
+        rho_beta), rho_alpha, limit (rho_alpha);
         accuracy (mean after the last round), predicted, measured, interval, confidence;
         state (`results.verdicts.State`), verdict (the state in words);
         released (if the noise is real: trainings, epsilon, delta and vantage of all trainings).

@@ -45,9 +45,7 @@ def look(
 
 
 def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
-    """Return rho_alpha and rho_beta of all planned rounds; empty under PAC noise."""
-    if scheme.privacy.noise.mechanism.by_candidate:
-        return {}
+    """Return rho_alpha and rho_beta of all planned rounds."""
     mechanism = privacy.mechanism(scheme, noise_multiplier)
     bounds = identifiability.bounds(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
     return {"rho_alpha": bounds.rho_alpha, "rho_beta": bounds.rho_beta}

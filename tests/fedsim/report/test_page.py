@@ -272,8 +272,6 @@ def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report)
         ("copies", "tell whether 2 copies of one person's record were used"),
         ("crafted", "tell whether 2 copies of a record that was crafted for the audit were used"),
         ("gradient", "tell whether a gradient that was crafted for the audit was used"),
-        ("halves", "knew all candidates for the data, but not which was used"),
-        ("pac", "differential privacy sets no limit here"),
     ],
 )
 def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written):
@@ -289,7 +287,6 @@ def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written)
         ),
         ("local sensitivity", "Measurement, not a DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
-        ("pac", "PAC noise, not a DP guarantee."),
         ("oracle", "Oracle audit, not a DP guarantee."),
         ("distributed", "Simulated secure aggregation, not a DP guarantee."),
         ("bayesian", "Gradient distances were released: not a DP guarantee."),
@@ -355,7 +352,6 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("oracle", ["The auditor computed the beliefs from the noise that was drawn"]),
         ("local sensitivity", ["A tautology here"]),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
-        ("halves", ["Naming which of the"]),
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
             "few trials",
@@ -543,7 +539,7 @@ def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written)
 
 def test_what_nobody_asked_for_is_absent(written):
     nothing_asked = _html(written("central").report)
-    for heading, kind in {"PAC privacy": "pac", "One-run audit": "one run"}.items():
+    for heading, kind in {"PAC privacy": "information", "One-run audit": "one run"}.items():
         assert f"{heading} <a" in _html(written(kind).report)
         assert f"{heading} <a" not in nothing_asked
 
@@ -581,7 +577,7 @@ def test_the_terminal_ends_with_four_lines_a_vantage_and_nothing_else_unless_ask
 
 
 def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
-    for kind in ("central", "local", "server", "pac", "unclipped", "one training"):
+    for kind in ("central", "local", "server", "unclipped", "one training"):
         report = written(kind).report
         states = first.states(report)
         assert " ".join(f"{name.capitalize()}: {mark.text}." for name, mark in states) in told(
@@ -679,7 +675,7 @@ def test_no_trials_are_asked_of_an_adversary_that_theory_predicts_at_the_limit(w
 def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(written):
     """The most extreme trial may exceed what theory keeps in all trainings except rare ones."""
     meets = OwnLimit("belief", 0.999, "meets", "theory", None)
-    for kind in ("central", "local", "pac", "local sensitivity", "distributed"):
+    for kind in ("central", "local", "local sensitivity", "distributed"):
         report = written(kind).report
         for found in report.verdicts:
             if math.isinf(found.allowed.epsilon):
@@ -695,7 +691,7 @@ def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(
 
 def test_only_what_lies_below_its_limit_is_good(written):
     """Whatever the state, the kind of noise and the measurement."""
-    for kind in ("central", "server", "pac", "unclipped", "one training", "local"):
+    for kind in ("central", "server", "unclipped", "one training", "local"):
         report = written(kind).report
         for found in report.verdicts:
             for state in get_args(State):
@@ -706,7 +702,7 @@ def test_only_what_lies_below_its_limit_is_good(written):
     for answer in get_args(Answer):
         for basis in get_args(Basis):
             limit = OwnLimit("advantage", 0.7, answer, basis, None)
-            for kind in ("central", "pac", "local sensitivity", "distributed"):
+            for kind in ("central", "local sensitivity", "distributed"):
                 report = written(kind).report
                 for found in report.verdicts:
                     mark = vantage_words.own_limit(report, found, limit)

@@ -43,9 +43,7 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated() -> None
     assert missed[False] > 10  # what the shares are for
 
 
-def test_pac_noise_has_no_such_limits(small: Callable[..., Config]) -> None:
+def test_the_limits_of_all_planned_rounds_are_stated(small: Callable[..., Config]) -> None:
     found = interim.limits(small().scheme, 1.0)
     assert 0 < found["rho_alpha"] < 1
     assert 0.5 < found["rho_beta"] < 1
-    pac = {"privacy.noise": "pac", "privacy.mutual-information": 0.5, "privacy.rho-beta": 0.0}
-    assert interim.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}
