@@ -19,8 +19,6 @@ from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
-from fedsim.report.tracking.course import Course, Look
-from fedsim.report.tracking.live_page import render
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
 
@@ -50,7 +48,7 @@ KINDS = (
     *RUNS,
     *("training", "sweep", "choice", "comparison", "membership", "sensitivity", "data"),
     "reconstruction",
-    *("app-audit", "transcript-audit", "reproduction", "live-audit", "client-report", "live-page"),
+    *("app-audit", "transcript-audit", "reproduction", "live-audit", "client-report"),
     "officer",
 )
 
@@ -93,7 +91,6 @@ def write_all(directory: Path) -> dict[str, Path]:
     pages["officer"] = directory / "run" / "officer.html"
     pages["live-audit"] = _live_audit(directory / "live")
     pages["client-report"] = _client_report(directory / "client")
-    pages["live-page"] = _live_page(directory / "live.html")
     return pages
 
 
@@ -160,25 +157,6 @@ def _live_audit(directory: Path) -> Path:
         "audit", "transcript", recorded / f"{RUN_ID}.fedt", *worlds, "--out", directory / "audit"
     )
     return directory / "audit" / "report.html"
-
-
-def _live_page(path: Path) -> Path:
-    """Write the page of a run that is under way."""
-    course = Course(
-        phase="training",
-        rounds=3,
-        trials=(16, 32),
-        round=1,
-        accuracies={0: 0.1, 1: 0.4, 2: 0.6},
-        looks=(Look(8, 0.5, (-0.25, 1.0), 0.8, 0.6), Look(16, 0.3, (-0.1, 0.7), 0.85, 0.6)),
-        rho_alpha=0.3,
-        rho_beta=0.9,
-    )
-    # A browser that reads it again and again has no peace to look at it.
-    config = from_run_config(SMALL)
-    page = render(config.experiment, config.audit, course, "training")
-    path.write_text(page.replace('http-equiv="refresh"', 'name="refresh"'))
-    return path
 
 
 def _client_report(directory: Path) -> Path:

@@ -34,11 +34,12 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.progress import Onlookers, conclude, preparing, progress
+from fedsim.report.tracking.progress import conclude, opened, preparing, progress, tracking
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
+    from fedsim.report.tracking.trackers import Tracker
 
 
 def run(
@@ -55,7 +56,6 @@ def run(
     set_: SetOption = None,
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -78,7 +78,7 @@ def run(
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
     placed = elsewhere.named(simulated)
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     values: dict[str, Scalar | None] = {
         "training.rounds": rounds,
         "run.seed": seed,
@@ -91,8 +91,7 @@ def run(
         options.refuse_beside_resume(
             (config_file, set_, *values.values()),
             "run",
-            "--trials, --runtime, --workers, --cluster, --accept-epsilon, --watch, --track, "
-            "--fail-if",
+            "--trials, --runtime, --workers, --cluster, --accept-epsilon, --track, --fail-if",
         )
         configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
         directory = _resumed(resume, trials, accept_epsilon)
@@ -108,7 +107,7 @@ def run(
         if plan is None:
             plan = prepare(directory.config)
             check_batches(plan, placed)
-        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers, placed)
+        carry_out(plan, directory, runtime, accept_epsilon, console, named, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
 
@@ -156,7 +155,7 @@ def carry_out(
     runtime: Runtime,
     accept_epsilon: float | None,
     console: Console,
-    onlookers: Onlookers,
+    named: "Mapping[str, Tracker]",
     placed: "Workers | None" = None,
 ) -> None:
     """Train the remaining part of a run.
@@ -167,7 +166,7 @@ def carry_out(
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         check_ledger(plan, directory, accept_epsilon)
     try:
-        watchers = onlookers.watchers(directory, console)
+        watchers = tracking(directory, named)
         with (
             batch_trainer(placed, console) as trainer,
             progress(directory, console, watchers),

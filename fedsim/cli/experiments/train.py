@@ -35,7 +35,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.tracking.progress import Onlookers, conclude, conclude_training
+from fedsim.report.tracking.progress import conclude, conclude_training, opened
 
 
 def train(
@@ -47,7 +47,6 @@ def train(
     resume: options.Resume = None,
     accept_epsilon: AcceptEpsilon = None,
     rehearsal: Rehearsal = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -69,7 +68,7 @@ def train(
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
     checked = gate.parsed(fail_if, "training")
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
@@ -77,7 +76,7 @@ def train(
         options.refuse_beside_resume(
             (config_file, out, device, set_),
             "training",
-            "--runtime, --accept-epsilon, --rehearsal, --watch, --track, --fail-if",
+            "--runtime, --accept-epsilon, --rehearsal, --track, --fail-if",
         )
         config = RunDirectory.open(resume).config
         if config.run.job != "training":
@@ -91,7 +90,7 @@ def train(
     if evidence is not None:
         model_card.attach(directory, evidence)
     if not directory.finished:
-        carry_out(plan, directory, runtime, accept_epsilon, console, onlookers)
+        carry_out(plan, directory, runtime, accept_epsilon, console, named)
     conclude_training(directory, start, console)
     conclude_with(directory, json_, checked)
 
@@ -107,7 +106,6 @@ def rehearse(
     runtime: options.RuntimeOption = Runtime.AUTO,
     elsewhere: Elsewhere,
     set_: SetOption = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -130,7 +128,7 @@ def rehearse(
     simulated = runtime is Runtime.SIMULATION
     placed = elsewhere.named(simulated)
     checked = gate.parsed(fail_if, "run")
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in values.items() if value is not None}
@@ -138,7 +136,7 @@ def rehearse(
     plan = prepare(config, workers=placed, simulated=simulated)
     directory = begin(plan, console, placed)
     if not directory.finished:
-        carry_out(plan, directory, runtime, None, console, onlookers, placed)
+        carry_out(plan, directory, runtime, None, console, named, placed)
     conclude(directory, start, console)
     conclude_with(directory, json_, checked)
 

@@ -93,14 +93,10 @@ class Event(FactsPart):
     baseline_loss: Number | None = None
     task: str = "classification"
     loss: float | None = None  # NaN of a model that diverged
-    recalls: list[Number | None] = []
-    precisions: list[Number | None] = []
     epsilon: Number | None = None
     advantage: Number | None = None
     advantage_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = [0, 0]
     belief: Number | None = None
-    rho_alpha: Number | None = None
-    rho_beta: Number | None = None
     busy: list[Count] = []
     seconds: Number = 0.0
 

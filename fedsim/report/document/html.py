@@ -287,9 +287,6 @@ BLOCKS = """\
 <div class="label{{ ' alarm' if block.alarming else '' }}">\
 {% if block.title %}<strong>{{ block.title }}</strong> {% endif %}{{ block.text | worded }}
 {% if block.items %}{{ bullets(block.items, False) }}{% endif %}</div>
-{% elif block.kind == "progress" %}
-<p><progress style="width: 100%" value="{{ block.share }}" max="1"
-aria-label="{{ block.text }}"></progress></p>
 {% elif block.kind == "figure" %}
 <figure>
 <figcaption>{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}\
@@ -317,7 +314,6 @@ PAGE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{{ document.title }}</title>
-{% if document.refresh %}<meta http-equiv="refresh" content="{{ document.refresh }}">{% endif %}
 {{ style | safe }}
 </head>
 <body>

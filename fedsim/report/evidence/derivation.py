@@ -30,7 +30,6 @@ from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
 from fedsim.report.kinds import recorded as transcript_report
-from fedsim.report.tracking import live_page
 
 PAGE = "report.html"
 NUMBER = re.compile(r"(?<![\w.])-?\d++(?:\.(\d++))?+(?:e([-+]?\d++))?+(?![\w.]*[A-Za-z])")
@@ -211,11 +210,7 @@ def _of_run(root: Path, _: SignedReport) -> MadeBy:
         rendering.render_html(made, drawn, several, about).encode() for several in (False, True)
     ]
     pictures = {f"figures/{name}": [content] for name, content in drawn.contents.items()}
-    return MadeBy(encode(made), {PAGE: derived, **_live_page(directory), **pictures})
-
-
-def _live_page(directory: RunDirectory) -> Pages:
-    return {live_page.FILE: [live_page.render_finished(directory.config.run.name).encode()]}
+    return MadeBy(encode(made), {PAGE: derived, **pictures})
 
 
 def _of_training(root: Path, _: SignedReport) -> MadeBy:
@@ -228,7 +223,6 @@ def _of_training(root: Path, _: SignedReport) -> MadeBy:
     pages = {
         PAGE: [training_report.render_html(made, card).encode()],
         model_card.PAGE: [model_card.as_markdown(card).encode()],
-        **_live_page(directory),
     }
     return MadeBy(report_json(made.as_json()), pages)
 

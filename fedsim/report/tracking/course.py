@@ -1,8 +1,6 @@
 """The state of a run so far, computed from its events."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim.learning.training.criterion import Measured, judge
@@ -36,16 +34,12 @@ class Course:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
         majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
-        recalls, precisions: for each class after the last round that measured them, means over the
-            trials of a batch; None for a class without records or answers.
         epsilon: of one training up to that round; None if unknown.
-        accuracies: accuracy of the first batch of trials, by round.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
         waits: number of events about waiting, its beginnings and ends.
     """
 
-    phase: str = "starting"
     rounds: int = 0
     trials: tuple[int, int] = (0, 0)
     round: int = 0
@@ -54,13 +48,8 @@ class Course:
     task: str = "classification"
     loss: float | None = None
     baseline_loss: float | None = None
-    recalls: tuple[float | None, ...] = ()
-    precisions: tuple[float | None, ...] = ()
     epsilon: float | None = None
-    accuracies: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
-    rho_alpha: float | None = None
-    rho_beta: float | None = None
     busy: tuple[int, ...] = ()
     busy_since: float = 0.0
     waits: int = 0
@@ -117,29 +106,21 @@ def after(course: Course, event: Event) -> Course:
         looks = *course.looks, Look(last, event.get("advantage"), interval, belief, accuracy)
         return replace(course, trials=(first, last), round=course.rounds, looks=looks)
     if "phase" in event:
-        course = replace(course, phase=event["phase"], busy=())  # of an interrupted attempt
+        course = replace(course, busy=())  # of an interrupted attempt
         if event["phase"] != "training":
             return course
-        rho_alpha, rho_beta = event.get("rho_alpha"), event.get("rho_beta")
-        rounds = event.get("rounds", 0)
-        return replace(course, rounds=rounds, looks=(), rho_alpha=rho_alpha, rho_beta=rho_beta)
+        return replace(course, rounds=event.get("rounds", 0), looks=())
     if "round" not in event or "trials" not in event:
         return course
-    (first, last), accuracy = event["trials"], event.get("accuracy")
-    accuracies = course.accuracies
-    if first == 0 and accuracy is not None:
-        accuracies = MappingProxyType({**accuracies, event["round"]: accuracy})
+    first, last = event["trials"]
     return replace(
         course,
         trials=(first, last),
         round=event["round"],
-        accuracy=accuracy,
+        accuracy=event.get("accuracy"),
         majority=event.get("majority"),
         task=event.get("task", "classification"),
         loss=event.get("loss"),
         baseline_loss=event.get("baseline_loss"),
-        recalls=tuple(event.get("recalls", course.recalls)),
-        precisions=tuple(event.get("precisions", course.precisions)),
         epsilon=event.get("epsilon"),
-        accuracies=accuracies,
     )
