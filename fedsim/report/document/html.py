@@ -148,7 +148,6 @@ summary h2 { display: inline; border: 0; }
 figure details { font-size: .92rem; margin: .3rem 0; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .88em;
   overflow-wrap: anywhere; }
-.all td, .all th { padding: .2rem .9rem .2rem 0; font-weight: 400; }
 footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   color: var(--muted); font-size: .88rem; }
 @media (max-width: 48rem) {
@@ -205,11 +204,8 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   th, td { overflow-wrap: break-word; padding-right: .6rem; }
   td.value, td.limit { min-width: 0; }
   .vantages td:last-child { min-width: 11rem; }
-  .compact, .all, details table { font-size: 7pt; }
+  .compact, details table { font-size: 7pt; }
   details th, details td { padding-right: .3rem; white-space: normal; overflow-wrap: anywhere; }
-  .all tbody { display: block; columns: 2; }
-  .all, .all tr { display: block; }
-  .all th, .all td { display: inline; border: 0; }
   summary { color: var(--muted); }
   summary::after { content: " (folded: unfold it to print it)"; }
 }

@@ -14,7 +14,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.numbers import OfClass, Quality
 from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
-from fedsim.config import Config, flatten, from_run_config, to_run_config
+from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.learning.training.criterion import judge
 from fedsim.report.document.first_screen import FAILED, PASSED
 from fedsim.report.document.wording import number, percent
@@ -72,9 +72,9 @@ class Undrawn(Pictures):
 
 
 def told(report):
-    """The words of the page without its contents and the appendix that lists report.json."""
+    """The words of the page without its contents and the terms at its end."""
     html = re.sub("<nav.*?</nav>", "", render_html(report, Undrawn(report, {})), flags=re.S)
-    return Page(html.partition('<details id="values">')[0] + "</main></body></html>").words
+    return Page(html.partition('<section class="terms">')[0] + "</main></body></html>").words
 
 
 def shown(report, verbose=True):
@@ -194,16 +194,6 @@ def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, 
     back = 'href="../report.html"'
     assert back not in html
     assert back in render_html(written("central").report, drawn("central"), True)
-
-
-def test_the_appendix_lists_every_value_of_the_report(report, html):
-    appendix = Page(html).words.partition("Every value of report.json")[2]
-    for name, value in flatten(encode(report)):
-        assert name in appendix
-        if isinstance(value, float):
-            assert f"{value:.10g}" in appendix
-    for mean in report.utility.loss.mean:
-        assert f"{mean:.10g}" in appendix
 
 
 def test_hostile_text_is_shown_and_never_obeyed(report):
@@ -528,7 +518,7 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
 def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written):
     html = _html(written("central").report)
     main, _, rest = html.partition('<details id="specialists">')
-    folded = rest.partition('<details id="values">')[0]
+    folded = rest
     assert {"Empirical ε′", "Membership inference", "How precise is the measurement?"} <= _headings(
         folded, 3
     )
