@@ -185,7 +185,6 @@ def _train(
         phase="training",
         rounds=plan.rounds,
         seconds=time.perf_counter() - start,
-        **interim.limits(config.scheme, plan.noise_multiplier),
     )
     campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
     train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, loaded)

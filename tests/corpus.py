@@ -56,7 +56,6 @@ CONFIGURATIONS: dict[str, dict[str, object]] = {
     "mnist": DIGITS,
     "one-run": {"trials.count": 2, "trials.batch": 2, "canaries.count": 100},
     "opacus-clients": {"training.local-steps": 3},
-    "pac": {},
     "purchase-100": DIGITS | {"challenge.dissimilarity": "euclidean"},
     "sampled": {},
     "vantages": {"trials.count": 40, "trials.batch": 20},

@@ -22,10 +22,7 @@ from fedsim.game import challenge
 from fedsim.privacy import participation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.noise import Noise
-from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
 from fedsim.privacy.trust import Trust
-from fedsim.privacy.trust.model import Vantage
 from fedsim.report.page import SECTIONS, Pictures, render_html
 from fedsim.report.sections.verdict import TO_WHOM
 
@@ -145,43 +142,6 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     place = headings.index(TO_WHOM.title)
     assert headings[place : place + 2] == [TO_WHOM.title, "Where the time went"]
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
-
-
-def test_a_noise_mechanism_learns_the_likelihood_ratio_of_what_it_releases() -> None:
-    projected = _named("A noise mechanism")["Projected"]
-    random, worlds, std = np.random.default_rng(5), np.array([True, False, True]), 1.5
-    trials = Trials(
-        numbers=range(3), worlds=worlds, rounds=1, noise_seed=7, secret_seed=7, server_draws=True
-    )
-    rest, present, absent = random.standard_normal((3, 3, 100))
-
-    def noised(clean: Floats, std: float) -> Noised:
-        measured = {"present": present, "absent": absent}
-        summed = Summed(1, clean.copy(), np.full(3, std), lambda: measured)
-        found: Noised = projected(trials).add(summed)
-        return found
-
-    sums = rest + present, rest + absent
-    released = noised(np.where(worlds[:, None], *sums), std)
-    # With next to no noise the release is what the subspace has of a sum.
-    apart = [((released.total - noised(clean, 1e-12).total) ** 2).sum(axis=1) for clean in sums]
-    expected = (apart[1] - apart[0]) / 2 / std**2
-    np.testing.assert_allclose(released.learnt[Vantage.PARTICIPANT]["ratios"], expected)
-
-
-def test_a_noise_mechanism_is_run_and_hides_more_of_the_target(
-    small: Make, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = small({"audit.mode": "oracle"})
-    isotropic = run(config)
-    monkeypatch.setattr(Noise.ISOTROPIC, "mechanism", _named("A noise mechanism")["Projected"])
-    arrays = run(config, reported=True)
-    assert (arrays["sensitivities"][:, 0] < isotropic["sensitivities"][:, 0] / 2).all()
-    np.testing.assert_array_equal(arrays["noise_stds"], isotropic["noise_stds"])
-    assert np.isfinite(arrays["log_odds"]).all()
-    report = _report(tmp_path, 1)
-    assert report.contradictions == {}
-    assert report.mechanism.mu > report.prediction.mu
 
 
 def test_a_data_set_is_learnt_by_a_model(

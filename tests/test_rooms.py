@@ -246,7 +246,6 @@ CORE = [
     "fedsim.common.memory",
     "fedsim.learning.training.models",
     "fedsim.privacy.pac",
-    "fedsim.privacy.noise.pac_release",
     "fedsim.learning.data.partition",
     "fedsim.game.round_game",
     "fedsim.common.randomness",

@@ -132,21 +132,12 @@ class Config(TomlTable):
             self.run.seed,
             self.data.seed,
             self.noise_seed,
-            self.candidates,
         )
 
     @cached_property
     def experiment(self) -> Experiment:
         """The parts that a federation is loaded from."""
         return Experiment(self.data, self.game, self.run, self.audit.bayesian_pairs)
-
-    @property
-    def candidates(self) -> int:
-        """The number of candidates of PAC noise; 1 for the noise of DP-SGD."""
-        privacy = self.privacy
-        if not privacy.noise.mechanism.by_candidate:
-            return 1
-        return 2 if privacy.pac_prior == "pair" else privacy.pac_draws
 
     def placed_at(self, out: str) -> "Config":
         """Return the same experiment with another run directory."""

@@ -2,14 +2,14 @@
 
 The row
 
-    privacy.noise is "pac": training.clipping is true
-        | The server compares what each candidate would send.
-        | set privacy.noise = "isotropic"
+    privacy.unit is "client": training.sampling-rate is 1.0
+        | A client sends one clipped update.
+        | set privacy.unit = "record"
 
-refuses a configuration with `privacy.noise = "pac"` and `training.clipping = false`:
+refuses a configuration with `privacy.unit = "client"` and `training.sampling-rate = 0.5`:
 
-    training.clipping is false, but privacy.noise is 'pac'. The server compares what each candidate
-    would send. Set training.clipping = true, or set privacy.noise = "isotropic".
+    training.sampling-rate is 0.5, but privacy.unit is 'client'. A client sends one clipped update.
+    Set training.sampling-rate = 1.0, or set privacy.unit = "record".
 """
 
 import json
@@ -23,7 +23,6 @@ from pydantic import BaseModel
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
-from fedsim.privacy.noise import Noise
 from fedsim.privacy.trust import Trust
 
 Tested = Scalar | tuple[str, ...]
@@ -40,7 +39,6 @@ TESTS: dict[str, Callable[[Any, Any], bool]] = {
 
 MODELS: dict[str, tuple[str, list[tuple[str, object]]]] = {
     "trust": ("federation.trust", [(trust.value, trust.model) for trust in Trust]),
-    "noise": ("privacy.noise", [(noise.value, noise.mechanism) for noise in Noise]),
 }
 """For each word of a row: the key, and the model of each of its values."""
 

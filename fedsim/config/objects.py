@@ -35,7 +35,6 @@ class GameRules:
 
     Attributes:
         noise_seed: seed of the privacy noise; None: the noise comes from the operating system.
-        candidates: number of candidates of PAC noise; 1 for other noise.
     """
 
     scheme: Scheme
@@ -46,7 +45,6 @@ class GameRules:
     seed: int
     data_seed: int
     noise_seed: int | None
-    candidates: int
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from fedsim.common.tables import Fraction, TomlTable
 from fedsim.config.jobs import TARGETS
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.noise import Noise
 
 
 class PrivacyConfig(TomlTable):
@@ -40,13 +39,8 @@ class PrivacyConfig(TomlTable):
             entropy of the operating system.
         stop_at: Largest epsilon that may be released, at privacy.delta. The training stops before
             the round that would exceed it. 0: no limit.
-        noise: Shape of the noise. "isotropic": as in DP-SGD; "pac": shaped by the candidates of
-            privacy.pac-prior.
-        mutual_information: Target: nats released about the secret, such as 0.1. All rounds count
-            together. The noise is chosen to meet it.
-        pac_prior: Candidates of PAC noise. "pair": D and D'; "halves": privacy.pac-draws random
-            halves of the records of all clients but the adversary.
-        pac_draws: Number of random halves of privacy.pac-prior.
+        mutual_information: Target: nats released about whether D or D' was used, such as 0.1. All
+            rounds count together. The noise is chosen to meet it.
     """
 
     unit: Literal["record", "client"] = "record"
@@ -62,10 +56,7 @@ class PrivacyConfig(TomlTable):
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
     stop_at: Annotated[float, Field(ge=0)] = 0.0
-    noise: Annotated[Noise, Field(strict=False)] = Noise.ISOTROPIC
     mutual_information: Annotated[float, Field(ge=0)] = 0.0
-    pac_prior: Literal["pair", "halves"] = "pair"
-    pac_draws: Annotated[int, Field(ge=4, le=256, multiple_of=2)] = 32
 
     @model_validator(mode="before")
     @classmethod

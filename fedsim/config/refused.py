@@ -14,18 +14,6 @@ not trust.summed_securely: federation.secure-aggregation is "simulated"
 federation.auditor-sees is "messages": federation.trust is "local"
     | An auditor may see a message only if the message carries the whole noise.
     | set federation.auditor-sees = "sums"
-# Noise that is shaped by candidates, and its prior
-noise.by_candidate: privacy.mutual-information is above 0
-    | Noise shaped by candidates is scaled to a budget of mutual information, and to no other
-      target.
-    | set privacy.noise = "isotropic"
-not noise.by_candidate: privacy.pac-prior is "pair"
-    | No prior shapes this noise. | set privacy.noise = "pac"
-privacy.pac-prior is "halves": privacy.neighbouring is "add-remove"
-    | A random half contains a record or lacks it. It never replaces one.
-    | set privacy.pac-prior = "pair"
-noise.by_candidate: privacy.sensitivity is "global"
-    | No sensitivity scales this noise. | set privacy.noise = "isotropic"
 # Keys of certain kinds of challenge
 challenge.kind is one of "record", "gradient": challenge.label is -1
     | This kind of target takes no label. | set another challenge.kind
@@ -46,12 +34,12 @@ federation.measures-epsilon is above 0: privacy.unit is "record"; model.task is 
     | set federation.measures-epsilon = 0
 # Units of privacy
 privacy.unit is "client": training.sampling-rate is 1.0; training.local-steps is 1;
-    training.clipping is true; not noise.by_candidate; audit.bayesian-pairs is 0; challenge.record
+    training.clipping is true; audit.bayesian-pairs is 0; challenge.record
     is -1; challenge.replacement is -1
     | A client sends one clipped update, and all its records are the target.
     | set privacy.unit = "record"
 federation.sampling-rate is below 1: privacy.neighbouring is "add-remove"; privacy.sensitivity is
-    "global"; privacy.noise-source is "seed"; not noise.own_law; training.local-steps is 1;
+    "global"; privacy.noise-source is "seed"; training.local-steps is 1;
     audit.bayesian-pairs is 0; canaries.count is 0; run.job is "experiment"
     | The sampling of clients is simulated, with coins drawn from the seed.
     | set federation.sampling-rate = 1.0
@@ -101,20 +89,6 @@ training.local-steps is above 1: audit.mode is "participant"
 training.local-steps is above 1: federation.colluding is 0; federation.tolerated-dropouts is 0
     | The accounting assumes that all clients answer and keep their noise to themselves.
     | set training.local-steps = 1
-# Noise with its own law, and noise that candidates shape
-noise.own_law: trust.server_draws; training.sampling-rate is 1.0; training.local-steps is 1;
-    federation.vantage is "participant"; federation.tolerated-dropouts is 0; audit.mode is "oracle";
-    audit.vantages is "configured"
-    | The server adds this noise and computes its distribution from values that an oracle audit
-      reads.
-    | set privacy.noise = "isotropic"
-noise.by_candidate: training.clipping is true; audit.bayesian-pairs is 0; trials.count is above 1;
-    run.precision is "float32"
-    | The server compares what each candidate would send. | set privacy.noise = "isotropic"
-noise.by_candidate: federation.colluding is 0
-    | The candidates are sums over all clients. | set privacy.noise = "isotropic"
-noise.by_candidate: challenge.kind is not "gradient"; challenge.copies is 1
-    | The candidates are sets of records. | set privacy.noise = "isotropic"
 # Integers of a public range
 trust.summed_securely: training.clipping is true
     | Clients send integers of a public range, and without clipping nothing bounds their sums.
@@ -126,10 +100,6 @@ audit.bayesian-pairs is above 0: federation.tolerated-dropouts is 0
     | The Bayesian accountant compares the gradients of all clients in every round.
     | set audit.bayesian-pairs = 0
 # Unbounded sums, and targets that no noise meets
-noise.by_candidate: privacy.stop-at is 0
-    | This noise is not differential privacy: epsilon is infinite from the first round on. The
-      budget is privacy.mutual-information.
-    | set privacy.noise = "isotropic"
 training.clipping is false: privacy.rho-beta is 0; privacy.rho-alpha is 0; privacy.max-risk is 0;
     privacy.epsilon is 0; privacy.mutual-information is 0
     | Nothing bounds what one record can change, so no noise meets a target. Give
@@ -140,7 +110,7 @@ training.clipping is false: privacy.stop-at is 0
     | set training.clipping = true
 # Canaries
 canaries.count is above 0: training.clipping is true; training.sampling-rate is 1.0;
-    training.local-steps is 1; not noise.own_law; privacy.sensitivity is "global"
+    training.local-steps is 1; privacy.sensitivity is "global"
     | Canaries are not supported with this setting. | set canaries.count = 0
 trust.summed_securely: canaries.count is 0
     | The integers that clients send have no room for canaries.
@@ -224,8 +194,8 @@ data.target is not "": model.task is one of "regression", "huber"
 model.class-priors is not "": model.task is "classification"
     | Class priors are for records with classes. | set model.class-priors = ""
 # Trainings without an adversary
-run.job is "training": training.clipping is true; privacy.sensitivity is "global"; not
-    noise.own_law; federation.colluding is 0
+run.job is "training": training.clipping is true; privacy.sensitivity is "global";
+    federation.colluding is 0
     | The guarantee of a training covers every record and every client.
     | rehearse the training (fedsim rehearse)
 run.job is "training": challenge.kind is "record"; challenge.copies is 1; canaries.count is 0

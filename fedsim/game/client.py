@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adversaries.arrays import Bools
 from fedsim.common.randomness import gaussian_noise
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules, Scheme
@@ -139,46 +138,6 @@ def _and_replacement(
         return features, labels
     others = federation.pool([replacement])
     return torch.cat([features, others[0]]), torch.cat([labels, others[1]])
-
-
-def candidate_masks(
-    rules: GameRules,
-    federation: Federation,
-    client: int,
-    record: int | None,
-    replacement: int | None,
-    adversary: bool,
-) -> Bools:
-    """Return which of a client's records each candidate of the stated prior has.
-
-    record: position of the target record in D, None unless the client has it.
-    adversary: it would recognise its own records, so that every candidate has them.
-    Returns: bool [m, n], or [1, n] where all candidates are equal; [m, n + 1] where the target's
-    client also has a replacement, in the last column.
-    """
-    from fedsim.privacy.noise.pac_release import halves, pair  # noqa: PLC0415  (only for PAC noise)
-
-    positions = federation.owned_by(client)
-    if rules.scheme.privacy.pac_prior == "halves" and not adversary:
-        return halves(rules.seed, client, len(positions), rules.candidates)
-    if record is None:
-        return np.ones((1, len(positions)), dtype=np.bool_)
-    (column,) = np.flatnonzero(positions == record)
-    return pair(len(positions), int(column), replacement is not None)
-
-
-def candidate_sums(
-    federation: Federation,
-    client: int,
-    parameters: Tensor,
-    masks: Bools,
-    replacement: int | None = None,
-) -> Tensor:
-    """Return a client's clipped sums under every candidate's mask, float64 [T, m, P]."""
-    records = federation.members(federation.owned_by(client))
-    features, labels = _and_replacement(federation, *records, replacement)
-    on_device = torch.from_numpy(masks).to(parameters.device)
-    return federation.clipper.clipped_sums(parameters, features, labels, on_device)
 
 
 def challenge_gradients(

@@ -179,14 +179,14 @@ class Federation:
         reasons = self.clipper.fallbacks(*self._example())
         return {name or "the whole model": reason for name, reason in reasons.items()}
 
-    def cut(self, trials: int, sampled: bool, sums: int = 1) -> Cut:
+    def cut(self, trials: int, sampled: bool) -> Cut:
         """Return how the records of the largest client are cut into blocks.
 
         sampled: whether every trial has its own records.
         Raises InputError if memory does not allow for one record.
         """
         most = int(np.bincount(self.client_of).max())
-        return self.clipper.cut(*self._example(), trials, most, sampled, sums)
+        return self.clipper.cut(*self._example(), trials, most, sampled)
 
     def _example(self) -> tuple[Tensor, Tensor]:
         features, labels = self.members(np.asarray([0]))

@@ -22,9 +22,6 @@ from adversaries.statistics.intervals import check_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism
 
-RESOLUTION = 1e-12
-"""Eigenvalues below this share of the largest are rounding; their directions are not released."""
-
 NEGLIGIBLE = 1e-300
 """Smallest nonzero information in nats to compute with; 0 stays 0."""
 
@@ -51,80 +48,6 @@ def anisotropic_variances(eigenvalues: Floats, budget: float) -> Floats:
         )
     roots = np.sqrt(values)
     return roots * roots.sum(-1, keepdims=True) / (2 * budget)
-
-
-# The covariance of stated candidates.
-
-
-@dataclass(frozen=True)
-class Spectrum:
-    """The positions of m candidates in the space that they span, about their weighted mean.
-
-    Attributes:
-        centred: float64 [..., m, P], the candidates minus their mean.
-        eigenvalues: float64 [..., m], of their covariance, descending, 0 where numerically zero.
-        vectors: float64 [..., m, m], orthonormal columns v_j of the weighted Gram matrix.
-        mixing: float64 [..., m, m], u_j = sum_i mixing_ji centred_i, zero for eigenvalue 0.
-        coordinates: float64 [..., m, m], <centred_i, u_j>.
-    """
-
-    mean: Floats
-    centred: Floats
-    eigenvalues: Floats
-    vectors: Floats
-    mixing: Floats
-    coordinates: Floats
-
-    @property
-    def directions(self) -> Floats:
-        """The orthonormal directions u_j as rows, [..., m, P]; zero for eigenvalue 0."""
-        return self.mixing @ self.centred
-
-    def point(self, along: Floats) -> Floats:
-        """Return mean + sum_j along_j u_j, [..., P], for coordinates [..., m]."""
-        combined = (along[..., None, :] @ self.mixing) @ self.centred
-        return self.mean + combined[..., 0, :]
-
-
-def spectrum(draws: Floats, weights: Floats | None = None) -> Spectrum:
-    """Return eigenvalues and directions of the covariance of candidates.
-
-    draws: [..., m, P], the candidates.
-    weights: [..., m], which sum to 1; None for 1/m each.
-    """
-    draws = np.asarray(draws, dtype=np.float64)
-    count = draws.shape[-2]
-    if weights is None:
-        weights = np.full(draws.shape[:-1], 1 / count)
-    # Relative to the first candidate, so that equal candidates come out as exactly equal.
-    centred = draws - draws[..., :1, :]
-    shift = weights[..., None, :] @ centred
-    centred -= shift
-    mean = draws[..., 0, :] + shift[..., 0, :]
-    # The covariance and the weighted Gram matrix share their eigenvalues; largest first.
-    gram = centred @ np.swapaxes(centred, -1, -2)
-    roots = np.sqrt(weights)
-    values, vectors = np.linalg.eigh(roots[..., :, None] * gram * roots[..., None, :])
-    values, vectors = values[..., ::-1], vectors[..., ::-1]
-    # Rounding counts as 0, and has no direction.
-    kept = values > RESOLUTION * np.maximum(values[..., :1], 0)
-    values = np.where(kept, values, 0.0)
-    scale = np.divide(1, np.sqrt(values), out=np.zeros_like(values), where=kept)
-    # u_j as a combination of the candidates, and each candidate's part along it.
-    mixing = np.swapaxes(roots[..., :, None] * vectors * scale[..., None, :], -1, -2)
-    coordinates = gram @ np.swapaxes(mixing, -1, -2)
-    return Spectrum(mean, centred, values, vectors, mixing, coordinates)
-
-
-def posterior_information(coordinates: Floats, weights: Floats, variances: Floats) -> Floats:
-    """Return 1/2 log det(I + Cov Sigma_B^-1), [...], of weighted coordinates and variances."""
-    middle = weights[..., None, :] @ coordinates
-    # Sigma_B^-1/2 on both sides keeps the matrix symmetric; directions without noise do not count.
-    inverse = np.divide(1, np.sqrt(variances), out=np.zeros_like(variances), where=variances > 0)
-    scaled = np.sqrt(weights)[..., None] * (coordinates - middle) * inverse[..., None, :]
-    ratio = np.swapaxes(scaled, -1, -2) @ scaled
-    information: Floats = np.linalg.slogdet(np.eye(ratio.shape[-1]) + ratio)[1] / 2
-    return np.maximum(information, 0.0)
 
 
 # Bounds on guessing that follow from information.

@@ -198,7 +198,7 @@ def compare(reports: Sequence[Report]) -> list[Row]:
     Keys of a row; an unknown value is None:
         run, trust, colluding (number of clients), vantage, noise_multiplier (effective);
         epsilon, delta, rho_beta, tail_limit (largest share of trainings whose belief passes
-        rho_beta), rho_alpha, limit (rho_alpha, or the bound of PAC privacy);
+        rho_beta), rho_alpha, limit (rho_alpha);
         criterion and value (of the final models, by `criterion.judge`);
         predicted, measured, interval, confidence;
         state (`results.verdicts.State`), verdict (the state in words);

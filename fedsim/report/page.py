@@ -13,13 +13,12 @@ from fedsim.audits.results.verdicts import StateWords
 from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
-from fedsim.config import Scalar, flatten, from_run_config, to_run_config
+from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
 from fedsim.report import model_card, training_report
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
-from fedsim.report.document.wording import plain
 from fedsim.report.sections import (
     attacks,
     beliefs,
@@ -140,13 +139,6 @@ def render_html(
     blocks += [part for specialist, part in parts if not specialist]
     if apart := [part for specialist, part in parts if specialist]:
         blocks.append(doc.Part("For specialists", apart, folded=True, anchor="specialists"))
-    values = [
-        doc.Line(doc.Cell(doc.Code(name)), [doc.Cell(doc.Code(plain(value)), style="")])
-        for name, value in flatten(encode(report))
-    ]
-    every = doc.Table((), [doc.Group("", values)], "all")
-    title = "Every value of report.json"
-    blocks.append(doc.Part(title, [every], folded=True, heads=False, anchor="values"))
     return html.render(
         doc.Document(
             title=f"{report.name} – identifiability report",

@@ -15,10 +15,8 @@ from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections import answer, attacks, first, lower_bounds, vantage_words
 from fedsim.report.sections.answer import labels
 from fedsim.report.sections.section import (
-    advantage_limit,
     baseline,
     is_client,
-    is_pac,
     measure,
     standard_errors_apart,
     worths,
@@ -95,7 +93,7 @@ def _level(report: Report) -> str:
 
 def _of_decisions(report: Report) -> Iterator[Line]:
     measured, bounds = report.empirical, report.bounds
-    limit = f"{'PAC' if is_pac(report) else 'ρα'} {number(advantage_limit(report))}"
+    limit = f"ρα {number(report.bounds.rho_alpha)}"
     between = span(measured.advantage_interval, number)
     yield "advantage", number(measured.advantage), between, limit
     predicted = number(report.prediction.advantage)

@@ -64,11 +64,6 @@ MORE = (
     Variant("oracle, Poisson sampling", ORACLE | POISSON),
     Variant("seldom clipped", {"training.clipping-norm": 5.0}),
     Variant("seldom clipped, Poisson sampling", POISSON | {"training.clipping-norm": 5.0}),
-    Variant(
-        "PAC noise",
-        ORACLE
-        | {"privacy.noise": "pac", "privacy.mutual-information": 0.1, "privacy.rho-beta": 0.0},
-    ),
     Variant("canaries", {"canaries.count": 40}),
     Variant("a gradient as the challenge", {"challenge.kind": "gradient"}),
 )

@@ -35,8 +35,6 @@ CHANGES: dict[str, dict[str, object]] = {
     "canaries-gradient": CANARIES,
     "canaries-label": CANARIES | {"canaries.kind": "mislabelled", "canaries.score": "loss"},
     "local-epochs": {"privacy.unit": "client", "training.local-epochs": 2},
-    "pac-halves": {"privacy.noise": "pac", "privacy.mutual-information": 0.1}
-    | {"privacy.pac-prior": "halves", "privacy.pac-draws": 4, "audit.mode": "oracle"},
     "adam": {"training.optimizer": "adam"},
     "class-priors": {"model.class-priors": ",".join(["0.1"] * 10)},
     "exact-sums": {"federation.trust": "local", "federation.auditor-sees": "messages"},

@@ -14,7 +14,7 @@ OTHER_SUMS = ("convolutions", "decoder", "decoder-adapters", "text-canaries")
 
 OFTEN = (
     *("digits", "vantages", "train-digits", "opacus-clients", "live-audit", "membership"),
-    *("sensitivity", "pac-halves", "worst-case-model", "convolutions", "decoder"),
+    *("sensitivity", "worst-case-model", "convolutions", "decoder"),
 )
 """Kinds that are tested with every change; the others before a release."""
 

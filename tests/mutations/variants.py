@@ -39,8 +39,8 @@ from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.models import parameter_shapes
-from fedsim.privacy.noise import mechanism as noise_mechanism
-from fedsim.privacy.noise.mechanism import Noised
+from fedsim.privacy import noise as noise_module
+from fedsim.privacy.noise import Noised
 from fedsim.privacy.participation import sampling
 from fedsim.report import page
 
@@ -150,7 +150,7 @@ Rows = np.ndarray
 
 def _noise_as(change: Callable[..., Rows]) -> AbstractContextManager[Any]:
     """Let the server's noise be change(seed, trials, round, partition, size)."""
-    return patch.object(noise_mechanism, "gaussian_noise", change)
+    return patch.object(noise_module, "gaussian_noise", change)
 
 
 def no_noise() -> AbstractContextManager[Any]:
@@ -345,8 +345,8 @@ def divisor_of_the_data() -> AbstractContextManager[Any]:
     """
     added = DPSGD._add_noise
 
-    def add(strategy: DPSGD, round: BegunRound, received: ReceivedReplies, total: Rows) -> Noised:
-        noised, batch = added(strategy, round, received, total), strategy.batch
+    def add(strategy: DPSGD, round: BegunRound, total: Rows) -> Noised:
+        noised, batch = added(strategy, round, total), strategy.batch
         records = batch.plan.config.data.records
         there = records - ~batch.worlds
         return replace(noised, total=noised.total * (records / there)[:, None])

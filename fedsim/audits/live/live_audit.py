@@ -325,11 +325,6 @@ def check_followable(experiment: Experiment) -> None:
     """Refuse a run whose challenge an auditor cannot follow. Raises InputError."""
     rules, data = experiment.game, experiment.data
     scheme = rules.scheme
-    if scheme.privacy.noise.mechanism.own_law:
-        raise InputError(
-            f"privacy.noise is '{scheme.privacy.noise}'. Its distribution depends on messages "
-            "that only the server receives, so that only the run's own audit can judge it"
-        )
     if not scheme.participation.complete:
         raise InputError(
             "federation.sampling-rate is below 1. A live auditor does not know which clients "

@@ -227,7 +227,7 @@ def refused(rules: GameRules) -> dict[str, str]:
     for name, estimator in LOWER_BOUNDS.items():
         if estimator.normal and never_normal:
             reasons[name] = never_normal
-    if scheme.privacy.noise.mechanism.own_law or not scheme.training.clipping:
+    if not scheme.training.clipping:
         reason = "the mechanism does not add noise of one scale to clipped sums"
         reasons |= {"mu_gdp": reason, "trade_off": reason}
     if scheme.participation.secret:
@@ -238,8 +238,6 @@ def refused(rules: GameRules) -> dict[str, str]:
 def _never_normal(scheme: Scheme) -> str | None:
     if scheme.participation.secret:
         return "log-odds are not normal under sampling"
-    if scheme.privacy.pac_prior == "halves":
-        return "the log-odds are a mixture over the candidates, which is not normal"
     if scheme.federation.vantage is Vantage.RELEASED_MODEL:
         return "the log-odds of the released model are an attack's score, which need not be normal"
     if scheme.training.local_steps > 1:

@@ -207,8 +207,8 @@ def predictions(
 def _prediction(scheme: Scheme, transcript: Arrays, vantage: Vantage) -> PredictionResult:
     if special := _special_prediction(scheme.participation, transcript, vantage):
         return special
-    if scheme.privacy.pac_prior == "halves" or scheme.scored_by_counts:
-        # The law of a mixture over candidates, or of a score, is unknown in advance.
+    if scheme.scored_by_counts:
+        # The law of a score is unknown in advance.
         return _without_fit(None, None, None, "none")
     predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
     worlds = transcript["worlds"]

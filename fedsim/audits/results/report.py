@@ -163,8 +163,6 @@ class MechanismFacts:
     """Whether C is enforced."""
     sensitivity: str
     """Sensitivity that scales the noise: "global", or "local" for the target's own."""
-    noise: str
-    """"isotropic", or "pac" for noise shaped by the candidates."""
     steps: int
     """Noisy steps that are accounted for."""
     mu: Real

@@ -186,10 +186,10 @@ class PredictionResult(Predicted):
 
 @dataclass(frozen=True)
 class PacResult:
-    """PAC privacy: information on the secret, on average over its prior, and what it allows."""
+    """PAC privacy: information on whether D or D' was used, at even odds, and what it allows."""
 
     mutual_information: Real
-    """Nats of information on the secret that all rounds reveal at most."""
+    """Nats of information on the world that all rounds reveal at most."""
     success_bound: Real
     """Bound on the probability that the adversary names the right world, in [0.5, 1]."""
     advantage_bound: Real
@@ -198,20 +198,10 @@ class PacResult:
     """Epsilon of the DP with the same bound on success; not a DP guarantee."""
     delta: Real
     """Delta of equivalent_epsilon."""
-    realised_information: Real | None
-    """Realised information of PAC noise, mean over the trials; None for other noise."""
     released_information: Real | None
     """Nats of all trials together; None where the noise comes from the seed."""
     budgeted: bool
     """Whether the noise was chosen to keep an information budget."""
-    prior: str
-    """"pair" for D and D', "halves" for random halves of the data."""
-    prior_description: str
-    """The prior in a sentence."""
-    candidates: int
-    """Number of secrets in the prior; 2 for a pair."""
-    candidate_success_bound: Real | None
-    """Bound on how often any adversary names one secret among the candidates; None for a pair."""
     success: Real | None
     """Measured success; None for a single training."""
     note: str

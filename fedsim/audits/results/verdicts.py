@@ -293,9 +293,9 @@ class AllowedThere:
     """What theory allows at a vantage, for one training."""
 
     advantage: Real
-    """Advantage that no adversary exceeds, in [0, 1]: rho_alpha, or the bound of PAC privacy; 1 for
+    """Advantage that no adversary exceeds, in [0, 1]: rho_alpha; 1 for
     no limit."""
-    kind: Literal["rho-alpha", "pac", "none"]
+    kind: Literal["rho-alpha", "none"]
     """Which of the bounds `advantage` is."""
     rho_alpha: Real
     """Bound of differential privacy, in [0, 1]."""

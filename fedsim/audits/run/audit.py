@@ -74,7 +74,7 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     above = (
         f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
         f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
-        "was budgeted, or the secret was not drawn from the stated prior."
+        "was accounted for."
     )
     yield AlarmCheck("pac_advantage", above if low > limit else None)
 
@@ -269,45 +269,18 @@ def _budget(run: AuditedRun) -> Budget:
 
 
 def _pac(run: AuditedRun) -> PacResult:
-    """Return PAC privacy of the run: information on the secret, averaged over its prior.
-
-    Among m random halves, guessing succeeds with probability p0 = 1/m. For a pair, the question is
-    the audit's own: which world was it?
-    """
-    config = run.config
-    noise, halves = config.privacy.noise.mechanism, config.privacy.pac_prior == "halves"
-    realised = None
-    if noise.by_candidate:
-        information = config.privacy.mutual_information
-        realised = float(run.transcript["mutual_information"].sum(1).mean())
-    else:
-        information = pac.mutual_information(run.mechanism)
-    prior = (
-        f"{config.candidates} random halves of the records of all clients but the adversary"
-        if halves
-        else "D and D' at even odds"
-    )
-    note = (
-        "This bounds how often the secret is guessed on average over the stated prior, not for "
-        "every person in it. equivalent_epsilon is the epsilon with the same bound on success, not "
-        "a DP guarantee."
-    )
+    """Return PAC privacy of the run: information on which world it was, at even odds."""
+    privacy = run.config.privacy
+    information = pac.mutual_information(run.mechanism)
     return PacResult(
         **asdict(pac.guarantee(information, run.delta)),
-        realised_information=realised,
-        # Nats add up, whether the trials share one secret or each has its own.
-        released_information=information * run.trials
-        if adds_up(config.privacy.noise_source)
-        else None,
-        budgeted=config.privacy.mutual_information > 0,
-        prior=config.privacy.pac_prior,
-        prior_description=prior,
-        candidates=config.candidates if noise.by_candidate else 2,
-        candidate_success_bound=pac.success_bound(information, 1 / config.candidates)
-        if halves
-        else None,
+        # Nats of trials add up.
+        released_information=information * run.trials if adds_up(privacy.noise_source) else None,
+        budgeted=privacy.mutual_information > 0,
         success=(1 + run.advantage.point) / 2,
-        note=f"{note} {noise.failing}" if noise.by_candidate else note,
+        note="This bounds how often the world is guessed on average over D and D' at even odds, "
+        "not for every person. equivalent_epsilon is the epsilon with the same bound on success, "
+        "not a DP guarantee.",
     )
 
 

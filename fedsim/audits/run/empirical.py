@@ -228,7 +228,7 @@ def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) 
     """
     config, steps = run.config, run.rounds
     q = config.participation.rate
-    if config.privacy.pac_prior == "halves" or config.scheme.scored_by_counts:
+    if config.scheme.scored_by_counts:
         return None
     if q < 1 and config.privacy.neighbouring is Neighbouring.REPLACE:
         return None
@@ -260,9 +260,6 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
 def _against_all(run: AuditedRun) -> MembershipAttack:
     rates = run.transcript["true_positive_rate"], run.transcript["false_positive_rate"]
     false_positives = float(rates[1].mean())
-    # With random halves, half of the records that the attack calls members are none.
-    if run.config.privacy.pac_prior == "halves":
-        return MembershipAttack(None, None, fpr=false_positives)
     population = membership.membership_advantage(*rates, run.confidence)
     members = sum(run.facts["client_sizes"]) - target_records(run)
     fresh = membership.over_records(*rates, members, run.facts["held_out"], run.confidence)

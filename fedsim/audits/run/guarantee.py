@@ -37,8 +37,6 @@ def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
     failings, scheme = [], rules.scheme
-    if failing := scheme.privacy.noise.mechanism.failing:
-        failings.append(failing)
     if not scheme.training.clipping:
         failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
     if scheme.privacy.sensitivity == "local":

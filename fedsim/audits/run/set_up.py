@@ -143,7 +143,6 @@ def mechanism(run: AuditedRun) -> MechanismFacts:
         clipping_norm=config.training.clipping_norm,
         clipping=config.training.clipping,
         sensitivity=config.privacy.sensitivity,
-        noise=config.privacy.noise.value,
         steps=run.mechanism.steps,
         mu=run.mechanism.mu,
         local_steps=config.training.local_steps,

@@ -75,16 +75,12 @@ def measure(run: AuditedRun, report: Report) -> list[VantageVerdict]:
 def _verdict(run: AuditedRun, report: Report, vantage: Vantage) -> VantageVerdict:
     row = report.vantages[vantage.value]
     view = vantage_report.seen_from(run.transcript, vantage, run.vantage)
-    # A bound of PAC privacy also holds where an observer sees less.
-    sight = list(Vantage)
-    pac = report.mechanism.noise == "pac" and sight.index(vantage) >= sight.index(run.vantage)
-    limit = report.pac.advantage_bound if pac else row.rho_alpha
     finite = math.isfinite(row.epsilon)
     mechanism = run.releases.towards(vantage)
     worst = run.worst_off[vantage].towards(vantage)
     allowed = AllowedThere(
-        advantage=limit,
-        kind="none" if limit >= 1 else "pac" if pac else "rho-alpha",
+        advantage=row.rho_alpha,
+        kind="none" if row.rho_alpha >= 1 else "rho-alpha",
         rho_alpha=row.rho_alpha,
         rho_beta=row.rho_beta,
         passed=identifiability.tail_limit(mechanism, row.epsilon) if finite else 1.0,
@@ -122,8 +118,7 @@ def state(
     interval = None if measured is None else measured.interval
     found = standing(interval, allowed.advantage, exact=exact, alarmed=alarmed)
     # Sampling alone limits how often an observer is right; no noise hides a sampled record from it.
-    exposed = allowed.kind != "pac" and math.isinf(allowed.epsilon)
-    return "no-limit" if exposed and found != "above" else found
+    return "no-limit" if math.isinf(allowed.epsilon) and found != "above" else found
 
 
 def _measured(
@@ -197,9 +192,7 @@ def _of_advantage(
     run: AuditedRun, report: Report, verdict: VantageVerdict, limit: float
 ) -> OwnLimit:
     measured, allowed = verdict.measured, verdict.allowed
-    kept = allowed.advantage <= limit and (
-        allowed.kind == "pac" or allowed.worst.rho_alpha <= limit
-    )
+    kept = allowed.advantage <= limit and allowed.worst.rho_alpha <= limit
     if kept and not _doubted(report, verdict):
         return OwnLimit("advantage", limit, "meets", "theory", None)
     if measured is None or measured.interval is None or measured.advantage is None:
@@ -271,8 +264,6 @@ def seen_below(run: AuditedRun, report: Report, vantage: Vantage, row: AtVantage
     """
     if row.empirical is None:
         return None
-    if report.mechanism.noise == "pac":
-        return 0.0
     if math.isinf(row.epsilon):
         return None
     return max((0.0, *_shares(run, report, vantage, row)))

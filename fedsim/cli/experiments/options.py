@@ -57,12 +57,6 @@ Resume = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Print a table of all measures with the verdict.")
 ]
-Watch = Annotated[
-    bool,
-    typer.Option(
-        "--watch", help="Keep a page of the results so far, live.html, in the run directory."
-    ),
-]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -33,11 +33,12 @@ from fedsim.experiment import (
     run_simulated,
 )
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.progress import Onlookers, conclude, preparing, progress
+from fedsim.report.tracking.progress import conclude, opened, preparing, progress, tracking
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
+    from fedsim.report.tracking.trackers import Tracker
 
 
 def run(
@@ -53,7 +54,6 @@ def run(
     elsewhere: Elsewhere,
     set_: SetOption = None,
     resume: options.Resume = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -76,7 +76,7 @@ def run(
     check_runtime(runtime)
     simulated = runtime is Runtime.SIMULATION
     placed = elsewhere.named(simulated)
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     values: dict[str, Scalar | None] = {
         "training.rounds": rounds,
         "run.seed": seed,
@@ -89,7 +89,7 @@ def run(
         options.refuse_beside_resume(
             (config_file, set_, *values.values()),
             "run",
-            "--trials, --runtime, --workers, --cluster, --watch, --track, --fail-if",
+            "--trials, --runtime, --workers, --cluster, --track, --fail-if",
         )
         configuration.check_is_no_training(RunDirectory.open(resume).config.run.job, str(resume))
         directory = _resumed(resume, trials)
@@ -105,7 +105,7 @@ def run(
         if plan is None:
             plan = prepare(directory.config)
             check_batches(plan, placed)
-        carry_out(plan, directory, runtime, console, onlookers, placed)
+        carry_out(plan, directory, runtime, console, named, placed)
         conclude(directory, start, console, verbose)
     conclude_with(directory, json_, checked)
 
@@ -152,14 +152,14 @@ def carry_out(
     directory: RunDirectory,
     runtime: Runtime,
     console: Console,
-    onlookers: Onlookers,
+    named: "Mapping[str, Tracker]",
     placed: "Workers | None" = None,
 ) -> None:
     """Train the remaining part of a run."""
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         check_ledger(plan, directory)
     try:
-        watchers = onlookers.watchers(directory, console)
+        watchers = tracking(directory, named)
         with (
             batch_trainer(placed, console) as trainer,
             progress(directory, console, watchers),

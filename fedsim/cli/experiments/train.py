@@ -34,7 +34,7 @@ from fedsim.config import Config, Scalar
 from fedsim.experiment import prepare
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card
-from fedsim.report.tracking.progress import Onlookers, conclude, conclude_training
+from fedsim.report.tracking.progress import conclude, conclude_training, opened
 
 
 def train(
@@ -45,7 +45,6 @@ def train(
     set_: SetOption = None,
     resume: options.Resume = None,
     rehearsal: Rehearsal = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -67,7 +66,7 @@ def train(
     console = Terminal(stderr=True, quiet=quiet)
     check_runtime(runtime)
     checked = gate.parsed(fail_if, "training")
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     if resume is None:
         overrides = configuration.parse_overrides(set_)
         config = _new(config_file, out, device, overrides, "training")
@@ -75,7 +74,7 @@ def train(
         options.refuse_beside_resume(
             (config_file, out, device, set_),
             "training",
-            "--runtime, --rehearsal, --watch, --track, --fail-if",
+            "--runtime, --rehearsal, --track, --fail-if",
         )
         config = RunDirectory.open(resume).config
         if config.run.job != "training":
@@ -89,7 +88,7 @@ def train(
     if evidence is not None:
         model_card.attach(directory, evidence)
     if not directory.finished:
-        carry_out(plan, directory, runtime, console, onlookers)
+        carry_out(plan, directory, runtime, console, named)
     conclude_training(directory, start, console)
     conclude_with(directory, json_, checked)
 
@@ -105,7 +104,6 @@ def rehearse(
     runtime: options.RuntimeOption = Runtime.AUTO,
     elsewhere: Elsewhere,
     set_: SetOption = None,
-    watch: options.Watch = False,
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
@@ -128,7 +126,7 @@ def rehearse(
     simulated = runtime is Runtime.SIMULATION
     placed = elsewhere.named(simulated)
     checked = gate.parsed(fail_if, "run")
-    onlookers = Onlookers.asked(watch, track)
+    named = opened(track)
     values = {"trials.count": trials, "run.seed": seed, "run.max-memory": max_memory}
     overrides = configuration.parse_overrides(set_)
     overrides |= {key: value for key, value in values.items() if value is not None}
@@ -136,7 +134,7 @@ def rehearse(
     plan = prepare(config, workers=placed, simulated=simulated)
     directory = begin(plan, console, placed)
     if not directory.finished:
-        carry_out(plan, directory, runtime, console, onlookers, placed)
+        carry_out(plan, directory, runtime, console, named, placed)
     conclude(directory, start, console)
     conclude_with(directory, json_, checked)
 

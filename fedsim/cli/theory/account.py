@@ -55,17 +55,13 @@ def account(
 def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> None:
     releases, vantage, bounds = guarantee.releases, guarantee.vantage, guarantee.bounds
     document, config = guarantee.document, guarantee.config
-    reason = None if config is None else unbounded(config.training.clipping, config.privacy.noise)
-    by_pac = config is not None and config.privacy.noise.mechanism.by_candidate
-    if not by_pac:
-        guarantees.print_description(releases, vantage, console)
+    reason = None if config is None else unbounded(config.training.clipping)
+    guarantees.print_description(releases, vantage, console)
     if config is not None:
         label = "A DP guarantee" if document["dp_guarantee"] else "No DP guarantee"
         console.print(Text(f"{label}. {document['dp_note']}"))
     if reason is not None:
         console.print(Text(f"No bound on the belief: {reason} for every trust and vantage."))
-        if by_pac:
-            guarantees.print_pac(document["pac"], console)
         guarantees.print_bayesian(document["bayesian"], console)
         return
     by_client = config is not None and config.privacy.unit == "client"

@@ -109,18 +109,16 @@ def print_risks(rows: Sequence[Row], console: Console) -> None:
 
 
 def print_pac(row: Row, console: Console) -> None:
-    """Print the PAC bound on a guess of the world, or of a random half (row["prior"])."""
+    """Print the PAC bound on a guess of the world."""
     nats = cell(row["mutual_information"])
     if row["success_bound"] == 1:
         console.print(f"PAC privacy gives no bound: {nats} nats exceed the one bit of the secret.")
         return
-    halves = row.get("prior") == "halves"
-    secret = "which of the random halves was used" if halves else "whether the record was used"
-    guess = "a guess whether a record was in it" if halves else "a guess"
     equivalent = cell(row["equivalent_epsilon"])
     console.print(
-        f"PAC privacy, not a DP guarantee: all rounds release at most {nats} nats about {secret}. "
-        f"On average, {guess} is right with probability at most {row['success_bound']:.4f}, an "
+        f"PAC privacy, not a DP guarantee: all rounds release at most {nats} nats about "
+        "whether the record was used. "
+        f"On average, a guess is right with probability at most {row['success_bound']:.4f}, an "
         f"advantage of {row['advantage_bound']:.4f}. An epsilon of {equivalent} allows the same."
     )
 

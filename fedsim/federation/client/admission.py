@@ -311,8 +311,6 @@ def _no_protection(mechanism: PrivacyConfig, clipping: bool) -> str | None:
         return "training.clipping is false, so nothing bounds what a record adds"
     if mechanism.noise_source == "seed":
         return "privacy.noise-source is 'seed', so the server knows the noise"
-    if mechanism.noise.mechanism.failing:
-        return f"privacy.noise is '{mechanism.noise}', which is not differential privacy"
     if mechanism.sensitivity == "local":
         return "privacy.sensitivity is 'local', and the server decides its size"
     return None

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message
 
-from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole as SeedRole
@@ -23,8 +22,6 @@ from fedsim.federation.protocol import consent, messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.game import federation
 from fedsim.game.client import (
-    candidate_masks,
-    candidate_sums,
     challenge_contributions,
     contribution,
     gradient_distances,
@@ -78,8 +75,8 @@ def local_sensitivity(message: Message, context: Context) -> Message:
 def train(message: Message, context: Context) -> Message:
     """Return this client's part of the sum, with its noise unless trust is central.
 
-    Returns: float32 [T, P] or [T, m, P] for candidates; uint32, modulo 2^32, under distributed
-    trust. No sum where the adversary sees a round that it does not join.
+    Returns: float32 [T, P]; uint32, modulo 2^32, under distributed trust. No sum where the
+    adversary sees a round that it does not join.
     Raises RefusedError if the owner did not agree, or the run does not plan the request.
     Raises RuntimeError if the client drops out of this round by chance.
     """
@@ -111,7 +108,6 @@ def _computing(
     disclosing = at_server.seat(config.audit.mode).reads_noise or request.role == Role.COLLUDER
     grid = fixed_point.grid(config.scheme, request.noise_multiplier, parameters.shape[1])
     noises: list[torch.Tensor] = []
-    masks = _candidate_masks(received)
 
     def own_noise(step: int) -> torch.Tensor:
         drawn = _noise(received, step, parameters.shape[1], grid)
@@ -119,7 +115,7 @@ def _computing(
             noises.append(drawn)
         return drawn
 
-    contributed = _contribution(received, coins, masks, grid)
+    contributed = _contribution(received, coins, grid)
     # One step without noise under central trust; else one or more noisy steps.
     drawing = None if config.federation.trust.model.server_draws else own_noise
     size, steps = local_step_size(config.scheme, request.round), config.training.local_steps
@@ -129,7 +125,7 @@ def _computing(
         total = local_steps(contributed, parameters, steps, size, drawing)
         reply, sent = _encoded(total, grid, bounded)
         content = {messages.REPLY: messages.array_record(sum=reply)}
-        content |= disclosed(received, parameters, coins, noises, masks)
+        content |= disclosed(received, parameters, coins, noises)
         if request.role == Role.ADVERSARY:
             from fedsim.federation.client import adversary_node  # noqa: PLC0415  (adversary only)
 
@@ -234,7 +230,6 @@ def _may_drop_out(received: ReceivedMessage) -> None:
 def _contribution(
     received: ReceivedMessage,
     coins: torch.Tensor | None,
-    masks: Bools | None,
     grid: FixedPoint | None,
 ) -> Callable[[torch.Tensor, int], torch.Tensor]:
     """Return the function from a model [T, P] to this client's part of a step, without noise.
@@ -249,9 +244,6 @@ def _contribution(
     planted = _planted(received)
 
     def contributed(model: torch.Tensor, step: int) -> torch.Tensor:
-        if masks is not None:
-            replacement = game.replacement if target_client else None
-            return candidate_sums(loaded, partition, model, masks, replacement)
         rules = received.config.game
         own = coins if step == 1 else coins_of(rules, loaded, game, step)
         known_round = _known_round(received, model, own)
@@ -281,10 +273,10 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
     consent.require(node, {consent.CANARIES: "this node has a canary-seed"})
     simple = training.local_steps == 1 and training.clipping
     simple = simple and privacy.sensitivity == "global"
-    if privacy.unit != "record" or privacy.noise.mechanism.own_law or not simple:
+    if privacy.unit != "record" or not simple:
         raise InputError(
             "this node's config has a canary-seed, but canaries stand for single clipped records; "
-            "they need privacy.unit 'record', clipping, isotropic noise of global sensitivity and "
+            "they need privacy.unit 'record', clipping, noise of global sensitivity and "
             "no local steps; remove the canary-seed"
         )
     count = node.get(consent.CANARY_COUNT, 1)
@@ -295,21 +287,6 @@ def _planted(received: ReceivedMessage) -> "Canaries | None":
     from fedsim.game.canary import Canaries  # noqa: PLC0415  (canaries only)
 
     return Canaries(int(seed), count)
-
-
-def _candidate_masks(received: ReceivedMessage) -> Bools | None:
-    """Return a mask of this client's records for each candidate; None without candidates."""
-    config, request = received.config, received.request
-    if not config.privacy.noise.mechanism.by_candidate:
-        return None
-    return candidate_masks(
-        config.game,
-        received.loaded,
-        received.partition,
-        request.game.record if request.role == Role.TARGET_CLIENT else None,
-        request.game.replacement,
-        request.role == Role.ADVERSARY,
-    )
 
 
 def _noise_std(received: ReceivedMessage, grid: FixedPoint | None) -> torch.Tensor:
@@ -331,19 +308,15 @@ def disclosed(
     parameters: torch.Tensor,
     taking_part: torch.Tensor | None,
     noises: list[torch.Tensor],
-    masks: Bools | None,
 ) -> dict[str, ArrayRecord]:
     """Return the records beside a sum: an auditor's measurement, or a colluder's noises, [T, P]."""
-    loaded, request = received.loaded, received.request
+    request = received.request
     if not at_server.seat(received.config.audit.mode).reads_noise:
         if request.role != Role.COLLUDER or not noises:
             return {}
         (noise_drawn,) = noises
         return {messages.DISCLOSED: messages.array_record(noise=noise_drawn.cpu().numpy())}
     measured = _measurement(received, parameters, taking_part, noises)
-    if masks is not None and request.role == Role.TARGET_CLIENT:
-        (column,) = (loaded.owned_by(received.partition) == request.record).nonzero()[0]
-        measured["membership"] = torch.from_numpy(masks[:, column])
     if not measured:
         return {}
     return {messages.MEASUREMENT: messages.array_record(**device.to_host(measured))}

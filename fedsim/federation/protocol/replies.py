@@ -142,18 +142,13 @@ def check_records(
             )
 
 
-def check_measurement(
-    reply: Message, trials: int, parameters: int, candidates: int, evaluated: int
-) -> None:
+def check_measurement(reply: Message, trials: int, parameters: int, evaluated: int) -> None:
     """Raise ValueError unless each of an auditor's arrays is finite and has exactly its shape.
 
-    The shapes are [T, P] for gradients and noise, bool [T] and bool [m] for the target's
-    participation and membership in candidates, and [E, pairs] for distances.
+    The shapes are [T, P] for gradients and noise, bool [T] for the target's participation, and
+    [E, pairs] for distances.
     """
-    shapes: dict[str, tuple[tuple[int, ...], type]] = {
-        "participation": ((trials,), bool),
-        "membership": ((candidates,), bool),
-    }
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {"participation": ((trials,), bool)}
     for name in (messages.MEASUREMENT, messages.DISCLOSED):
         for key, array in messages.array_records(reply.content).get(name, {}).items():
             shape, dtype = shapes.get(key, ((trials, parameters), np.float64))

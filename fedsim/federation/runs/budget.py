@@ -29,7 +29,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training" and config.federation.repeats_answers:
         rows = ledger.kept(rows, done, nominal)
-    source, mechanism = config.privacy.noise_source, config.privacy.noise.mechanism
+    source = config.privacy.noise_source
     if others := {row.noise_source for row in rows} - {source}:
         raise InputError(
             f"privacy.noise-source is '{source}', but rounds of this run had noise from "
@@ -38,13 +38,6 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
         )
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
-    interrupted = {row.batch for row in rows} - set(finished)
-    if mechanism.by_candidate and adds_up(source) and interrupted:
-        raise InputError(
-            f"the trials from {min(interrupted)} on were interrupted, and their {mechanism.title} "
-            "can neither be drawn again nor be counted in the mutual information; begin another "
-            'run (run.out), or use privacy.noise-source = "seed"'
-        )
     scheme = config.scheme
     fixed = rounds_of(directory, finished[0]) if directory and finished else None
     rounds = fixed or config.training.rounds

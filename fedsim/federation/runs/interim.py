@@ -9,9 +9,6 @@ from scipy.special import expit
 from adversaries.arrays import Bools, Floats
 from adversaries.statistics import estimators
 from fedsim.common.strict_json import strict_json
-from fedsim.config.objects import Scheme
-from fedsim.game.mechanisms import privacy
-from fedsim.privacy import identifiability
 
 
 def look(
@@ -42,12 +39,3 @@ def look(
     if final := [each[-1] for each in accuracies if each.size]:
         results["accuracy"] = float(np.concatenate(final).mean())
     return strict_json(results)
-
-
-def limits(scheme: Scheme, noise_multiplier: float) -> dict[str, float]:
-    """Return rho_alpha and rho_beta of all planned rounds; empty under PAC noise."""
-    if scheme.privacy.noise.mechanism.by_candidate:
-        return {}
-    mechanism = privacy.mechanism(scheme, noise_multiplier)
-    bounds = identifiability.bounds(mechanism, scheme.privacy.delta, scheme.privacy.accountant)
-    return {"rho_alpha": bounds.rho_alpha, "rho_beta": bounds.rho_beta}

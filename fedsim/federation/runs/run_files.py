@@ -102,8 +102,6 @@ class Event(FactsPart):
     advantage: Number | None = None
     advantage_interval: Annotated[list[Number], Field(min_length=2, max_length=2)] = [0, 0]
     belief: Number | None = None
-    rho_alpha: Number | None = None
-    rho_beta: Number | None = None
     busy: list[Count] = []
     seconds: Number = 0.0
 

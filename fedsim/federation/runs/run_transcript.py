@@ -8,7 +8,6 @@ from fedsim.config.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
-from fedsim.privacy.noise import Noise
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -49,7 +48,6 @@ LENGTHS = (
     "batch_sizes",
     "residual_squares",
     "residual_freedoms",
-    "mutual_information",
 )
 """Arrays [T, k] of numbers of at least 0."""
 
@@ -77,7 +75,7 @@ def read(directory: RunDirectory) -> Arrays:
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         mark = arrays.pop(EXPERIMENT)
-    complaint = _incomplete(config.federation.vantage, config.audit, config.privacy.noise, arrays)
+    complaint = _incomplete(config.federation.vantage, config.audit, arrays)
     if not complaint:
         if not arrays["log_odds"].ndim:
             raise directory.damaged(FILE, "its 'log_odds' is a single number")
@@ -92,11 +90,11 @@ def read(directory: RunDirectory) -> Arrays:
     return arrays
 
 
-def _incomplete(vantage: Vantage, audit: AuditConfig, noise: Noise, arrays: Arrays) -> str:
+def _incomplete(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> str:
     """Return a complaint about an array that is missing or of another type; "": all are good."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    needed = [*NEEDED, *noise.mechanism.columns]
+    needed = [*NEEDED]
     if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in measured(
         vantage, audit.vantages
     ):

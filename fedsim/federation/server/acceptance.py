@@ -207,11 +207,8 @@ def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, repl
         check_records(reply, {}, set())
         return
     if secure is None:
-        # Where all candidates have a client's records, it sends one sum for all of them.
-        alike = (round.shape[0], 1, round.shape[-1])
-        shapes = [round.shape, alike] if batch.by_candidate else [round.shape]
         dtype = np.float32 if round.grid is None else np.uint32
-        check_array(reply, messages.REPLY, shapes, dtype)
+        check_array(reply, messages.REPLY, [round.shape], dtype)
         check_size(batch, round, reply)
     else:
         if reply.metadata.src_node_id not in secure.sharing:
@@ -224,7 +221,6 @@ def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, repl
         reply,
         len(batch.trials),
         round.shape[-1],
-        config.candidates,
         config.audit.evaluated(batch.trials),
     )
 
@@ -309,6 +305,4 @@ def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
             measured.add("absent")
         if config.participation.secret:
             measured.add("participation")
-        if batch.by_candidate:
-            measured.add("membership")
     return {messages.MEASUREMENT: measured} if measured else {}

@@ -39,11 +39,6 @@ class Batch:
         return frozenset(challenge.colluders(self.plan.config.federation, self.challenge))
 
     @property
-    def by_candidate(self) -> bool:
-        """Whether clients send a sum for every candidate. Only the server knows the true one."""
-        return self.plan.config.privacy.noise.mechanism.by_candidate
-
-    @property
     def concluding(self) -> list[int]:
         """The clients that receive the final model; empty in a training, which has no adversary."""
         return [] if self.challenge is challenge.NOBODY else [self.challenge.adversary]
@@ -96,7 +91,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class BegunRound:
-    """A round that has begun; one client's sum is (T, P), or (T, m, P) with m candidates."""
+    """A round that has begun; `shape` is (T, P)."""
 
     number: int
     model: Array

@@ -1,6 +1,5 @@
 """The training of one model, which a restarted server continues from its last round."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -174,17 +173,8 @@ def clipped_share(loaded: Federation, parameters: torch.Tensor) -> float:
 
 
 def of_final(measures: Mapping[str, torch.Tensor]) -> dict[str, object]:
-    """Return the measures of T models for an event: means, and recall and precision by class."""
-    values: dict[str, object] = {
-        OF_ONE[name]: float(each.mean()) for name, each in measures.items() if name in OF_ONE
-    }
-    if "confusions" in measures:
-        counts = measures["confusions"].sum(0)
-        # Rows are true labels: recalls divide by rows, precisions by columns.
-        shares = counts.diagonal() / counts.sum(1), counts.diagonal() / counts.sum(0)
-        for name, share in zip(("recalls", "precisions"), shares, strict=True):
-            values[name] = [None if math.isnan(each) else each for each in share.tolist()]
-    return values
+    """Return the means of the measures of T models, for an event."""
+    return {OF_ONE[name]: float(each.mean()) for name, each in measures.items() if name in OF_ONE}
 
 
 def _after_round(

@@ -13,10 +13,10 @@ from fedsim.federation.server.checkpoint import RoundRelease
 from fedsim.game import federation, one_run
 from fedsim.game.challenge import NOBODY
 from fedsim.game.mechanisms import vantages
-from fedsim.game.mechanisms.step import UnknownNoise, join
+from fedsim.game.mechanisms.step import Learnt, UnknownNoise, join
 from fedsim.game.observers import at_server, disclosed_noise
 from fedsim.game.observers.at_server import OracleView, Seen
-from fedsim.privacy.noise.mechanism import Learnt, Noised
+from fedsim.privacy.noise import Noised
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -37,8 +37,7 @@ class BatchObservations:
         """
         if self._batch.challenge is NOBODY:
             return
-        learnt = noised.learnt or self._from_seat(round, received, noised)
-        for vantage, step in learnt.items():
+        for vantage, step in self._from_seat(round, received, noised).items():
             self._learnt.setdefault(vantage, []).append(step)
         if distances := received.records(messages.DISTANCES):
             arrays = [messages.only(record) for record in distances.values()]

@@ -35,7 +35,7 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class Plan:
-    """The decisions before the first round of a run; the noise multiplier is 0 for PAC noise."""
+    """The decisions before the first round of a run."""
 
     config: Config
     noise_multiplier: float
@@ -70,7 +70,7 @@ class Plan:
         if not len(loaded.client_of):  # clients have their own records, and the server has none
             return loaded
         sampled = config.training.sampling_rate < 1
-        loaded.cut(config.trials.batch, sampled, config.candidates)
+        loaded.cut(config.trials.batch, sampled)
         return loaded
 
     def digest(self, client: int, records: bool) -> str:
@@ -197,14 +197,13 @@ def fit_batch(config: Config, processes: int = 1) -> Config:
     memory = federation.memory_limit(config.run.memory_limit, where) // processes
     # Numbers of each parameter: the model, the aggregate and their messages; noise, optimiser,
     # belief and residuals in float64; the replies of all clients in a round, with the target's and
-    # the adversary's. PAC noise adds the replies of all candidates. The attack on the released
-    # model adds a replayed training.
+    # the adversary's. The attack on the released model adds a replayed
+    # training.
     clients = config.federation.clients
-    several = config.candidates if config.candidates > 1 else 0
     attacked = measured(config.federation.vantage, config.audit.vantages)
     replayed = config.training.rounds if Vantage.RELEASED_MODEL in attacked else 0
     asked = min(math.ceil(config.federation.sampling_rate * clients) + 2, clients)
-    numbers = 160 + 16 * asked + several * (32 + 16 * asked) + 4 * replayed
+    numbers = 160 + 16 * asked + 4 * replayed
     each = models.size(model) * numbers
     if each > memory // 2:
         raise InputError(

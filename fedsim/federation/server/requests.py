@@ -70,8 +70,7 @@ class Sending:
         content = self.to_everybody(role)
         if role is Role.ADVERSARY and self.release is not None and self.release.disclosed:
             content[messages.DISCLOSED] = self.release.disclosed
-        # With candidates, only the server knows which of a client's sums counts.
-        if role is Role.TARGET_CLIENT and not batch.by_candidate:
+        if role is Role.TARGET_CLIENT:
             content[messages.WORLDS] = messages.array_record(bits=batch.worlds)
         if self.sensitivities is not None:
             content[messages.SENSITIVITY] = messages.array_record(norms=self.sensitivities)

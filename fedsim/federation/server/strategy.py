@@ -23,7 +23,7 @@ from fedsim.federation.server.observing import BatchObservations
 from fedsim.federation.server.requests import Sending
 from fedsim.game.mechanisms import fixed_point
 from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.privacy.noise.mechanism import Noised, NoiseMechanism, Summed, Trials
+from fedsim.privacy.noise import Noised, add_noise
 
 
 @dataclass
@@ -40,7 +40,6 @@ class DPSGD(Strategy):
         self._round: BegunRound | None = None
         self._release: RoundRelease | None = None
         self._secure: SecureSum | None = None
-        self._noise = self._noise_mechanism()
         self._observations = BatchObservations(self.batch)
         self._optimizer = ServerOptimizer(config.training, config.participation.divisor)
 
@@ -86,7 +85,7 @@ class DPSGD(Strategy):
         # The ledger has the round's actual noise before its sum is released.
         if self.attempt is not None:
             self.attempt.settle(begun.number, received.replies)
-        noised = self._add_noise(begun, received, self._sum(begun, received))
+        noised = self._add_noise(begun, self._sum(begun, received))
         self._observations.observe(begun, received, noised)
         self._release = self._released(begun.number, received, noised.total)
         stepped = self._optimizer.step(
@@ -156,7 +155,7 @@ class DPSGD(Strategy):
             sensitivities,
             local and not config.federation.trust.model.server_draws,
             fixed_point.grid(config.scheme, self.batch.plan.noise_multiplier, size),
-            (trials, config.candidates, size) if self.batch.by_candidate else (trials, size),
+            (trials, size),
         )
 
     def _ask(
@@ -234,30 +233,13 @@ class DPSGD(Strategy):
             total += each
         return total
 
-    def _noise_mechanism(self) -> NoiseMechanism:
-        config, privacy = self.batch.plan.config, self.batch.plan.config.privacy
-        return privacy.noise.mechanism(
-            Trials(
-                numbers=self.batch.trials,
-                worlds=self.batch.worlds,
-                rounds=config.training.rounds,
-                noise_seed=config.noise_seed,
-                secret_seed=config.run.seed,
-                server_draws=config.federation.trust.model.server_draws,
-                information=privacy.mutual_information,
-                prior=privacy.pac_prior,
-            )
-        )
-
-    def _add_noise(self, round: BegunRound, received: ReceivedReplies, total: Floats) -> Noised:
+    def _add_noise(self, round: BegunRound, total: Floats) -> Noised:
         """Return a round's sum with the server's noise. It may overwrite the sum."""
-
-        def measured() -> dict[str, Array]:
-            (record,) = received.records(messages.MEASUREMENT).values()
-            return messages.arrays_of(record)
-
+        config, trials = self.batch.plan.config, self.batch.trials
+        if not config.federation.trust.model.server_draws:
+            return Noised(total)
         stds = self.batch.plan.noise_multiplier * round.sensitivities
-        return self._noise.add(Summed(round.number, total, stds, measured))
+        return add_noise(total, stds, config.noise_seed, trials, round.number)
 
     def _released(self, round: int, received: ReceivedReplies, total: Floats) -> RoundRelease:
         """Round the sum to float32, as clients receive it and as the model is stepped with it.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def noise_multiplier(scheme: Scheme) -> float:
-    """Return the nominal noise multiplier, sigma over the sensitivity; 0 for noise of another kind.
+    """Return the nominal noise multiplier, sigma over the sensitivity.
 
     A target holds at the configured vantage, with the configured colluding clients, and with as
     many clients missing as are tolerated. Raises InputError if no noise multiplier reaches it.
@@ -32,8 +32,6 @@ def noise_multiplier(scheme: Scheme) -> float:
     privacy, federation = scheme.privacy, scheme.federation
     if privacy.noise_multiplier:
         return privacy.noise_multiplier
-    if privacy.noise.mechanism.by_candidate:
-        return 0.0
     requirement, nominal = _requirement(scheme.privacy), 0.0
     for history in histories(scheme.participation, scheme.training.rounds):
 

@@ -1,13 +1,15 @@
 """What an adversary learns from one step, and the noise that it does not know."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from torch import Tensor
 
 from adversaries.arrays import Floats
-from fedsim.privacy.noise.mechanism import Learnt
+
+Learnt = Mapping[str, Floats]
+"""Values [T] that an adversary learns from a round: the fields of `Step`, by name."""
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,8 @@ def claimed_std(scheme: Scheme, noise_multiplier: float, sources: int) -> float:
 
 def watchable(privacy: PrivacyConfig, training: TrainingConfig, trial_count: int) -> bool:
     """Return whether noise can be judged: of a single training, and added last."""
-    plain = not privacy.noise.mechanism.own_law and privacy.sensitivity == "global"
-    return trial_count == 1 and training.local_steps == 1 and training.clipping and plain
+    simple = training.local_steps == 1 and training.clipping
+    return trial_count == 1 and simple and privacy.sensitivity == "global"
 
 
 def _of_client(client: int) -> str:

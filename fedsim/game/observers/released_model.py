@@ -36,8 +36,6 @@ def why_not(scheme: Scheme) -> str | None:
         return "clients take local steps, whose models the adversary would have to guess as well"
     if scheme.federation.tolerated_dropouts:
         return "only observers of the rounds know which clients took part in which round"
-    if (noise := scheme.privacy.noise.mechanism).own_law:
-        return f"the distribution of {noise.title} depends on models that were not seen"
     if scheme.participation.secret and scheme.participation.setting.seed is None:
         return "only the clients know which other records took part"
     return None

@@ -152,30 +152,6 @@ def by_groups(
     return [each.regrouped(trials) for each in gradients_of(repeated, features, labels)]
 
 
-def clipped_sums(
-    pool: ThreadPool[Gradients],
-    clipping_norm: float,
-    parameters: Tensor,
-    features: Tensor,
-    labels: Tensor,
-    masks: Tensor,
-    *,
-    exact: bool = False,
-) -> Tensor:
-    """Return one block of the clipped sums of m selections, [t, m, P].
-
-    masks: [m, n], the weights of each selection's records.
-    Raises FloatingPointError if a gradient is not finite.
-    """
-    with pool.lend() as gradients_of:
-        gradients = gradients_of(parameters, features, labels)
-    gradients, scale = clipped(gradients, clipping_norm, exact)
-    sums = scale.new_empty(len(scale), len(masks), parameters.shape[1])
-    for position, mask in enumerate(masks.to(scale)):
-        sums[:, position] = weighted_sum(gradients, scale * mask)
-    return sums
-
-
 def clipped_gradients(
     pool: ThreadPool[Gradients],
     clipping_norm: float,

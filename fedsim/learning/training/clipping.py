@@ -130,33 +130,6 @@ class Clipper:
             clipped_block.check_finite(total)
         return total
 
-    def clipped_sums(
-        self, parameters: Tensor, features: Tensor, labels: Tensor, masks: Tensor
-    ) -> Tensor:
-        """Return `clipped_sum` for m selections, from one backward pass.
-
-        masks: w_j, [m, n], the same for all trials.
-        Returns: float64 [T, m, P].
-        Raises FloatingPointError if a gradient is not finite.
-        Raises InputError if max_memory is too little for one record of one trial.
-        """
-        shape = (len(parameters), len(masks), parameters.shape[1])
-        total = torch.zeros(shape, dtype=torch.float64, device=parameters.device)
-        if not len(labels):
-            return total
-        pool = self._method(features[0], labels[0], self.precision).gradients
-        summed = partial(clipped_block.clipped_sums, pool, self.clipping_norm, exact=self.exact)
-        cut = self.cut(features[0], labels[0], len(parameters), len(labels), sums=len(masks))
-
-        def block(trials: slice, part: slice) -> Tensor:
-            shares, inside = self._shares(labels[part]), masks[:, part]
-            inside = inside if shares is None else shares * inside
-            return summed(parameters[trials], features[part], labels[part], inside)
-
-        _add_up(total, block, cut.blocks(len(parameters), len(labels)), self.threads)
-        clipped_block.check_finite(total)
-        return total
-
     def clipped_gradients(self, parameters: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         """Return r(x) g(x) min(1, C/|g(x)|) of a few records, float64 [T, n, P], in full precision.
 
@@ -244,7 +217,6 @@ class Clipper:
         trials: int,
         records: int,
         own: bool = False,
-        sums: int = 1,
     ) -> Cut:
         """Return the blocks into which T trials of n records are cut.
 
@@ -255,9 +227,7 @@ class Clipper:
         need = method.footprint
 
         def held(trials: int, records: int) -> float:
-            waiting = (
-                (self.threads + 1) * (8 if self.exact else 4) * trials * sums * size(self.model)
-            )
+            waiting = (self.threads + 1) * (8 if self.exact else 4) * trials * size(self.model)
             return self.threads * need.bytes(trials, records) + waiting
 
         # How many examples (a record in a trial) fill the cache or the device.

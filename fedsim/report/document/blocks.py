@@ -139,15 +139,6 @@ class Bullets:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """A bar of the share that is done; text: for readers who do not see it."""
-
-    kind: ClassVar = "progress"
-    share: float
-    text: str
-
-
-@dataclass(frozen=True)
 class Place:
     """The place of a section's figure; otherwise: paragraph to show without it, "" for none."""
 
@@ -221,20 +212,7 @@ class Bars:
     own: float | None = None
 
 
-Block = (
-    Prose
-    | Listing
-    | Table
-    | Heading
-    | Bullets
-    | Label
-    | Progress
-    | Place
-    | Figure
-    | Picture
-    | Bars
-    | Part
-)
+Block = Prose | Listing | Table | Heading | Bullets | Label | Place | Figure | Picture | Bars | Part
 
 
 @dataclass(frozen=True)
@@ -279,7 +257,6 @@ class Document:
 
     Attributes:
         first: the first screen, ahead of the blocks.
-        refresh: seconds after which a browser reads the page again, and its URL; "" for never.
         footer: author of the page; "" for this version of fedsim.
     """
 
@@ -289,7 +266,6 @@ class Document:
     first: FirstScreen
     blocks: Sequence[Block]
     note: Words = ""
-    refresh: str = ""
     footer: Words = ""
 
 

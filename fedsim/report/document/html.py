@@ -148,7 +148,6 @@ summary h2 { display: inline; border: 0; }
 figure details { font-size: .92rem; margin: .3rem 0; }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .88em;
   overflow-wrap: anywhere; }
-.all td, .all th { padding: .2rem .9rem .2rem 0; font-weight: 400; }
 footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   color: var(--muted); font-size: .88rem; }
 @media (max-width: 48rem) {
@@ -205,11 +204,8 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   th, td { overflow-wrap: break-word; padding-right: .6rem; }
   td.value, td.limit { min-width: 0; }
   .vantages td:last-child { min-width: 11rem; }
-  .compact, .all, details table { font-size: 7pt; }
+  .compact, details table { font-size: 7pt; }
   details th, details td { padding-right: .3rem; white-space: normal; overflow-wrap: anywhere; }
-  .all tbody { display: block; columns: 2; }
-  .all, .all tr { display: block; }
-  .all th, .all td { display: inline; border: 0; }
   summary { color: var(--muted); }
   summary::after { content: " (folded: unfold it to print it)"; }
 }
@@ -287,9 +283,6 @@ BLOCKS = """\
 <div class="label{{ ' alarm' if block.alarming else '' }}">\
 {% if block.title %}<strong>{{ block.title }}</strong> {% endif %}{{ block.text | worded }}
 {% if block.items %}{{ bullets(block.items, False) }}{% endif %}</div>
-{% elif block.kind == "progress" %}
-<p><progress style="width: 100%" value="{{ block.share }}" max="1"
-aria-label="{{ block.text }}"></progress></p>
 {% elif block.kind == "figure" %}
 <figure>
 <figcaption>{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}\
@@ -317,7 +310,6 @@ PAGE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{{ document.title }}</title>
-{% if document.refresh %}<meta http-equiv="refresh" content="{{ document.refresh }}">{% endif %}
 {{ style | safe }}
 </head>
 <body>

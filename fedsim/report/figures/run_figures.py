@@ -178,7 +178,6 @@ def advantages(
     bound: float | None,
     prediction: float | None,
     theorem2: float | None,
-    bound_name: str = "bound ρα",
 ) -> Figure:
     """Return a figure of measured advantages with their intervals against theory."""
     with panels() as (figure, (axes,)):
@@ -203,7 +202,7 @@ def advantages(
         levels = [
             (value, f"{label} {value:.3f}", colour, line)
             for value, label, colour, line in (
-                (bound, bound_name, INK, "-"),
+                (bound, "bound ρα", INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
                 (theorem2, "Theorem 2 of Bernau et al.\n(not a valid limit):", MUTED, ":"),
             )

@@ -13,14 +13,11 @@ from fedsim.report.document.blocks import Label
 from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
-    advantage_limit,
     challenge_of,
     confidence_of,
     is_alarming,
     is_client,
     is_clipped,
-    is_halves,
-    is_pac,
     is_sampled,
     success,
     success_ends,
@@ -89,12 +86,6 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
             "depends on the data. Such a run measures how tight the theory is.",
         ),
         (
-            is_pac(report),
-            "PAC noise, not a DP guarantee.",
-            "The noise was shaped by how the stated candidates differ. It hides nothing in "
-            "directions in which they agree. It bounds the information about which one was used.",
-        ),
-        (
             report.noise_source == "seed",
             EXPERIMENT,
             f"The noise comes from seed {report.seed}. Anyone who knows the seed can remove the "
@@ -146,17 +137,9 @@ def verdict(report: Report) -> str:
             f"{percent(bounds.rho_beta)}{tail}.",
         ]
         return " ".join(filter(None, sentences)) + _canaries_prove(report)
-    limit = advantage_limit(report)
+    limit = report.bounds.rho_alpha
     question = _secret(report)
-    if is_halves(report):
-        whose = _crafted(report) or "one person's record"
-        question = f"whether {whose} was in the data"
-    if is_pac(report):
-        allowed = (
-            f"PAC privacy allows at most {percent(report.pac.success_bound)} on average over "
-            "its stated prior; differential privacy sets no limit here."
-        )
-    elif limit >= 1:
+    if limit >= 1:
         allowed = "Theory sets no limit below 100%: the adversary can always be right."
     else:
         allowed = f"Theory allows at most {percent((1 + limit) / 2)}."
@@ -186,10 +169,9 @@ def _by_chance(report: Report, limit: float) -> str:
 
 def _knew(report: Report) -> str:
     """Return what the adversary knew; a seat of a user's own need not have known it all."""
-    else_ = "all candidates for the data, but not which was used" * is_halves(report)
     if report.audit_mode not in INFORMED:
-        return f"It was “{report.audit_mode}” and may have known {else_ or 'everything else'}."
-    return f"{PLACE[report.vantage]} and knew {else_ or 'everything else'}."
+        return f"It was “{report.audit_mode}” and may have known everything else."
+    return f"{PLACE[report.vantage]} and knew everything else."
 
 
 def _secret(report: Report) -> str:
@@ -255,14 +237,6 @@ def _canaries_prove(report: Report) -> str:
 def game(report: Report) -> str:
     advantage = "Advantage is its true-positive rate minus its false-positive rate"
     knows = "knows" if report.audit_mode in INFORMED else "may know"
-    if is_halves(report):
-        return (
-            "The game: every trial trains the federation anew, on a secret candidate: one of "
-            f"{report.pac.candidates} random halves of the records of all clients but the "
-            "adversary. The adversary knows all candidates and the mechanism. It must tell "
-            f"whether the target record is in the candidate that was used. {advantage}. Belief is "
-            "the probability that it assigns to this, by Bayes' rule."
-        )
     return (
         f"The game: every trial trains the federation anew, on the data D with "
         f"{challenge_of(report)} or on D′, {_neighbour(report)}. The adversary "

@@ -17,12 +17,9 @@ from fedsim.report.sections import attacks
 from fedsim.report.sections.section import (
     Section,
     SectionTranscript,
-    advantage_limit,
     confidence_of,
     is_client,
     is_clipped,
-    is_halves,
-    is_pac,
     is_sampled,
     is_scored,
     score_caution,
@@ -35,10 +32,10 @@ CERTAIN = 700.0
 
 
 def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
-    rho_beta = None if is_pac(report) else report.bounds.rho_beta
+    rho_beta = report.bounds.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(transcript.log_odds, -CERTAIN, CERTAIN)
-    limit = advantage_limit(report)
+    limit = report.bounds.rho_alpha
     own = report.empirical
     played = attacks.drawn(report.membership_inference, is_client(report))
     advantages = {"this adversary": (own.advantage, own.advantage_interval)} | {
@@ -56,12 +53,7 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
             "Belief, round by round.",
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
-            + (
-                "PAC privacy bounds averages and sets no limit on single beliefs."
-                if is_pac(report)
-                else f"Theory's limit ρβ is {number(rho_beta)}."
-            )
-            + score_caution(report),
+            f"Theory's limit ρβ is {number(rho_beta)}.{score_caution(report)}",
         ),
         *_log_odds(report, transcript),
         Figure(
@@ -70,12 +62,11 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
                 measured,
                 bound=limit,
                 prediction=report.prediction.advantage,
-                theorem2=None if is_pac(report) else report.bounds.theorem2_rho_alpha,
-                bound_name="PAC bound" if is_pac(report) else "bound ρα",
+                theorem2=report.bounds.theorem2_rho_alpha,
             ),
             "Advantage of every attack.",
             f"Bars are measured advantages, with {confidence_of(report)}intervals. The limit "
-            f"{'of PAC privacy' if is_pac(report) else 'ρα'} is {number(limit)}.",
+            f"ρα is {number(limit)}.",
         ),
         *_sensitivity(report, transcript),
     ]
@@ -95,7 +86,7 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
             transcript.worlds,
             final,
             # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
-            None if is_sampled(report) or is_halves(report) else per_trial,
+            None if is_sampled(report) else per_trial,
             epsilon if math.isfinite(epsilon) else None,
             density=report.prediction.density,
         ),
@@ -106,8 +97,6 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
 
 def _curves(report: Report) -> str:
     mu = number(report.prediction.mu)
-    if is_halves(report):
-        return "Random halves have no closed-form prediction."
     if not is_sampled(report):
         if takes_local_steps(report):
             return (
@@ -187,9 +176,7 @@ def _words_of(report: Report) -> tuple[str, str]:
     if takes_local_steps(report):
         kind = "of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly"
     if method == "none":
-        if is_scored(report):
-            return "no closed form: the log-odds are the score of an attack", how
-        kind = "no closed form: the log-odds are a mixture over the candidates"
+        kind = "no closed form: the log-odds are the score of an attack"
     return kind, how
 
 

@@ -24,14 +24,12 @@ from fedsim.report.document.wording import number, percent
 from fedsim.report.sections import answer, vantage_words
 from fedsim.report.sections.answer import labels
 from fedsim.report.sections.section import (
-    advantage_limit,
     challenge_of,
     clients_of,
     confidence_of,
     is_alarming,
     is_client,
     is_clipped,
-    is_pac,
     trials_of,
 )
 from fedsim.report.sections.target import Shown
@@ -67,7 +65,6 @@ def first(report: Report, about: About) -> doc.FirstScreen:
         answers += [f"{name.capitalize()}: ", mark, " "]
     titles = " ".join(label.title for label in labels(report))
     own = [each.limit for each in report.verdicts[0].limits if each.of == "advantage"]
-    one = "One target was attacked" if not is_pac(report) else "One secret was attacked"
     guarantee = "" if report.mechanism.dp_guarantee else f" {_no_guarantee(report)}"
     version = "their version is not stated, because a digest could disclose a private record"
     if about.data_sha256:
@@ -96,7 +93,8 @@ def first(report: Report, about: About) -> doc.FirstScreen:
             author=about.author or f"{NOT_STATED} (run.author)",
             date=report.created[:10],
             limits=(
-                f"{one}, in {trials_of(report)}. Others may be easier or harder to identify. "
+                f"One target was attacked, in {trials_of(report)}. Others may be easier or harder "
+                "to identify. "
                 f"{vantage_words.holds_for(report)}{guarantee}"
             ),
         ),
@@ -142,7 +140,7 @@ def checks(report: Report) -> list[doc.Check]:
         encode(report),
         [verdict.vantage for verdict in report.verdicts].index(report.vantage),
     )
-    limit, one = advantage_limit(report), 1.001 * report.bounds.tight_epsilon
+    limit, one = report.bounds.rho_alpha, 1.001 * report.bounds.tight_epsilon
     checked = [
         report_check(
             f"No measurement contradicts theory (at {ALARM_CONFIDENCE:.2%} confidence).",
@@ -155,14 +153,14 @@ def checks(report: Report) -> list[doc.Check]:
     hidden = [_hidden(report, values, at, each) for at, each in enumerate(report.verdicts)]
     # The first is the worst: where it passes, all do.
     checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
-    if advantage_limit(report) < 1:
+    if report.bounds.rho_alpha < 1:
         text = "The measured advantage lies below the limit of theory."
         unknown = "The trials do not show that the adversary stays below the limit of theory."
-        allowed = number(advantage_limit(report))
+        allowed = number(report.bounds.rho_alpha)
         if (high := number_at(values, "advantage.high")) is not None:
             unknown = (
                 f"The interval reaches {percent(share(high))} right answers (advantage "
-                f"{number(high)}), above the limit of {percent(share(advantage_limit(report)))} "
+                f"{number(high)}), above the limit of {percent(share(report.bounds.rho_alpha))} "
                 f"({allowed})."
             )
         if vantage_words.reaches_limit(report, report.verdicts[place]):
@@ -199,7 +197,7 @@ def _hidden(
     who, allowed = WHO[verdict.vantage], verdict.allowed
     text = f"By theory, noise limits how often {who} is right."
     shuts, failed = f"verdicts.{place}.allowed.advantage >= 1", f"Theory sets no limit for {who}"
-    if allowed.advantage < 1 and allowed.kind != "pac" and math.isinf(allowed.epsilon):
+    if allowed.advantage < 1 and math.isinf(allowed.epsilon):
         shuts = f"verdicts.{place}.allowed.epsilon > 1e300"
         failed = f"No noise surely hides {clients_of(report)} from {who}; only sampling does"
     elif is_clipped(report):

@@ -13,8 +13,6 @@ from fedsim.report.sections.section import (
     SectionTranscript,
     confidence_of,
     is_clipped,
-    is_halves,
-    is_pac,
     is_sampled,
     score_caution,
 )
@@ -110,13 +108,6 @@ def _estimated(report: Report, value: float | None) -> str:
 
 
 def _worth_of_sensitivities(report: Report) -> str:
-    if is_halves(report):
-        return "No estimate: no single distance describes candidates that differ in half of D."
-    if is_pac(report):
-        return (
-            "A tautology here: the noise was scaled to the distance of the candidates, so the "
-            "estimate returns the ε that the budget stands for."
-        )
     if is_sampled(report) and report.neighbouring == "replace":
         return (
             "No estimate: with sampled replacement, the loss depends on both gradients, not only "

@@ -8,7 +8,7 @@ from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
 from fedsim.report.figures import run_figures
-from fedsim.report.sections.section import Section, SectionTranscript, confidence_of, is_pac
+from fedsim.report.sections.section import Section, SectionTranscript, confidence_of
 from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Risks = Sequence[tuple[float, float]]
@@ -85,8 +85,8 @@ def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
 
 
 def _limited(report: Report) -> list[RunVantageBounds]:
-    """Return the vantage points with risks; none for reports of earlier versions and PAC noise."""
-    return [] if is_pac(report) else [row for row in report.bounds.vantages if row.risks]
+    """Return the vantage points with risks; none for reports of earlier versions."""
+    return [row for row in report.bounds.vantages if row.risks]
 
 
 def _words(report: Report) -> list[Block]:

@@ -73,16 +73,6 @@ TITLES = {
 }
 
 
-def is_pac(report: Report) -> bool:
-    """Return whether stated candidates shaped the noise, which is no differential privacy."""
-    return report.mechanism.noise == "pac"
-
-
-def is_halves(report: Report) -> bool:
-    """Return whether the secret was one of several random halves of the data, and not D or D'."""
-    return is_pac(report) and report.pac.prior == "halves"
-
-
 def is_client(report: Report) -> bool:
     return report.unit == "client"
 
@@ -102,10 +92,6 @@ def takes_local_steps(report: Report) -> bool:
 
 def is_alarming(report: Report) -> bool:
     return bool(report.contradictions)
-
-
-def advantage_limit(report: Report) -> float:
-    return report.pac.advantage_bound if is_pac(report) else report.bounds.rho_alpha
 
 
 def success(report: Report) -> float | None:
@@ -141,7 +127,7 @@ def confidence_of(report: Report) -> str:
 
 def is_scored(report: Report) -> bool:
     """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
-    return report.prediction.method == "none" and not is_halves(report)
+    return report.prediction.method == "none"
 
 
 SCORED = "the belief is the score of an attack; ρβ does not limit such a score."

@@ -16,8 +16,6 @@ from fedsim.report.sections.section import (
     clients_of,
     is_client,
     is_clipped,
-    is_halves,
-    is_pac,
 )
 
 
@@ -47,8 +45,7 @@ def _bounds(report: Report) -> Entries:
         ("ρβ, limit of the belief", f"{number(bounds.rho_beta)} = 1 / (1 + e^−ε)"),
         (
             "ρα, limit of the advantage",
-            f"{number(bounds.rho_alpha)} "
-            f"({'PAC privacy has its own limit' if is_pac(report) else 'from the noise'})",
+            f"{number(bounds.rho_alpha)} (from the noise)",
         ),
         (
             "How often the belief exceeds ρβ",
@@ -75,9 +72,7 @@ def _further(report: Report) -> Entries:
 def _why_infinite(report: Report) -> str:
     if math.isfinite(report.bounds.epsilon):
         return ""
-    if is_pac(report):
-        why = "PAC noise hides only directions in which the candidates differ"
-    elif is_clipped(report):
+    if is_clipped(report):
         why = f"no noise hides {clients_of(report)} at this vantage"
     else:
         why = UNCLIPPED
@@ -264,31 +259,21 @@ MEANING = (
 
 def _pac_entries(report: Report) -> Entries:
     pac = report.pac
-    realised, released = pac.realised_information, pac.released_information
+    released = pac.released_information
     together = f"Released by all {report.trials} trials together"
     return [
-        ("Stated prior", f"{pac.prior_description}: guessing is right in 50%"),
+        ("Stated prior", "D and D′ at even odds: guessing is right in 50%"),
         (
             "Mutual information at most",
-            f"{number(pac.mutual_information)} nats over all rounds"
-            + (
-                ""
-                if realised is None
-                else f" (realised on average, by log det: {number(realised)})"
-            ),
+            f"{number(pac.mutual_information)} nats over all rounds",
         ),
         *([] if released is None else [(together, f"at most {number(released)} nats")]),
         ("Success of any guess at most", percent(pac.success_bound)),
-        *_candidate(report),
         ("Success measured", percent(pac.success)),
         (
             "Advantage at most",
-            f"{number(pac.advantage_bound)}"
-            + (
-                ""
-                if is_pac(report)
-                else f" (for comparison, ρα is {number(report.bounds.rho_alpha)})"
-            ),
+            f"{number(pac.advantage_bound)} "
+            f"(for comparison, ρα is {number(report.bounds.rho_alpha)})",
         ),
         (
             "Equivalent ε, not a guarantee",
@@ -298,21 +283,8 @@ def _pac_entries(report: Report) -> Entries:
     ]
 
 
-def _candidate(report: Report) -> Entries:
-    bound, candidates = report.pac.candidate_success_bound, report.pac.candidates
-    if not is_halves(report) or bound is None:
-        return []
-    return [
-        (
-            f"Naming which of the {candidates} candidates",
-            f"right in at most {percent(bound)}; guessing is right in {percent(1 / candidates)}",
-        )
-    ]
-
-
 def _pac(report: Report) -> list[Block]:
-    applies = is_pac(report) or report.pac.budgeted
-    return [Prose(MEANING), Listing(_pac_entries(report))] if applies else []
+    return [Prose(MEANING), Listing(_pac_entries(report))] if report.pac.budgeted else []
 
 
 PAC = Section("PAC privacy", _pac, specialist=True)

@@ -15,7 +15,6 @@ from fedsim.report.sections.section import (
     SectionTranscript,
     is_client,
     is_clipped,
-    is_halves,
     is_sampled,
     measure,
     takes_local_steps,
@@ -78,12 +77,6 @@ def _step(report: Report) -> str:
             f"noisy steps on its own copy of the model: {report.mechanism.steps} noisy steps are "
             "accounted for. The adversary sees only their sum, and decides by the score of a "
             "linearised attack."
-        )
-    if is_halves(report):
-        return (
-            f"In each of {report.rounds} rounds, the records of the trial's secret candidate took "
-            "part. The candidates are random halves of the records of all clients except the "
-            "adversary."
         )
     if is_client(report):
         return _round_of_clients(report)
@@ -237,7 +230,7 @@ def _mechanism(report: Report) -> Settings:
     settings: Settings = {
         **_fields(mechanism, "noise_multiplier", "effective_noise_multiplier"),
         "Clipping norm C": mechanism.clipping_norm,
-        **_fields(mechanism, "clipping", "sensitivity", "noise"),
+        **_fields(mechanism, "clipping", "sensitivity"),
         "Noisy steps accounted": mechanism.steps,
         "Local steps in a round": mechanism.local_steps,
         "Sampling rate": mechanism.sampling_rate,

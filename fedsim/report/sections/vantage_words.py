@@ -20,7 +20,6 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span, w
 from fedsim.report.sections.section import (
     clients_of,
     is_clipped,
-    is_pac,
     score_caution,
     trials_of,
 )
@@ -116,8 +115,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
         return Mark("open", "Cannot tell yet")
     if limit.by == "measured" or report.mechanism.sensitivity == "local":
         return Mark("open", "Meets, for this target alone")
-    if is_pac(report):
-        return Mark("open", "Meets, on average")
     rounding = report.mechanism.rounding
     simulated = rounding is not None and rounding.secure_aggregation == "simulated"
     if simulated and verdict.vantage == "server":
@@ -129,8 +126,6 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
 def holds_for(report: Report) -> str:
     if not is_clipped(report):
         return "Without clipping, theory sets no limit."
-    if is_pac(report):
-        return "The limit of PAC privacy holds on average over its prior, not for each person."
     if report.mechanism.sensitivity == "local":
         return "The noise was scaled to this target: the limits hold for this target alone."
     worse = [
@@ -185,7 +180,7 @@ def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
     """Return whether theory keeps the limit for everybody; a belief, except in rare trainings."""
     allowed = verdict.allowed
     if limit.of == "advantage":
-        worst = 0.0 if allowed.kind == "pac" else allowed.worst.rho_alpha
+        worst = allowed.worst.rho_alpha
         return max(allowed.advantage, worst) <= limit.limit
     return max(allowed.rho_beta, allowed.worst.rho_beta) <= limit.limit
 
@@ -223,7 +218,7 @@ def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
     if allowed.kind == "none":
         return "Theory sets no limit"
     allows = f"Theory allows at most {number(allowed.advantage)}"
-    if allowed.kind == "pac" or allowed.worst.rho_alpha <= allowed.rho_alpha:
+    if allowed.worst.rho_alpha <= allowed.rho_alpha:
         return allows
     return (
         f"{allows} for the target's client, and {number(allowed.worst.rho_alpha)} for the client "
@@ -254,7 +249,7 @@ def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
 
 def _advantage(verdict: VantageVerdict) -> Said:
     measured, allowed = verdict.measured, verdict.allowed
-    name = {"pac": "PAC limit", "rho-alpha": "limit ρα"}.get(allowed.kind, "")
+    name = {"rho-alpha": "limit ρα"}.get(allowed.kind, "")
     limit = f"{name} {number(allowed.advantage)}" if name else NO_LIMIT_OF_THEORY
     if measured is None:
         return Said(_allowed(number(allowed.advantage), bool(name)), NOT_MEASURED)
@@ -306,12 +301,7 @@ def _allowed(value: str, limited: bool) -> str:
 def _unlimited(report: Report, verdict: VantageVerdict) -> StateWords:
     if not is_clipped(report):
         return NO_GUARANTEE
-    hidden = math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict)
-    return NO_LIMIT if hidden else NO_PROTECTION
-
-
-def _is_budgeted(report: Report, verdict: VantageVerdict) -> bool:
-    return is_pac(report) and verdict.vantage != "server"
+    return NO_LIMIT if math.isfinite(verdict.allowed.epsilon) else NO_PROTECTION
 
 
 def _reading(report: Report, verdict: VantageVerdict) -> str:
@@ -337,7 +327,7 @@ def _of_no_limit(report: Report, verdict: VantageVerdict) -> str:
         )
     if not is_clipped(report):
         return "Gradients are not clipped, so theory sets no limit."
-    if math.isfinite(verdict.allowed.epsilon) or _is_budgeted(report, verdict):
+    if math.isfinite(verdict.allowed.epsilon):
         return "The budget is so large that theory allows certainty."
     return (
         f"No noise hides {clients_of(report)} from {who}, who can always tell whether it was used. "

@@ -17,7 +17,6 @@ from fedsim.report.sections.section import (
     clients_of,
     confidence_of,
     is_clipped,
-    is_pac,
     measure,
     takes_local_steps,
     worths_in_full,
@@ -59,7 +58,7 @@ def by_the_model(report: Report) -> str:
 
 def deployed(report: Report) -> str:
     bounds = report.bounds
-    if report.noise_source != "seed" or report.mechanism.noise == "pac":
+    if report.noise_source != "seed":
         return ""
     return (
         "The noise came from a seed, so that the run can be repeated. With privacy.noise-source = "
@@ -165,9 +164,7 @@ def _vantage_line(report: Report, bounds: RunVantageBounds) -> Line:
     note = bounds.note or (
         f"nothing hides {clients_of(report)} here" if bounds.noise_multiplier == 0 else ""
     )
-    if is_pac(report) and bounds.vantage != "server":
-        note = "no bound by differential privacy: see PAC privacy below"
-    if row.note and not is_pac(report):
+    if row.note:
         note = row.note
     measured, predicted = row.empirical, row.prediction
     (verdict,) = (each for each in report.verdicts if each.vantage == bounds.vantage)
@@ -212,7 +209,7 @@ def choose(report: Report) -> str:
     """
     (here,) = (each for each in report.verdicts if each.vantage == report.vantage)
     scaled = is_clipped(report) and report.mechanism.sensitivity == "global"
-    if is_pac(report) or not scaled or not math.isfinite(here.allowed.worst.epsilon):
+    if not scaled or not math.isfinite(here.allowed.worst.epsilon):
         return ""
     now = here.allowed.advantage
     own = [limit.limit for limit in here.limits if limit.of == "advantage" and limit.limit < now]

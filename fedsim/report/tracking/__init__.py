@@ -1,1 +1,1 @@
-"""Progress of a run, from one event stream: bar, live page and experiment trackers."""
+"""Progress of a run, from one event stream: bar and experiment trackers."""

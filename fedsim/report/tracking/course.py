@@ -1,11 +1,9 @@
 """The state of a run so far, computed from its events."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fedsim.learning.training.criterion import PERPLEXITY, Judged, Measured, criterion, judge
+from fedsim.learning.training.criterion import Judged, Measured, criterion, judge
 from fedsim.report.document import worth
 
 Event = dict[str, Any]
@@ -37,16 +35,14 @@ class Course:
         majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
         of_class: held-out records of each class.
         balanced_accuracy, area_under_curve: means after the last round that measured them.
-        recalls, precisions: for each class after the last round that measured them, means over the
-            trials of a batch; None for a class without records or answers.
+        recalls: of each class after the last round that measured them, means over the trials of a
+            batch; None for a class without records.
         epsilon: of one training up to that round; None if unknown.
-        values: criterion of the first batch of trials by round, as far as it is from 0 to 1.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
         waits: number of events about waiting, its beginnings and ends.
     """
 
-    phase: str = "starting"
     rounds: int = 0
     trials: tuple[int, int] = (0, 0)
     round: int = 0
@@ -59,12 +55,8 @@ class Course:
     balanced_accuracy: float | None = None
     area_under_curve: float | None = None
     recalls: tuple[float | None, ...] = ()
-    precisions: tuple[float | None, ...] = ()
     epsilon: float | None = None
-    values: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
     looks: tuple[Look, ...] = ()
-    rho_alpha: float | None = None
-    rho_beta: float | None = None
     busy: tuple[int, ...] = ()
     busy_since: float = 0.0
     waits: int = 0
@@ -132,20 +124,14 @@ def after(course: Course, event: Event) -> Course:
         looks = *course.looks, Look(last, event.get("advantage"), interval, belief, accuracy)
         return replace(course, trials=(first, last), round=course.rounds, looks=looks)
     if "phase" in event:
-        course = replace(course, phase=event["phase"], busy=())  # of an interrupted attempt
+        course = replace(course, busy=())  # of an interrupted attempt
         if event["phase"] != "training":
             return course
-        rho_alpha, rho_beta = event.get("rho_alpha"), event.get("rho_beta")
-        rounds = event.get("rounds", 0)
-        return replace(course, rounds=rounds, looks=(), rho_alpha=rho_alpha, rho_beta=rho_beta)
+        return replace(course, rounds=event.get("rounds", 0), looks=())
     if "round" not in event or "trials" not in event:
         return course
-    return _after_round(course, event)
-
-
-def _after_round(course: Course, event: Event) -> Course:
     first, last = event["trials"]
-    course = replace(
+    return replace(
         course,
         trials=(first, last),
         round=event["round"],
@@ -158,11 +144,5 @@ def _after_round(course: Course, event: Event) -> Course:
         balanced_accuracy=event.get("balanced_accuracy", course.balanced_accuracy),
         area_under_curve=event.get("area_under_curve", course.area_under_curve),
         recalls=tuple(event.get("recalls", course.recalls)),
-        precisions=tuple(event.get("precisions", course.precisions)),
         epsilon=event.get("epsilon"),
     )
-    judged = course.judged
-    if first or judged is None or judged.value is None or judged.name == PERPLEXITY:
-        return course
-    values = {**course.values, course.round: judged.value}
-    return replace(course, values=MappingProxyType(values))

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -93,27 +93,13 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
     watcher.leave(directory.finished)
 
 
-@dataclass(frozen=True)
-class Onlookers:
-    page: bool
-    trackers: dict[str, Tracker]
+def opened(places: list[str] | None) -> dict[str, Tracker]:
+    """Return the trackers of --track, by their places."""
+    return {place: trackers.opened(place) for place in places or ()}
 
-    @classmethod
-    def asked(cls, page: bool, places: list[str] | None) -> "Onlookers":
-        return cls(page, {place: trackers.opened(place) for place in places or ()})
 
-    def watchers(self, directory: RunDirectory, console: Console) -> list[Watcher]:
-        watchers: list[Watcher] = [
-            Tracking(directory, tracker, place) for place, tracker in self.trackers.items()
-        ]
-        if self.page:
-            from fedsim.report.tracking.live_page import FILE, LivePage  # noqa: PLC0415  (matplotlib)
-
-            watchers.append(LivePage(directory))
-            console.print(
-                f"Live page: {directory.path / FILE}", soft_wrap=True, highlight=False, markup=False
-            )
-        return watchers
+def tracking(directory: RunDirectory, named: Mapping[str, Tracker]) -> list[Watcher]:
+    return [Tracking(directory, tracker, place) for place, tracker in named.items()]
 
 
 MINUTE = 60.0

@@ -9,7 +9,6 @@ from fedsim.report.document import first_screen
 from fedsim.report.document.first_screen import GUESSING, OPEN, PASSED, settled, share
 from fedsim.report.document.wording import number, percent, span
 from fedsim.report.sections.first import bar
-from fedsim.report.sections.section import advantage_limit
 from fedsim.studies.choose.choose_words import values
 from fedsim.studies.choose.grid import RunOutcome
 
@@ -130,7 +129,7 @@ def _contradicts(one: RunOutcome) -> bool:
 
 
 def _right_at_most(one: RunOutcome) -> float:
-    return 1.0 if one.report is None else share(advantage_limit(one.report))
+    return 1.0 if one.report is None else share(one.report.bounds.rho_alpha)
 
 
 def _accuracy(one: RunOutcome) -> float:

@@ -191,11 +191,6 @@ class Choice:
 def check_protectable(scheme: Scheme) -> None:
     """Raise InputError if no noise protects from the adversary at its vantage."""
     federation = scheme.federation
-    if scheme.privacy.noise.mechanism.by_candidate:
-        raise InputError(
-            'fedsim choose needs noise with a guarantee; set privacy.noise = "isotropic" '
-            "(PAC noise only bounds an average)"
-        )
     if scheme.privacy.sensitivity == "local":
         raise InputError(
             "fedsim choose needs noise with a guarantee, but local sensitivity protects one "

@@ -9,12 +9,10 @@ import numpy as np
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
-from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.config import Config
 from fedsim.config.needs import UNBOUNDED
-from fedsim.config.privacy import PrivacyConfig
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
@@ -23,7 +21,6 @@ from fedsim.privacy import releases as described
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.noise import Noise
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
@@ -112,10 +109,8 @@ def _guarantee(
     config, releases = subject.config, subject.released
     bounds = identifiability.bounds(releases.towards(vantage), delta)
     document = _document(releases, vantage, bounds)
-    noise = None if config is None else config.privacy.noise.mechanism
-    by_pac = noise is not None and noise.by_candidate
     _label(document, source, subject, delta, vantage)
-    document["bayesian"] = _bayesian(source, subject.training, delta, by_pac)
+    document["bayesian"] = _bayesian(source, subject.training, delta)
     return AccountedGuarantees(releases, vantage, bounds, document, config)
 
 
@@ -206,39 +201,21 @@ def _label(
     )
     document["dp_guarantee"], document["dp_note"] = label.given, label.note
     document["released"] = None if label.released is None else asdict(label.released)
-    reason = unbounded(config.training.clipping, config.privacy.noise)
-    if reason is not None:
+    if (reason := unbounded(config.training.clipping)) is not None:
         document["note"] = reason
         for row in (*document["accountants"].values(), *document["to_whom"]):
             if "refusal" not in row:
                 row["note"] = reason
-    if config.privacy.noise.mechanism.by_candidate:
-        document["pac"] = _pac(source, config.privacy, run, delta)
 
 
-def unbounded(clipping: bool, noise_kind: Noise) -> str | None:
+def unbounded(clipping: bool) -> str | None:
     """Return why epsilon is infinite for any noise; None if it may be finite."""
-    if (noise := noise_kind.mechanism).by_candidate:
-        return f"{noise.title} is not scaled to a sensitivity and not DP; epsilon is infinite"
     if not clipping:
         return (
             f"gradients are not clipped, so that {UNBOUNDED} and noise cannot be scaled to it; "
             "epsilon is infinite"
         )
     return None
-
-
-def _pac(source: Path | None, privacy: PrivacyConfig, run: _Subject, delta: float) -> Row:
-    """Return the PAC guarantee, from a run's own report or from the configured budget."""
-    information, reported = privacy.mutual_information, {}
-    if source is not None and source.is_dir():
-        directory = RunDirectory.open(source)
-        if directory.has("report.json"):
-            measured = results.read(directory).pac
-            information, reported = measured.mutual_information, asdict(measured)
-    if run.everything is not None:
-        information *= run.trainings
-    return {"prior": privacy.pac_prior, **reported, **asdict(pac.guarantee(information, delta))}
 
 
 def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
@@ -261,13 +238,8 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
     }
 
 
-def _bayesian(source: Path | None, releases: Releases, delta: float, by_pac: bool) -> Row:
+def _bayesian(source: Path | None, releases: Releases, delta: float) -> Row:
     """Return the result of the Bayesian accountant for a run with distances, or its refusal."""
-    if by_pac:
-        return {
-            "refusal": "the Bayesian accountant does not apply: it covers noise that is equal in "
-            "all directions, and PAC noise is not"
-        }
     if source is not None and source.is_dir():
         directory = RunDirectory.open(source)
         if directory.has(run_transcript.FILE):

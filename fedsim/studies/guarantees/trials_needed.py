@@ -16,7 +16,6 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.delta import ASSUMED
-from fedsim.privacy.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,6 @@ def expected(
         prediction = results.read(run).prediction
         advantage, origin = prediction.advantage, "the run's own prediction"
         forecast = replace(forecast, advantage=advantage, mu=prediction.mu, origin=origin)
-    elif scheme.privacy.noise.mechanism.by_candidate:
-        raise InputError(
-            f"privacy.noise is '{scheme.privacy.noise}' in '{source}', which bounds an average "
-            "and not the advantage; give an advantage in its place"
-        )
     else:
         mechanism = privacy.mechanism(scheme, privacy.noise_multiplier(scheme))
         advantage = identifiability.bounds(
@@ -89,7 +83,7 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
     advantage, scheme = expected.advantage, expected.rules.scheme
     assert advantage is not None
     mu = gaussian.mu_of_advantage(max(0.0, advantage)) if expected.mu is None else expected.mu
-    unknown = _unknown(scheme.training.sampling_rate, scheme.privacy.noise, mu)
+    unknown = _unknown(scheme.training.sampling_rate, mu)
     epsilon = None if unknown else gaussian.epsilon(mu, expected.delta)
     return {
         "advantage": advantage,
@@ -119,10 +113,8 @@ def document(expected: Expected, halfwidth: float, share: float) -> dict[str, An
     }
 
 
-def _unknown(record_rate: float, noise_kind: Noise, mu: float) -> str | None:
+def _unknown(record_rate: float, mu: float) -> str | None:
     """Return why lower bounds have no forecast; None if they have one."""
-    if (noise := noise_kind.mechanism).own_law:
-        return f"the distribution of the log-odds of {noise.title} is unknown before the trials"
     if record_rate < 1:
         return (
             "the log-odds of sampled steps have no closed form; the report leads with trade_off, "

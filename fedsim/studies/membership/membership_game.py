@@ -271,7 +271,6 @@ def check_attacked_training(rules: GameRules) -> None:
     require(
         (
             ("privacy.unit", rules.scheme.privacy.unit, "record"),
-            ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
             ("privacy.sensitivity", rules.scheme.privacy.sensitivity, "global"),
             ("privacy.stop-at", rules.scheme.privacy.stop_at, 0.0),
             ("training.local-steps", rules.scheme.training.local_steps, 1),

@@ -40,8 +40,7 @@ from fedsim.privacy.mechanism import (
     aggregate_noise_multiplier,
     sensitivity,
 )
-from fedsim.privacy.noise.isotropic import Isotropic
-from fedsim.privacy.noise.mechanism import Summed, Trials
+from fedsim.privacy.noise import add_noise
 from fedsim.privacy.participation.sampling import participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -235,7 +234,6 @@ def check_guessed_training(rules: GameRules) -> None:
     require(
         (
             ("privacy.unit", scheme.privacy.unit, "record"),
-            ("privacy.noise", scheme.privacy.noise, "isotropic"),
             ("privacy.sensitivity", scheme.privacy.sensitivity, "global"),
             ("privacy.stop-at", scheme.privacy.stop_at, 0.0),
             ("training.clipping", scheme.training.clipping, True),
@@ -309,22 +307,13 @@ class _Batch:
         secrets, coins = self._secrets()
         theta = federation.initial_parameters(self.rules, loaded, self.trials).to(loaded.device)
         optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
-        added = Isotropic(
-            Trials(
-                numbers=self.trials,
-                worlds=np.ones(len(self.trials), np.bool_),
-                rounds=scheme.training.rounds,
-                noise_seed=self.rules.noise_seed,
-                secret_seed=self.rules.seed,
-                server_draws=True,
-            )
-        )
         total = np.zeros((*secrets.shape, len(self.candidates)))
         for round in range(1, scheme.training.rounds + 1):
             others, sums = self._sums(theta, secrets, round)
             stds = np.full(len(self.trials), self.noise.unknown)
-            real = Summed(round, sums[:, 0].cpu().numpy().copy(), stds, dict)
-            sums[:, 0] = torch.from_numpy(added.add(real).total).to(theta.device)
+            real = sums[:, 0].cpu().numpy().copy()
+            noised = add_noise(real, stds, self.rules.noise_seed, self.trials, round)
+            sums[:, 0] = torch.from_numpy(noised.total).to(theta.device)
             total += self._evidence(theta, sums)
             released = others + sums[:, 0] + self._own_noise(round, theta)
             theta = optimizer.step(theta, released.float(), round)

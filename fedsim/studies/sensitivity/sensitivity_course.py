@@ -126,7 +126,6 @@ def check_steps(rules: GameRules) -> None:
     require(
         (
             ("privacy.unit", rules.scheme.privacy.unit, "record"),
-            ("privacy.noise", rules.scheme.privacy.noise, "isotropic"),
             ("privacy.stop-at", rules.scheme.privacy.stop_at, 0.0),
             ("training.clipping", rules.scheme.training.clipping, True),
             ("training.local-steps", rules.scheme.training.local_steps, 1),

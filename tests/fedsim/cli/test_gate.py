@@ -12,7 +12,7 @@ from fedsim.audits.judgement.report import AuditOptions, AuditReport
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.common.randomness import gaussian_noise
-from fedsim.privacy.noise import mechanism
+from fedsim.privacy import noise
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -37,7 +37,7 @@ def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(
     assert status == 3
     assert ["advantage.low" in said, "epsilon" in said, "alarms" in said] == [True, True, False]
     # In the code that adds it: theory knows nothing of that, but it is seen.
-    with patch.object(mechanism, "gaussian_noise", lambda *stream: gaussian_noise(*stream) / 2):
+    with patch.object(noise, "gaussian_noise", lambda *stream: gaussian_noise(*stream) / 2):
         status, _, said = fedsim("run", experiment, "--out", tmp_path / "mutant", *GATE)
     assert status == 3
     assert ["advantage.low" in said, "epsilon" in said, "alarms" in said] == [True, False, True]

@@ -20,12 +20,6 @@ CLIENT: dict[str, configuration.Scalar] = {
     "privacy.rho-beta": 0.0,
     "privacy.noise-multiplier": 1.0,
 }
-PAC: dict[str, configuration.Scalar] = {
-    "privacy.noise": "pac",
-    "privacy.mutual-information": 0.1,
-    "privacy.rho-beta": 0.0,
-    "audit.mode": "oracle",
-}
 
 
 def test_pyproject_declares_every_key_with_its_default() -> None:
@@ -221,10 +215,6 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"tolerated-dropouts is 1, but training.local-steps is 2",
         ),
         (
-            {"federation.clients": 3, "federation.colluding": 1} | PAC,
-            r"colluding is 1, but privacy.noise is 'pac'",
-        ),
-        (
             {
                 "federation.clients": 3,
                 "federation.tolerated-dropouts": 1,
@@ -283,27 +273,6 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             {"privacy.rho-beta": 0.9, "privacy.mutual-information": 0.1},
             r"privacy.rho-beta and privacy.mutual-information are set",
         ),
-        ({"privacy.noise": "pac"}, r"[Gg]ive privacy.mutual-information above 0"),
-        (
-            {"privacy.pac-prior": "halves"},
-            r'Set privacy.pac-prior = "pair", or set privacy.noise = "pac"',
-        ),
-        (PAC | {"privacy.pac-draws": 7}, r"privacy.pac-draws is 7: .*multiple of 2"),
-        (PAC | {"privacy.pac-draws": 2}, r"privacy.pac-draws is 2: .*greater than or equal to 4"),
-        (
-            PAC | {"privacy.pac-prior": "halves", "privacy.neighbouring": "replace"},
-            r'[Ss]et privacy.neighbouring = "add-remove"',
-        ),
-        (PAC | {"privacy.sensitivity": "local"}, r'[Ss]et privacy.sensitivity = "global"'),
-        (PAC | {"federation.trust": "local"}, r'[Ss]et federation.trust = "central"'),
-        (PAC | {"training.sampling-rate": 0.5}, r"[Ss]et training.sampling-rate = 1.0"),
-        (
-            PAC | {"training.local-steps": 2, "federation.trust": "local"},
-            r"the noise alone does not determine the belief",
-        ),
-        (PAC | {"audit.mode": "participant"}, r'[Ss]et audit.mode = "oracle"'),
-        (PAC | {"run.precision": "bf16"}, r'[Ss]et run.precision = "float32"'),
-        (PAC | {"audit.bayesian-pairs": 4}, r"[Ss]et audit.bayesian-pairs = 0"),
         (
             {
                 "training.local-steps": 2,
@@ -334,14 +303,6 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
             r"mutual-information is 0.1, but training.clipping is false.*[Gg]ive privacy.noise",
         ),
         (
-            PAC | {"training.clipping": False},
-            r"training.clipping is false, but privacy.noise is 'pac'.*training.clipping = true",
-        ),
-        (
-            PAC | {"privacy.stop-at": 2.0},
-            r"privacy.stop-at is 2, but privacy.noise is 'pac'.* epsilon is infinite",
-        ),
-        (
             {
                 "training.clipping": False,
                 "privacy.rho-beta": 0.0,
@@ -361,10 +322,6 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         (
             CLIENT | {"training.local-steps": 2, "federation.trust": "local"},
             r"training.local-steps is 2, but privacy.unit is 'client'",
-        ),
-        (
-            PAC | {"privacy.unit": "client"},
-            r"Set privacy.noise = .isotropic..*, or set privacy.unit = .record.",
         ),
         ({"run.precision": "bf16"}, r"compare sums in full precision .*oracle"),
         ({"run.max-memory": "4 gigs"}, r"run.max-memory is '4 gigs'; give a size such as '4GiB'"),

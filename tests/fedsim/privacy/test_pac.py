@@ -120,62 +120,6 @@ def test_the_log_det_bound_is_above_the_information_found_by_integration(
 # The covariance.
 
 
-@given(st.integers(0, 2**30), st.integers(2, 8), st.integers(1, 30), st.booleans())
-def test_the_spectrum_is_that_of_the_covariance_matrix(
-    seed: int, count: int, size: int, weighted: bool
-) -> None:
-    random = np.random.default_rng(seed)
-    draws = 5 + random.standard_normal((2, count, size))
-    weights = random.dirichlet(np.ones(count), 2) + 1e-3 if weighted else None
-    if weights is not None:
-        weights /= weights.sum(1, keepdims=True)
-    found = pac.spectrum(draws, weights)
-    for trial in range(2):
-        covariance = np.cov(
-            draws[trial].T, ddof=0, aweights=None if weights is None else weights[trial]
-        ).reshape(size, size)
-        eigenvalues, kept = found.eigenvalues[trial], found.eigenvalues[trial] > 0
-        expected = np.linalg.eigvalsh(covariance)[::-1]
-        assert kept.sum() == min(count - 1, size)
-        np.testing.assert_allclose(eigenvalues[kept], expected[: kept.sum()], rtol=1e-7)
-        directions = found.directions[trial]
-        assert np.all(directions[~kept] == 0)
-        directions = directions[kept]
-        np.testing.assert_allclose(directions @ directions.T, np.eye(len(directions)), atol=1e-7)
-        np.testing.assert_allclose(
-            directions @ covariance, eigenvalues[kept, None] * directions, atol=1e-6
-        )
-    # The candidates lie where their coordinates say.
-    for candidate in range(count):
-        np.testing.assert_allclose(
-            found.point(found.coordinates[:, candidate]), draws[:, candidate], atol=1e-6
-        )
-
-
-def test_candidates_that_do_not_differ_have_no_spectrum() -> None:
-    found = pac.spectrum(np.ones((1, 4, 3)))
-    assert np.all(found.eigenvalues == 0)
-    assert np.all(found.directions == 0)
-    np.testing.assert_allclose(found.point(found.coordinates[:, 0]), np.ones((1, 3)))
-
-
-def test_complementary_halves_have_half_the_rank() -> None:
-    halves = np.random.default_rng(0).standard_normal((3, 50))
-    total = 10 * np.ones(50)
-    draws = np.concatenate([total / 2 + halves, total / 2 - halves])[None]
-    assert (pac.spectrum(draws).eigenvalues > 0).sum() == 3
-
-
-def test_the_posterior_information_is_log_det_of_the_weighted_covariance() -> None:
-    random = np.random.default_rng(1)
-    coordinates, weights = random.standard_normal((1, 5, 3)), random.dirichlet(np.ones(5), 1)
-    variances = random.uniform(0.5, 2, (1, 3))
-    covariance = np.cov(coordinates[0].T, ddof=0, aweights=weights[0])
-    expected = np.linalg.slogdet(np.eye(3) + covariance / variances[0])[1] / 2
-    found = pac.posterior_information(coordinates, weights, variances)
-    np.testing.assert_allclose(found, [expected], rtol=1e-12)
-
-
 # What information is worth.
 
 

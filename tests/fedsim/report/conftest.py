@@ -52,10 +52,7 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "local DP-SGD": LOCAL
     | {"training.local-steps": 3, "training.sampling-rate": 0.2}
     | {"privacy.neighbouring": "add-remove"},
-    "pac": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "privacy.mutual-information": 0.5}
-    | {"audit.mode": "oracle"},
-    "halves": {"privacy.noise": "pac", "privacy.rho-beta": 0.0, "audit.mode": "oracle"}
-    | {"privacy.mutual-information": 0.5, "privacy.pac-prior": "halves"},
+    "information": {"privacy.rho-beta": 0.0, "privacy.mutual-information": 0.1},
     "client": {"privacy.unit": "client"},
     "one run": {"canaries.count": 40},
     "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},

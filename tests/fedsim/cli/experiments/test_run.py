@@ -616,17 +616,6 @@ def test_python_runs_the_command_as_a_module(module: str) -> None:
     assert (ran.returncode, ran.stdout) == (0, f"{__version__}\n")
 
 
-def test_a_watched_run_names_its_page_which_leads_to_the_report(
-    fedsim: Command, experiment: Path, tmp_path: Path, without_pages: None
-) -> None:
-    page = tmp_path / "run" / "live.html"
-    command = ["run", experiment, "--set", "trials.batch=4", "--out", tmp_path / "run", "--watch"]
-    status, _, err = fedsim(*command)
-    assert status == 0, err
-    assert f"Live page: {page}" in err
-    assert "url=report.html" in page.read_text()
-
-
 def test_a_place_that_keeps_no_runs_is_refused_before_anything_is_written(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:

@@ -432,10 +432,6 @@ def narrow(arguments: str) -> list[str]:
     return result.stdout.splitlines()
 
 
-PAC = (
-    '[privacy]\nrho-beta = 0.0\nnoise = "pac"\nmutual-information = 0.1\ndelta = 0.02\n'
-    '[audit]\nmode = "oracle"\n'
-)
 UNCLIPPED = (
     "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
     "[training]\nrounds = 7\nclipping = false\n"
@@ -461,44 +457,6 @@ def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> N
     assert "A DP guarantee. The operating system" in text(f"account {honest}")
     assert document(f"account {honest} --vantage server")["dp_guarantee"] is False
     assert "dp_guarantee" not in document(ACCOUNT)
-
-
-def test_pac_noise_is_accounted_by_its_budget_and_called_no_dp(tmp_path: Path) -> None:
-    path = written(tmp_path, PAC)
-    answer = document(f"account {path}")
-    success = answer["pac"]["success_bound"]
-    divergence = success * math.log(2 * success) + (1 - success) * math.log(2 * (1 - success))
-    assert answer["pac"]["mutual_information"] == 0.1
-    assert divergence == pytest.approx(0.1, rel=1e-9)
-    assert answer["epsilon"] is None
-    assert answer["dp_guarantee"] is False
-    notes = [answer["note"], *(row["note"] for row in answer["accountants"].values())]
-    assert all("PAC noise" in note and "no noise" not in note for note in notes)
-    assert "bayesian-pairs" not in answer["bayesian"]["refusal"]
-    printed = text(f"account {path}")
-    assert "PAC privacy, not a DP guarantee: all rounds release at most 0.1 nats" in printed
-    assert "No protection" not in printed
-    assert "PAC noise" in refusal(f"account {path} --plot {tmp_path / 'epsilon.svg'}")
-
-
-def test_a_run_with_pac_noise_quotes_its_report(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
-    config = small(
-        {
-            "privacy.rho-beta": 0.0,
-            "privacy.noise": "pac",
-            "privacy.mutual-information": 0.2,
-            "audit.mode": "oracle",
-        }
-    )
-    directory = RunDirectory.create(tmp_path / "run", config)
-    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-    server_app.carry_out(grid, preflight(config), directory)
-    report = directory.read_json("report.json")
-    answer = document(f"account {directory.path}")
-    assert answer["pac"] == report["pac"]
-    assert answer["dp_note"] == report["mechanism"]["dp_note"]
 
 
 def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None:

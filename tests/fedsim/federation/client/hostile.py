@@ -245,7 +245,6 @@ CASES: tuple[Case, ...] = (
     _asks("privacy.noise-source", "seed"),
     _asks("privacy.sensitivity", "local"),
     _asks("privacy.noise-multiplier", 0.01),
-    _asks("privacy.noise", "pac"),
     _asks("privacy.unit", "client"),
     _asks("audit.mode", "oracle"),
     _asks("audit.bayesian-pairs", 2),

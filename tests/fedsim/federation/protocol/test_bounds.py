@@ -44,7 +44,7 @@ ELSEWHERE = {
     ),
     "a training has no game, and a game needs consents": (
         *("challenge.record", "challenge.replacement", "challenge.copies", "challenge.label"),
-        *("challenge.coordinate", "canaries.count", "canaries.guesses", "privacy.pac-draws"),
+        *("challenge.coordinate", "canaries.count", "canaries.guesses"),
         *("audit.evaluated-trials", "audit.bayesian-pairs"),
     ),
 }

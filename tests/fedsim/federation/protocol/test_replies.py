@@ -105,16 +105,16 @@ MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
 def test_a_measurement_that_would_be_broadcast_is_refused(
     changes: dict[str, np.ndarray], reason: str
 ) -> None:
-    replies.check_measurement(_reply(measurement=MEASURED), 2, 4, 1, 2)
+    replies.check_measurement(_reply(measurement=MEASURED), 2, 4, 2)
     with pytest.raises(ValueError, match=reason):
-        replies.check_measurement(_reply(measurement=MEASURED | changes), 2, 4, 1, 2)
+        replies.check_measurement(_reply(measurement=MEASURED | changes), 2, 4, 2)
 
 
 def test_distances_are_of_the_evaluated_trials() -> None:
-    replies.check_measurement(_reply(distances={"distances": np.ones((2, 5))}), 4, 4, 1, 2)
+    replies.check_measurement(_reply(distances={"distances": np.ones((2, 5))}), 4, 4, 2)
     for distances in (np.ones((3, 5)), np.ones((2, 5, 1)), np.ones(5), np.full((2, 5), np.nan)):
         with pytest.raises(ValueError, match="distances"):
-            replies.check_measurement(_reply(distances={"distances": distances}), 4, 4, 1, 2)
+            replies.check_measurement(_reply(distances={"distances": distances}), 4, 4, 2)
 
 
 def test_a_reply_has_what_was_asked_for_and_nothing_else() -> None:

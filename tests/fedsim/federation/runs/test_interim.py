@@ -1,13 +1,10 @@
 """What is said of a campaign while it goes on: valid at every look, and no more than is known."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from adversaries.statistics import estimators
-from fedsim.config import Config
 from fedsim.federation.runs import interim
 
 
@@ -41,11 +38,3 @@ def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated() -> None
         missed[False] += any(each.low > 0 or each.high < 0 for each in once)
     assert missed[True] <= 10
     assert missed[False] > 10  # what the shares are for
-
-
-def test_pac_noise_has_no_such_limits(small: Callable[..., Config]) -> None:
-    found = interim.limits(small().scheme, 1.0)
-    assert 0 < found["rho_alpha"] < 1
-    assert 0.5 < found["rho_beta"] < 1
-    pac = {"privacy.noise": "pac", "privacy.mutual-information": 0.5, "privacy.rho-beta": 0.0}
-    assert interim.limits(small({**pac, "audit.mode": "oracle"}).scheme, 0.0) == {}

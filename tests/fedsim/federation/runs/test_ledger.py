@@ -513,36 +513,6 @@ def test_torn_events_do_not_stop_a_run(
     assert budget.plan(Batches(config, directory), Z) == 3
 
 
-def test_pac_noise_that_cannot_be_drawn_again_is_not_continued(small: Make, tmp_path: Path) -> None:
-    keys: dict[str, Scalar] = {
-        "privacy.noise": "pac",
-        "privacy.rho-beta": 0.0,
-        "privacy.mutual-information": 0.3,
-        "audit.mode": "oracle",
-        "trials.batch": 4,
-    }
-    for source in ("seed", "system"):
-        config = small(keys | {"privacy.noise-source": source})
-        nominal = privacy.noise_multiplier(config.scheme)
-        directory = RunDirectory.create(tmp_path / source, config)
-        killed(config, directory, batch=4, round=1)
-        if source == "seed":
-            assert budget.plan(Batches(config, directory), nominal) == 3
-            continue
-        with pytest.raises(InputError, match=r"trials from 4 on .*run\.out\), or .*\"seed\"") as e:
-            execute(config, directory)
-        assert "\n" not in str(e.value)
-        # The batches of trials that are finished, or not begun, are no obstacle.
-        assert (
-            budget.plan(Batches(config, RunDirectory.create(tmp_path / "new", config)), nominal)
-            == 3
-        )
-        path = directory.path / "ledger.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(b"".join(lines[:3]))
-        assert budget.plan(Batches(config, directory), nominal) == 3
-
-
 # The running value
 
 

@@ -239,13 +239,6 @@ def test_a_model_that_diverged_keeps_its_own_message(
         {"audit.bayesian-pairs": 2, "trials.batch": 3},
         {"canaries.count": 20, "audit.attacks": "none"},
         {"training.rounds": 1, "trials.batch": 2},
-        {
-            "privacy.noise": "pac",
-            "audit.mode": "oracle",
-            "privacy.rho-beta": 0.0,
-            "privacy.mutual-information": 0.5,
-            "privacy.pac-prior": "halves",
-        },
     ],
     ids=" ".join,
 )

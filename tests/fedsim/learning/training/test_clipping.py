@@ -623,7 +623,6 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_not_clipped_away(bad: flo
     for compute in (
         lambda: clipper.clipped_sum(parameters, features, labels),
         lambda: clipper.clipped_sum(parameters, features, labels, left_out),
-        lambda: clipper.clipped_sums(parameters, features, labels, left_out[:1]),
         lambda: clipper.clipped_gradients(parameters, features, labels),
         lambda: Clipper(model, math.inf).clipped_sum(parameters, features, labels),
     ):

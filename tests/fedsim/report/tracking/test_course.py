@@ -1,4 +1,4 @@
-"""What is known of a run after its events: what a bar, a page and a tracker show."""
+"""What is known of a run after its events: what a bar and a tracker show."""
 
 from functools import reduce
 
@@ -6,7 +6,7 @@ from fedsim.report.tracking.course import Course, Event, Look, after
 
 BEGUN: list[Event] = [
     {"time": 1.0, "phase": "preparing"},
-    {"time": 2.0, "phase": "training", "rounds": 2, "rho_alpha": 0.3, "rho_beta": 0.9},
+    {"time": 2.0, "phase": "training", "rounds": 2},
     {"time": 3.0, "round": 1, "trials": [0, 4], "accuracy": 0.25, "majority": 0.2},
     {"time": 4.0, "round": 2, "trials": [0, 4], "accuracy": 0.75, "majority": 0.2},
 ]
@@ -26,9 +26,7 @@ def test_accuracy_does_not_fall_back_when_other_trials_begin() -> None:
     found = _after(*BEGUN, FINISHED, next_batch)
     assert (found.trials, found.round, found.accuracy) == ((4, 8), 1, 0.2)
     assert found.steady_accuracy == 0.75
-    assert found.values == {1: 0.25, 2: 0.75}  # of the first batch
     assert found.look == Look(4, 0.5, (-0.25, 1.0), 0.8, 0.75)
-    assert (found.rho_alpha, found.rho_beta) == (0.3, 0.9)
 
 
 def test_uneven_classes_are_judged_by_their_criterion_or_not_at_all() -> None:
@@ -45,7 +43,6 @@ def test_a_resumed_run_counts_its_finished_batches_once() -> None:
     resumed = [{"time": 7.0, "phase": "training", "rounds": 2}, {**FINISHED, "time": 8.0}]
     found = _after(*BEGUN, FINISHED, *resumed)
     assert len(found.looks) == 1
-    assert found.values == {1: 0.25, 2: 0.75}
 
 
 def test_events_of_clients_and_auditors_change_nothing() -> None:

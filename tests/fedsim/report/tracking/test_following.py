@@ -17,13 +17,13 @@ class Noting:
 
     def __init__(self, from_the_beginning: bool = False, failing: bool = False) -> None:
         self.from_the_beginning, self.failing = from_the_beginning, failing
-        self.rounds: list[int] = []
+        self.rounds: list[int | None] = []
         self.last, self.finished = Course(), False
 
     def see(self, event: Event, course: Course) -> None:
         if self.failing:
             raise OSError("the disk is full")
-        self.rounds.append(event["round"])
+        self.rounds.append(event.get("round"))
         self.last = course
 
     def leave(self, finished: bool) -> None:
@@ -40,11 +40,12 @@ def directory(tmp_path: Path) -> RunDirectory:
 def test_a_resumed_run_is_shown_from_where_it_goes_on_or_from_the_beginning(
     directory: RunDirectory,
 ) -> None:
+    directory.log_event(phase="training", rounds=2)
     new, all_of_it = Noting(), Noting(from_the_beginning=True)
     with following(directory, [new, all_of_it], Console(file=StringIO())):
         directory.log_event(round=2, trials=[0, 2])
-    assert (new.rounds, all_of_it.rounds) == ([2], [1, 2])
-    assert new.last.values == {1: 0.5}  # known, if not shown
+    assert (new.rounds, all_of_it.rounds) == ([2], [1, None, 2])
+    assert new.last.rounds == 2  # known, if not shown
     assert new.finished
     assert all_of_it.finished
 

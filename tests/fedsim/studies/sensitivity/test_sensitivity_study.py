@@ -233,17 +233,6 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
         ({}, 1, 0, "trials is 0"),
         ({"challenge.dissimilarity": "euclidian"}, 1, 2, "euclidean"),
         ({"training.sampling-rate": 0.5}, 1, 2, "full batches"),
-        (
-            {
-                "privacy.noise": "pac",
-                "privacy.mutual-information": 0.5,
-                "privacy.rho-beta": 0.0,
-                "audit.mode": "oracle",
-            },
-            1,
-            2,
-            "privacy.noise is pac, .* set privacy.noise",
-        ),
         ({"privacy.neighbouring": "replace"}, 721, 2, "give 1 to 720"),
         ({"privacy.neighbouring": "replace", "challenge.client": 0}, 241, 2, "give 1 to 240"),
         (

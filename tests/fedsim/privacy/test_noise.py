@@ -1,13 +1,12 @@
-"""What the isotropic mechanism promises of the noise that it adds."""
+"""The noise that the server adds has its standard deviation, and is new in every draw."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from fedsim.privacy.noise.isotropic import Isotropic
-from fedsim.privacy.noise.mechanism import Floats, Noised, Summed, Trials
+from adversaries.arrays import Floats
+from fedsim.privacy.noise import Noised, add_noise
 
 SIZE = 10_000
 
@@ -19,22 +18,9 @@ def _noised(
     round: int = 1,
     numbers: Sequence[int] = (0, 1),
     seed: int | None = 7,
-    server_draws: bool = True,
 ) -> Noised:
-    """Return what the mechanism makes of a sum, which it is given a copy of."""
-    trials = Trials(
-        numbers=numbers,
-        worlds=np.ones(len(numbers), np.bool_),
-        rounds=2,
-        noise_seed=seed,
-        secret_seed=1,
-        server_draws=server_draws,
-    )
-
-    def measured() -> dict[str, npt.NDArray[np.float64]]:
-        raise AssertionError("isotropic noise asks nobody for a gradient")
-
-    return Isotropic(trials).add(Summed(round, clean.copy(), np.array(stds), measured))
+    """Return a copy of a sum with noise."""
+    return add_noise(clean.copy(), np.array(stds), seed, numbers, round)
 
 
 @pytest.fixture
@@ -57,12 +43,6 @@ def test_noise_is_what_the_total_gained(clean: Floats) -> None:
     found = _noised(clean, (0.5, 20.0))
     assert found.noise is not None
     np.testing.assert_array_equal(found.total, clean + found.noise)
-
-
-def test_nothing_is_added_where_clients_drew_it(clean: Floats) -> None:
-    found = _noised(clean, server_draws=False)
-    assert found.noise is None
-    np.testing.assert_array_equal(found.total, clean)
 
 
 def test_a_trial_has_the_same_bits_wherever_its_stream_stands_in_a_batch(clean: Floats) -> None:
