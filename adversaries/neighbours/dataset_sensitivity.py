@@ -5,7 +5,6 @@ Eq. 20). Distances are computed in tiles, by several threads, and are not kept. 
 faster variant of a measure does not exclude are measured again.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,18 +17,12 @@ from adversaries.neighbours import dissimilarity
 from adversaries.neighbours.dissimilarity import Columns, Features
 from adversaries.neighbours.search import (
     CHOICES,
-    PASSES,
     Progress,
-    Tile,
+    best,
     chosen,
-    cost_of,
     distance_tiles,
     distances_at,
-    smallest,
 )
-
-KEPT_PAIRS = 2**25
-"""Largest number of pairs whose distances are kept for a median (256 MiB)."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ def select_one(values: Floats, choice: str) -> int:
 
     Args:
         values: float64 [n].
-        choice: "max", "min" or "median".
+        choice: "max" or "min".
 
     Raises InputError for an unknown choice, or for no values.
     """
@@ -146,16 +139,15 @@ def select(
         add-remove: argmax over x in D of the sum of its distances to the others (Eq. 18)
         replace: argmax over x in D and x' in the pool of d(x, x') (Eq. 20)
 
-    The result is exact, in one search through all pairs; the median of more than KEPT_PAIRS takes
-    four. The memory is that of `threads` tiles; a median of fewer pairs keeps 8 bytes a pair.
+    The result is exact, in one search through all pairs. The memory is that of `threads` tiles.
 
     Args:
         features: [n, *shape], of D.
         pool_features: [p, *shape], of U without D, needed for replace only.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
-        choice: "max" returns the pairs that differ most, "min" the least, "median" those nearest to
-            the median distance. Of equal distances, up to rounding, the lowest positions win.
+        choice: "max" returns the pairs that differ most, "min" the least. Of equal distances, up to
+            rounding, the lowest positions win.
         top: number of pairs, at least 1.
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
@@ -185,35 +177,18 @@ def _select_replaced(
     progress: Progress | None,
 ) -> list[Pair]:
     """Return the best of all pairs of D and the pool (Eq. 20)."""
-    width, count = len(pool), len(features) * len(pool)
-    distance = dissimilarity.measure(measure, columns)
-    # A faster variant needs a bounded error; a median would include its errors.
+    width = len(pool)
+    exact = dissimilarity.measure(measure, columns)
+    # A faster variant needs a bounded error.
     rough = dissimilarity.COARSE.get(measure)
-    within = all(each.min() >= 0 and each.max() <= 1 for each in (features, pool))
-    if choice == "median" or not within:
-        rough = None
-    # A median needs all distances several times: compute them again, or keep them if few enough.
-    searches = PASSES + 1 if choice == "median" and count > KEPT_PAIRS else 1
-    turns = iter(range(searches))
-    kept: list[Tile] = []
-
-    def tiles() -> Iterable[Tile]:
-        if kept:
-            return kept
-        part = None if progress is None else _part_of(progress, next(turns), searches)
-        return distance_tiles(
-            distance if rough is None else rough[0], features, pool, threads, part
-        )
-
-    if choice == "median" and searches == 1:
-        kept = list(tiles())
-    # One search for the least cost; pairs that the faster variant does not exclude are measured
-    # exactly.
-    cost = cost_of(choice, tiles, count)
-    again = None
-    if rough is not None:
-        again = (lambda places: distances_at(distance, features, pool, places)), rough[1]
-    positions, distances = smallest(tiles(), cost, width, top, again)
+    if rough is None or not all(each.min() >= 0 and each.max() <= 1 for each in (features, pool)):
+        tiles = distance_tiles(exact, features, pool, threads, progress)
+        positions, distances = best(tiles, choice, width, top)
+    else:
+        # Pairs that the faster variant does not exclude are measured exactly.
+        tiles = distance_tiles(rough[0], features, pool, threads, progress)
+        again = (lambda places: distances_at(exact, features, pool, places)), rough[1]
+        positions, distances = best(tiles, choice, width, top, again)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)
@@ -225,7 +200,7 @@ def check_choice(neighbouring: str, choice: str, top: int, records: int, candida
 
     Args:
         neighbouring: "add-remove" or "replace".
-        choice: "max", "min" or "median".
+        choice: "max" or "min".
         top: wanted number of pairs.
         records: number of records of D.
         candidates: number of records of the pool.
@@ -265,7 +240,7 @@ def select_per_client(
         pool_features: [p, *shape], of U without D, needed for replace only.
         measure: the dissimilarity's name.
         neighbouring: "add-remove" or "replace".
-        choice: "max", "min" or "median".
+        choice: "max" or "min".
         columns: int [features], for `dissimilarity.measure`.
         threads: number of threads.
         progress: called with the finished fraction.

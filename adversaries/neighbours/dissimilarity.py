@@ -25,9 +25,6 @@ Columns = npt.NDArray[np.integer[Any]]
 SSIM_WINDOW = 7
 """Side of the uniform window, as in scikit-image."""
 
-SSIM_SIGMA, SSIM_RADIUS = 1.5, 5
-"""Gaussian window in pixels: scikit-image's, cut off at 3.5 standard deviations."""
-
 SSIM_LUMINANCE, SSIM_CONTRAST = 0.01**2, 0.03**2
 """C1 = (K1 R)^2 and C2 = (K2 R)^2 of Wang et al. (2004) for a data range R of 1."""
 
@@ -65,73 +62,19 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
 
     Raises InputError for no images, or smaller than 3x3. Source: Wang et al. (2004), Eq. 13.
     """
-    _refuse_all_but_images("ssim", a, 3)
+    if a.ndim not in (3, 4) or min(a.shape[-2:]) < 3:
+        raise InputError(
+            f"ssim compares images of at least 3x3, but a record has shape {a.shape[1:]}; choose "
+            f"another measure: {', '.join(other for other in MEASURES if other != 'ssim')}"
+        )
     window = min(SSIM_WINDOW, (min(a.shape[-2:]) - 1) // 2 * 2 + 1)
-    weights = torch.full((window,), 1 / window, dtype=torch.float64)
     # n/(n - 1) turns the variance over a window of n pixels into the sample variance.
-    return _one_minus_ssim(a, b, weights, window**2 / (window**2 - 1), dtype)
-
-
-def ssim_gaussian(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
-    """Return 1 - SSIM of all pairs of images with Wang et al.'s Gaussian window, [A, B].
-
-    It equals scikit-image with gaussian_weights=True, sigma=1.5 and use_sample_covariance=False.
-
-    Args:
-        a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
-        b: images [B, ...] of the same shape.
-        dtype: float32 takes half the time and is within SSIM_ROUNDING.
-
-    Raises InputError for records that are not images, or are smaller than the window of 11x11.
-    """
-    _refuse_all_but_images("ssim-gaussian", a, 2 * SSIM_RADIUS + 1)
-    offsets = torch.arange(-SSIM_RADIUS, SSIM_RADIUS + 1, dtype=torch.float64)
-    weights = torch.exp(-0.5 * (offsets / SSIM_SIGMA).square())
-    return _one_minus_ssim(a, b, weights / weights.sum(), 1.0, dtype)
-
-
-def ssim_flat(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
-    """Return 1 - SSIM of all pairs of records as lines of numbers, [A, B], row after row.
-
-    It equals scikit-image on vectors: a uniform window of 7 samples that ignores image rows.
-
-    Args:
-        a: features [A, *shape], values in [0, 1].
-        b: features [B, ...] of the same shape.
-        dtype: float32 takes half the time and is within SSIM_ROUNDING.
-
-    Raises InputError for records of fewer than 7 numbers.
-    """
-    lines = [one.reshape(len(one), 1, -1) for one in (a, b)]
-    if lines[0].shape[-1] < SSIM_WINDOW:
-        raise InputError(
-            f"ssim-flat compares records of at least {SSIM_WINDOW} numbers, but a record has "
-            f"{lines[0].shape[-1]}; choose another measure, for example euclidean"
-        )
-    weights = torch.full((SSIM_WINDOW,), 1 / SSIM_WINDOW, dtype=torch.float64)
-    unbiased = SSIM_WINDOW / (SSIM_WINDOW - 1)
-    return _one_minus_ssim(lines[0], lines[1], weights, unbiased, dtype)
-
-
-def _refuse_all_but_images(name: str, features: Features, side: int) -> None:
-    if features.ndim not in (3, 4) or min(features.shape[-2:]) < side:
-        raise InputError(
-            f"{name} compares images of at least {side}x{side}, but a record has shape "
-            f"{features.shape[1:]}; choose another measure: "
-            f"{', '.join(other for other in MEASURES if not other.startswith('ssim'))}"
-        )
-
-
-def _one_minus_ssim(
-    a: Features, b: Features, weights: Tensor, unbiased: float, dtype: torch.dtype
-) -> Distances:
-    """Return 1 - SSIM of all pairs of images, by weights of a window along each side."""
+    unbiased = window**2 / (window**2 - 1)
     # The mean over windows is `down @ image @ across.T`. Weighting `across` by the pixels of a
     # makes the mean of x * y a matrix product too, without products of images. From there on axes
     # are [row, A, column, B], with B last for contiguous arithmetic.
     height, width = a.shape[-2:]
-    down = _window_means(height, weights if height > 1 else torch.ones(1, dtype=torch.float64))
-    across = _window_means(width, weights)
+    down, across = _window_means(height, window), _window_means(width, window)
     down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
 
     windows = len(down) * len(across)
@@ -194,13 +137,12 @@ def _part(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:
     return buffer[: int(np.prod(shape))].view(shape)
 
 
-def _window_means(side: int, weights: Tensor) -> Tensor:
+def _window_means(side: int, window: int) -> Tensor:
     """Return the matrix [side - window + 1, side] that averages each window of a line of pixels."""
-    window = len(weights)
     means = torch.zeros(side - window + 1, side, dtype=torch.float64)
-    # Row i has the window's weights at the pixels i, i + 1, ...
+    # Row i has the window's pixels i, i + 1, ...
     pixels = torch.arange(len(means)).unsqueeze(1) + torch.arange(window)
-    return means.scatter_(1, pixels, weights.expand(len(means), window))
+    return means.scatter_(1, pixels, 1 / window)
 
 
 def _channels(images: Features) -> Tensor:
@@ -372,15 +314,13 @@ MEASURES: dict[str, Measure] = {
     "euclidean": euclidean,
     "cosine": cosine,
     "gower": gower,
-    "ssim-gaussian": ssim_gaussian,
-    "ssim-flat": ssim_flat,
 }
 """Measures by name."""
 
 BY_COLUMN = frozenset({"gower"})
 """Measures that also take the column of each feature."""
 
-OF_RAW_FEATURES = frozenset({"ssim", "ssim-gaussian", "ssim-flat", "hamming", "gower"})
+OF_RAW_FEATURES = frozenset({"ssim", "hamming", "gower"})
 """Measures of pixels, bits or columns, which embeddings do not have."""
 
 
@@ -399,7 +339,5 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
 
 COARSE: dict[str, tuple[Measure, float]] = {
     "ssim": (partial(ssim, dtype=torch.float32), SSIM_ROUNDING),
-    "ssim-gaussian": (partial(ssim_gaussian, dtype=torch.float32), SSIM_ROUNDING),
-    "ssim-flat": (partial(ssim_flat, dtype=torch.float32), SSIM_ROUNDING),
 }
 """Faster variants of measures, for features in [0, 1], and their largest error."""

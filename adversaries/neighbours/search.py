@@ -20,7 +20,7 @@ DIGITS = 40
 """Bits to which distances are compared, and at most behind the point: 12 decimal digits. Machines
 differ in the order of summation, so without rounding they would break ties differently."""
 
-CHOICES = ("max", "min", "median")
+CHOICES = ("max", "min")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,37 +93,16 @@ def distances_at(
     return distances
 
 
-Cost = Callable[[Floats], Floats]
-"""Maps distances to costs, which are small for the chosen ones."""
-
-
-def cost_of(choice: str, tiles: Callable[[], Iterable[Tile]], count: int) -> Cost:
-    """Return the cost under which the chosen distances are the cheapest.
-
-    Args:
-        choice: "max", "min" or "median".
-        tiles: returns all distances, each time that the median calls it.
-        count: number of distances.
-    """
-    if choice == "max":
-        return np.negative
-    if choice == "min":
-        return np.positive
-    median = _median(tiles, count)
-    return lambda distances: np.abs(distances - median)
-
-
 def chosen(values: Floats, choice: str, top: int) -> list[int]:
     """Return the positions of the chosen among a few values, best first.
 
     Args:
         values: float64 [n].
-        choice: "max", "min" or "median".
+        choice: "max" or "min".
         top: number of positions, at most n.
     """
     one = Tile(slice(0, 1), slice(0, len(values)), values[None])
-    cost = cost_of(choice, lambda: [one], len(values))
-    positions, _ = smallest([one], cost, len(values), top)
+    positions, _ = best([one], choice, len(values), top)
     return [int(position) for position in positions]
 
 
@@ -139,28 +118,29 @@ Exactly = Callable[[Ints], Floats]
 """Positions of pairs -> their distances."""
 
 
-def smallest(
+def best(
     tiles: Iterable[Tile],
-    cost: Cost,
+    choice: str,
     width: int,
     top: int,
     again: tuple[Exactly, float] | None = None,
 ) -> tuple[Ints, Floats]:
-    """Return positions [top] of the pairs of smallest cost, row * width + column, and distances.
+    """Return positions [top] of the chosen pairs, row * width + column, and their distances.
 
     Args:
         tiles: the distances of all pairs.
-        cost: the cost of distances.
+        choice: "max" for the largest distances, "min" for the smallest.
         width: number of columns.
         top: number of pairs.
         again: for approximate tiles, a function for exact distances and the largest error.
     """
+    sign = -1.0 if choice == "max" else 1.0  # of the cost, which is small for the chosen
     costs, distances = np.empty(0), np.empty(0)
     positions = np.empty(0, dtype=np.int64)
     error = 0.0 if again is None else again[1]
     for tile in tiles:
         values = tile.distances.ravel()
-        rough = cost(values)
+        rough = sign * values
         # Rounding moves a distance by half of the last bit, and so its cost.
         slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
         # Only pairs that may be among the best are measured exactly and merged.
@@ -173,7 +153,7 @@ def smallest(
         row, column = np.divmod(candidates, tile.distances.shape[1])
         new_positions = (tile.rows.start + row) * width + tile.columns.start + column
         values = values[candidates] if again is None else again[0](new_positions)
-        new = cost(_rounded(values))
+        new = sign * _rounded(values)
         if len(costs) == top:
             better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))
             new, new_positions, values = new[better], new_positions[better], values[better]
@@ -183,34 +163,3 @@ def smallest(
         order = np.lexsort((positions, costs))[:top]
         costs, distances, positions = costs[order], distances[order], positions[order]
     return positions, distances
-
-
-RADIX, PASSES = 18, 3
-"""Bits of a key that one pass through the distances decides; passes for all 52."""
-
-
-def _median(tiles: Callable[[], Iterable[Tile]], count: int) -> float:
-    """Return the median of all rounded distances, by a radix selection over its digits."""
-    # The two middle ranks, which are equal for an odd count.
-    ranks = [(count - 1) // 2, count // 2]
-    prefixes = [0, 0]
-    for shift in range(RADIX * (PASSES - 1), -1, -RADIX):
-        counts = {prefix: np.zeros(2**RADIX, dtype=np.int64) for prefix in prefixes}
-        for tile in tiles():
-            # The bits of a non-negative float64, read as a whole number, have its order.
-            keys = np.abs(_rounded(tile.distances.ravel())).view(np.int64) >> UNUSED
-            for prefix in counts:
-                digits = (keys[keys >> (shift + RADIX) == prefix] >> shift) % 2**RADIX
-                counts[prefix] += np.bincount(digits, minlength=2**RADIX)
-        for which, prefix in enumerate(prefixes):
-            # The digit in whose bucket the rank falls; the rank then counts within that bucket.
-            upto = counts[prefix].cumsum()
-            digit = int(np.searchsorted(upto, ranks[which], side="right"))
-            ranks[which] -= int(upto[digit - 1]) if digit else 0
-            prefixes[which] = (prefix << RADIX) + digit
-    lower, upper = (np.array(prefixes) << UNUSED).view(np.float64)
-    return float((lower + upper) / 2)
-
-
-UNUSED = 12
-"""Bits of a float64's 53 that are 0 in a rounded distance."""

@@ -154,7 +154,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     ),
     "Audit": (
         AUDIT,
-        Command("registry", "evidence:registry"),
         Command("verify", "verify:verify"),
     ),
     "Deploy": (DEPLOY, CLUSTER),

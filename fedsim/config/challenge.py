@@ -15,7 +15,7 @@ class ChallengeConfig(TomlTable):
         space: Space in which dissimilarity is measured. "features": the features of records;
             "embedding": the input of the last layer, at the initial parameters of the first trial.
         choice: Rank of the chosen target by dissimilarity. "max": the most dissimilar; "min": the
-            least; "median": the median.
+            least.
         record: Position of the target in D. -1: choose by dissimilarity.
         replacement: Position of the replacement in the pool. It takes the place of the target in
             D'. -1: choose by dissimilarity.
@@ -30,7 +30,7 @@ class ChallengeConfig(TomlTable):
 
     dissimilarity: str = "euclidean"
     space: Literal["features", "embedding"] = "features"
-    choice: Literal["max", "min", "median"] = "max"
+    choice: Literal["max", "min"] = "max"
     record: Annotated[int, Field(ge=-1)] = -1
     replacement: Annotated[int, Field(ge=-1)] = -1
     client: Annotated[int, Field(ge=-1)] = -1

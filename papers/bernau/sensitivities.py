@@ -103,17 +103,11 @@ def _rms(name: str, one: PairCandidate) -> Number:
 COMPARED = {"smoke": 3, "full": 50}
 
 CHOSEN_BY = {
-    "mnist": ("ssim", "ssim-flat", "euclidean"),
+    "mnist": ("ssim", "euclidean"),
     "adult": ("manhattan", "euclidean"),
     "purchase-100": ("hamming", "cosine"),
 }
-"""The paper's measure first; on MNIST what its authors' code computed; one it is better than."""
-
-NAMES = {
-    "ssim": "SSIM in two dimensions",
-    "ssim-flat": "SSIM of the flattened vector, as in the authors' code",
-    "ssim-gaussian": "SSIM with a Gaussian window",
-}
+"""The paper's measure first, then one it is better than."""
 
 
 def compared(means: Means, data: str) -> Reproduced:
@@ -172,7 +166,7 @@ def better(ours: str, other: str, correlations: Mapping[str, RankCorrelation]) -
 
 
 def _measure(measure: str) -> str:
-    return NAMES.get(measure, measure.capitalize())
+    return "SSIM" if measure == "ssim" else measure.capitalize()
 
 
 def _drawn(ordered: dict[str, RankCorrelation]) -> str:

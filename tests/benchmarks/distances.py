@@ -31,7 +31,6 @@ METRICS = {
 }
 SSIM = {
     "ssim": {},
-    "ssim-gaussian": {"gaussian_weights": True, "use_sample_covariance": False},
 }
 CDIST_PAIRS = 2**18
 """Pairs of one call of `cdist`: its result stays small."""
@@ -138,7 +137,7 @@ def _half_of_one_hot(columns: npt.NDArray[np.int64] | None) -> npt.NDArray[np.fl
 
 
 def _cases(smoke: bool, mnist: Path | None, adult: Path | None) -> Iterator[Case]:
-    images = ("ssim", "ssim-gaussian", "manhattan", "euclidean", "cosine")
+    images = ("ssim", "manhattan", "euclidean", "cosine")
     random = np.random.default_rng(0)
     small, many = (5, 40) if smoke else (100, 69_900)
     if mnist is None or smoke:

@@ -174,11 +174,11 @@ def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Me
 
 def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
     numbers = {one.name: one for one in sensitivities.compared(smoke, "mnist").numbers}
-    assert "rank correlation, SSIM of the flattened vector, as in the authors' code" in numbers
+    assert "rank correlation, SSIM" in numbers
     order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
     assert order == sorted(order, reverse=True)
     chosen = [one for name, one in numbers.items() if name.startswith("RMS")]
-    assert len(chosen) == 3
+    assert len(chosen) == 2
     assert all(0 < one.ours <= 6 for one in chosen)
 
 

@@ -111,7 +111,7 @@ class ChallengeFacts:
     adversary: int
     """Client whose beliefs are measured."""
     choice: str
-    """How the target was chosen: "max", "min" or "median" of the dissimilarity, or "given"."""
+    """How the target was chosen: "max" or "min" of the dissimilarity, or "given"."""
     measure: str
     """Dissimilarity by which the target was chosen."""
     distance: Real | None

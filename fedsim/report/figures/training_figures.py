@@ -261,10 +261,10 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     return figure
 
 
-COLOURS = {"max": BLUE, "min": VERMILION, "median": MUTED}
+COLOURS = {"max": BLUE, "min": VERMILION}
 """Of the pairs that each choice made, as in `challenge.choice`."""
 
-LEGENDS = {"max": "largest distance", "min": "smallest distance", "median": "median distance"}
+LEGENDS = {"max": "largest distance", "min": "smallest distance"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ Shown = Mapping[str, Any]
 CHOSEN = {
     "max": "the most unusual record (measure: {})",
     "min": "the least unusual record (measure: {})",
-    "median": "a record of median unusualness (measure: {})",
     "given": "the record that the configuration names",
 }
 

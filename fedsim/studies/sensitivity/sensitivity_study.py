@@ -60,7 +60,6 @@ LABEL = (
 CHOICES = {
     "max": "most dissimilar",
     "min": "least dissimilar",
-    "median": "of median dissimilarity",
     "given": "given by the configuration",
     "worst": "largest local sensitivity",
     "client": "most dissimilar of one client",
@@ -281,7 +280,6 @@ def _ranked(
             assert chosen.record is not None
             pairs = [_distance(given, loaded, compared, chosen.record, chosen.replacement)]
         else:
-            count = 1 if choice == "median" else top
             with stage(f"{name}: {CHOICES[choice]}") as progress:
                 selected = select(
                     features[among],
@@ -289,7 +287,7 @@ def _ranked(
                     name,
                     neighbouring,
                     choice=choice,
-                    top=count,
+                    top=top,
                     progress=progress,
                     **how,
                 )

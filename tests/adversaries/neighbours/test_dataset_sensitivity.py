@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
 from adversaries.errors import InputError
-from adversaries.neighbours import dataset_sensitivity, dissimilarity, search
+from adversaries.neighbours import dissimilarity, search
 from adversaries.neighbours.dataset_sensitivity import (
     Pair,
     rank_clients,
@@ -90,21 +90,6 @@ def test_the_top_pairs_come_best_first() -> None:
         assert [p.distance for p in chosen] == pytest.approx([d for d, _, _ in expected[:5]])
 
 
-def test_the_median_record_is_the_middle_one() -> None:
-    ranked = np.argsort(sums("manhattan"))
-    [pair] = select(D, None, "manhattan", "add-remove", choice="median")
-    assert pair.record == ranked[len(D) // 2]
-    three = select(D, None, "manhattan", "add-remove", choice="median", top=3)
-    assert three[0] == pair
-
-
-def test_the_median_pair_has_half_of_the_pairs_on_either_side() -> None:
-    distances = np.array([distance for distance, _, _ in pairs("ssim")])
-    [pair] = select(D, POOL, "ssim", "replace", choice="median")
-    assert (distances < pair.distance - 1e-12).sum() == len(distances) // 2
-    assert (distances > pair.distance + 1e-12).sum() == len(distances) // 2
-
-
 @pytest.mark.parametrize("measure", ["ssim", "manhattan", "euclidean", "cosine"])
 def test_of_equal_distances_the_lowest_positions_win(measure: str) -> None:
     record, far, near = D[0], D[1], D[0]
@@ -155,7 +140,7 @@ def test_the_order_of_records_does_not_change_their_sums(
 
 @given(
     distances=st.lists(st.integers(0, 5), min_size=1, max_size=12),
-    choice=st.sampled_from(["max", "min", "median"]),
+    choice=st.sampled_from(["max", "min"]),
     data=st.data(),
 )
 def test_a_choice_is_a_stable_sort_of_the_pairs(
@@ -164,11 +149,9 @@ def test_a_choice_is_a_stable_sort_of_the_pairs(
     # One record at 0, so that the distances are the pool's values.
     top = data.draw(st.integers(1, len(distances)))
     pool = np.array(distances, dtype=np.float32)[:, None]
-    middle = float(np.median(distances))
     costs: dict[str, list[float]] = {
         "max": [-d for d in distances],
         "min": [+d for d in distances],
-        "median": [abs(d - middle) for d in distances],
     }
     cost = costs[choice]
     chosen = select(
@@ -190,7 +173,7 @@ def test_replace_without_a_pool_is_refused(pool: np.ndarray | None) -> None:
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(InputError, match=r"'unbounded'; give add-remove or replace"):
         select(D, POOL, "ssim", "unbounded")
-    with pytest.raises(InputError, match=r"'largest'; give one of max, min, median"):
+    with pytest.raises(InputError, match=r"'largest'; give one of max, min$"):
         select(D, POOL, "ssim", "replace", choice="largest")
     with pytest.raises(InputError, match=r"'sim'.*did you mean 'ssim'"):
         select(D, POOL, "sim", "replace")
@@ -221,17 +204,16 @@ def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
     np.testing.assert_allclose(rank_clients(D, client_of, measure), expected, rtol=1e-12)
 
 
-def test_the_farthest_nearest_or_most_ordinary_one_is_chosen() -> None:
+def test_the_farthest_or_nearest_one_is_chosen() -> None:
     values = np.array([2.0, 5.0, 1.0, 5.0, 3.0])
-    assert [select_one(values, choice) for choice in ("max", "min", "median")] == [1, 2, 4]
+    assert [select_one(values, choice) for choice in ("max", "min")] == [1, 2]
     with pytest.raises(InputError, match="choice is 'mean'"):
         select_one(values, "mean")
 
 
 def brute_force(distances: np.ndarray, choice: str, top: int) -> list[tuple[int, int]]:
     """Every pair sorted by cost, then by position; distances that are exact need no rounding."""
-    middle = float(np.median(distances))
-    cost = {"max": -distances, "min": distances, "median": np.abs(distances - middle)}[choice]
+    cost = {"max": -distances, "min": distances}[choice]
     order = np.argsort(cost, axis=None, kind="stable")[:top]
     return [(int(k) // distances.shape[1], int(k) % distances.shape[1]) for k in order]
 
@@ -240,8 +222,7 @@ RECORDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), element
 """Few records of two small numbers, many of them alike."""
 
 
-@pytest.mark.parametrize("kept", [0, 2**25])
-@pytest.mark.parametrize("choice", ["max", "min", "median"])
+@pytest.mark.parametrize("choice", ["max", "min"])
 @settings(max_examples=25)
 @given(
     values=RECORDS,
@@ -251,7 +232,6 @@ RECORDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), element
     data=st.data(),
 )
 def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
-    kept: int,
     choice: str,
     values: np.ndarray,
     pool: np.ndarray,
@@ -265,7 +245,6 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
     top = data.draw(st.integers(1, distances.size))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "BLOCK_PAIRS", block)
-        patch.setattr(dataset_sensitivity, "KEPT_PAIRS", kept)
         found = select(a, b, "manhattan", "replace", choice=choice, top=top, threads=threads)
     expected = brute_force(distances, choice, top)
     assert [(p.record, p.replacement) for p in found] == expected
@@ -307,14 +286,6 @@ def test_a_coarse_measure_is_not_used_outside_its_range() -> None:
     for choice in ("max", "min"):
         found = select(bright[:4], bright[4:], "ssim", "replace", choice=choice, top=5)
         assert [(p.record, p.replacement) for p in found] == brute_force(distances, choice, 5)
-
-
-def test_the_median_of_many_pairs_reports_four_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_sensitivity, "KEPT_PAIRS", 0)
-    monkeypatch.setattr(search, "BLOCK_PAIRS", len(D) * len(POOL))
-    done: list[float] = []
-    select(D, POOL, "ssim", "replace", choice="median", progress=done.append)
-    assert done == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_a_search_does_not_keep_the_distances() -> None:

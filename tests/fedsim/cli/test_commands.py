@@ -117,7 +117,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 WITHOUT_RESULTS = {
     "cluster certificates",
-    *("init", "open", "registry", "schema", "track"),
+    *("init", "open", "schema", "track"),
     *(f"deploy {name}" for name in ("init", "register", "renew", "stop")),
 }
 """Commands that write files, send something or show a page, and print no results."""

@@ -68,7 +68,7 @@ def test_the_same_numbers_draw_the_same_picture_inside_a_page(measured: Floats) 
         return canvas.to_svg(drawn)
 
     assert draw() == draw()
-    pair = Followed("<1>", 1.0, "median", measured)
+    pair = Followed("<1>", 1.0, "min", measured)
     figure = Figure("pairs", training_figures.by_pair([pair]), "", "Pair by pair")
     page = html.fragment([figure])
     assert "&lt;1&gt;" in page
