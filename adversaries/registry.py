@@ -1,8 +1,7 @@
 """Registries: extensions by the name that a user writes.
 
 A registry is a dictionary from names to functions. A user's own code has a name of the form
-"package.module:name" instead, and a plug-in of an installed package "plugin:NAME" (`plugins`). The
-machine's owner must have allowed both.
+"package.module:name" instead, which the machine's owner must have allowed.
 """
 
 import difflib
@@ -11,7 +10,6 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from adversaries import plugins
 from adversaries.errors import InputError
 
 Entry = TypeVar("Entry")
@@ -31,14 +29,12 @@ def lookup(registry: Mapping[str, Entry], name: str, key: str) -> Entry:
     Args:
         registry: entries by name.
         name: what the user wrote.
-        key: the option or key with the name, for the error, and for the kind of a plug-in.
+        key: the option or key with the name, for the error.
 
     Raises InputError for an unknown name, or code that is not allowed or cannot be imported.
     """
     if name in registry:
         return registry[name]
-    if key in plugins.GROUPS:
-        name = plugins.code_of(name, key)
     if name.startswith(GIVEN):
         if name not in _objects:
             raise InputError(
@@ -89,17 +85,12 @@ def allow(names: Iterable[str]) -> None:
     os.environ[ALLOWED] = ",".join(dict.fromkeys([*_allowed(), *listed]))
 
 
-def is_allowed(name: str) -> bool:
-    """Return whether this process may import the code "package.module:name"."""
-    return name in _allowed()
-
-
 def _allowed() -> list[str]:
     return [name for name in os.environ.get(ALLOWED, "").split(",") if name]
 
 
 def _imported(name: str, key: str) -> Any:
-    if not is_allowed(name):
+    if name not in _allowed():
         raise InputError(
             f"{key} is '{name}', code that this machine does not allow; if you trust it, allow it "
             f"with fedsim --allow-code {name} COMMAND, or in a node's configuration with "

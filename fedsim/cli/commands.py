@@ -157,10 +157,7 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
         Command("verify", "verify:verify"),
     ),
     "Deploy": (DEPLOY, CLUSTER),
-    "Reference": (
-        CONFIG,
-        Command("plugins", "config:plugins"),
-    ),
+    "Reference": (CONFIG,),
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
-from adversaries import plugins
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.common.tables import Scalar, explain
@@ -61,7 +60,7 @@ def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
     """Return the configuration of a flat map. Cached, since a node reads it with each message."""
     values = dict(items)
     tree: dict[str, dict[str, Any]] = {}
-    for key, value in _with_plugins(_with_path(values)).items():
+    for key, value in _with_path(values).items():
         if key not in KNOWN_KEYS:
             raise InputError(f"unknown key '{key}'{_suggestion(key)}")
         table, name = key.split(".")
@@ -118,19 +117,6 @@ def _with_path(values: Mapping[str, Any]) -> Mapping[str, Any]:
             f"data.name is '{name}', but data.root is '{values['data.root']}'; name the folder once"
         )
     return {**values, "data.name": HUGGING_FACE.rstrip(":"), "data.root": path}
-
-
-def _with_plugins(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with the code that each "plugin:NAME" stands for in its place."""
-    named = {
-        key: value
-        for key, value in values.items()
-        if key in plugins.GROUPS and isinstance(value, str) and plugins.PREFIX in value
-    }
-    return {**values} | {
-        key: ",".join(plugins.code_of(name.strip(), key) for name in value.split(","))
-        for key, value in named.items()
-    }
 
 
 def _read_schema(values: dict[str, Any], folder: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.plugins import code_of
 from adversaries.registry import lookup
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
@@ -368,11 +367,11 @@ ACCOUNTANTS: dict[str, Accountant] = {
 
 
 def accountant(name: str) -> Accountant:
-    """Return the accountant of this name, or a user's own "package.module:name" or "plugin:NAME".
+    """Return the accountant of this name, or a user's own "package.module:name".
 
     Raises InputError if the name is unknown, or the user did not allow this code.
     """
-    return lookup(ACCOUNTANTS, code_of(name, "privacy.accountant"), "the accountant")
+    return lookup(ACCOUNTANTS, name, "the accountant")
 
 
 def _fallback(mechanism: Mechanism, delta: float) -> tuple[Accountant, Mechanism]:

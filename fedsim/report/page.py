@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from adversaries import plugins, registry
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.verdicts import StateWords
@@ -60,24 +59,6 @@ SECTIONS = (
 in a folded part behind the others."""
 
 
-def all_sections() -> tuple[Section, ...]:
-    """Return `SECTIONS`, and those of the installed plug-ins that the machine's owner allowed.
-
-    Raises InputError if a plug-in cannot be imported, or is no section.
-    """
-    every = list(SECTIONS)
-    for each in plugins.installed(["report"]):
-        if registry.is_allowed(each.code):
-            section: object = registry.lookup({}, each.code, "report")
-            if not isinstance(section, Section):
-                raise InputError(
-                    f"the plug-in {each.code} of {each.package} is a {type(section).__name__}, "
-                    "which is not a Section; leave out its --allow-code"
-                )
-            every.append(section)
-    return tuple(every)
-
-
 class Pictures:
     """The figures of a run, each drawn once, when it is first needed."""
 
@@ -85,9 +66,9 @@ class Pictures:
         self,
         report: Report,
         transcript: Mapping[str, Any],
-        sections: Sequence[Section] | None = None,
+        sections: Sequence[Section] = SECTIONS,
     ) -> None:
-        self.sections = all_sections() if sections is None else sections
+        self.sections = sections
         self._report, self._transcript = report, transcript
 
     @cached_property

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from adversaries import plugins, registry
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.results.numbers import OfClass
@@ -166,14 +165,10 @@ TRACKERS: Mapping[str, Callable[[str], Tracker]] = {
 def opened(target: str) -> Tracker:
     """Return the tracker of one --track, such as "tensorboard:DIR".
 
-    Raises InputError if there is no such tracker, it lacks a place, its package is not installed,
-    or it is a plug-in that this machine does not allow.
+    Raises InputError if there is no such tracker, it lacks a place, or its package is not
+    installed.
     """
-    plugin = plugins.PREFIX if target.startswith(plugins.PREFIX) else ""
-    name, _, place = target.removeprefix(plugin).partition(":")
-    if plugin and place:
-        made: Callable[[str], Tracker] = registry.lookup(TRACKERS, plugin + name, "--track")
-        return made(place)
+    name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
         names = ", ".join(TRACKERS)
         raise InputError(
