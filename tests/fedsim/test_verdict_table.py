@@ -79,7 +79,7 @@ def _epsilon(size: str) -> Any:
 
 
 def _bound(size: str) -> EpsilonBound:
-    return EpsilonBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing", False)
+    return EpsilonBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing")
 
 
 def _claim(unit: str | None = None) -> Claim:

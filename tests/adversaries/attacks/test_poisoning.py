@@ -28,7 +28,7 @@ def _features(records: int, size: int) -> np.ndarray:
 
 def _bound(tpr: float, fpr: float, delta: float) -> EpsilonBound:
     details = {"true_positive_rate_low": tpr, "false_positive_rate_high": fpr}
-    return EpsilonBound(0.0, delta, 0.95, "limits", "nothing", False, details)
+    return EpsilonBound(0.0, delta, 0.95, "limits", "nothing", details)
 
 
 def test_the_direction_is_the_last_right_singular_vector_of_the_uncentred_features() -> None:
@@ -173,7 +173,7 @@ def test_the_delta_of_a_group_is_that_of_the_textbook() -> None:
 
 
 def test_only_bounds_of_counted_rates_can_be_divided() -> None:
-    other = EpsilonBound(1.0, 1e-5, 0.95, "normal log-odds", "normality", False)
+    other = EpsilonBound(1.0, 1e-5, 0.95, "normal log-odds", "normality")
     with pytest.raises(InputError, match="no limits of the true"):
         per_record(other, 2)
     with pytest.raises(InputError, match="give at least 1"):
