@@ -82,20 +82,10 @@ class TrainingFacts:
     """The server's optimizer."""
     momentum: Real
     """Momentum of "sgd", in [0, 1)."""
-    beta1: Real
-    """Decay of the mean gradient of "adam", in [0, 1)."""
-    beta2: Real
-    """Decay of the mean squared gradient of "adam", in [0, 1)."""
-    adam_epsilon: Real
-    """Number that "adam" adds to the root before it divides by it."""
     schedule: str
     """Schedule by which the learning rate falls over the rounds."""
     warmup_rounds: int
     """Rounds over which the learning rate grows to its full value; 0 for none."""
-    decay_every: int
-    """Rounds between two falls of the schedule "step"."""
-    decay_factor: Real
-    """Factor of each fall of the schedule "step"."""
 
 
 @dataclass(frozen=True)
