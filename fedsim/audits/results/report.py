@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -305,9 +305,6 @@ class Report:
     trials of one world, and in reports of earlier versions."""
 
 
-Decoded = TypeVar("Decoded")
-
-
 @cache
 def _adapter() -> TypeAdapter[Report]:
     return TypeAdapter(Report)
@@ -320,14 +317,9 @@ def encode(report: Report) -> dict[str, Any]:
 
 
 def decode(values: Mapping[str, Any]) -> Report:
-    """Return the report that the values of report.json describe."""
-    return decoded(values, _adapter())
-
-
-def decoded(values: Mapping[str, Any], types: TypeAdapter[Decoded]) -> Decoded:
-    """Return values of JSON as typed ones. Raises ValueError where they have other types."""
+    """Return the report of the values of report.json. Raises ValueError for other types."""
     try:
-        return types.validate_json(json.dumps(values), strict=True)
+        return _adapter().validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
 
