@@ -190,8 +190,7 @@ def prepare(
     from fedsim.federation.server import plan  # noqa: PLC0415  (Flower takes a second)
 
     if simulated and not config.run.threads:
-        update = {"threads": config.run.client_cpus}
-        config = config.model_copy(update={"run": config.run.model_copy(update=update)})
+        config = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
             f"data.root is '{config.data.root}', so all clients would read the same records; put "

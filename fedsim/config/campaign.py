@@ -89,9 +89,6 @@ class RunConfig(TomlTable):
         max_memory: Memory limit of a run, such as "4GiB". Empty: the free memory of the device.
         precision: Precision of the forward and backward passes. Norms, sums and beliefs are always
             float64.
-        client_cpus: Number of CPUs for each client in Flower's simulation.
-        client_gpus: Share of a GPU for each client in Flower's simulation. 0: equal shares of one
-            GPU.
         out: Run directory. Empty: fedsim-runs/NAME-TIME.
     """
 
@@ -104,8 +101,6 @@ class RunConfig(TomlTable):
     threads: Annotated[int, Field(ge=0)] = 0
     max_memory: str = ""
     precision: Literal["float32", "tf32", "bf16"] = "float32"
-    client_cpus: PositiveInt = 1
-    client_gpus: Annotated[float, Field(ge=0)] = 0.0
     out: str = ""
 
     @field_validator("device", mode="before")

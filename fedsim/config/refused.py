@@ -62,7 +62,7 @@ challenge.client is at least 0: challenge.record is -1
     | A record that you choose decides the client that holds it. | set challenge.client = -1
 # Steps
 training.optimizer is not "sgd": training.momentum is 0
-    | Only "sgd" has this momentum. The momentum of "adam" is training.beta1.
+    | Only "sgd" has this momentum. The momentum of "adam" is 0.9.
     | set training.optimizer = "sgd"
 training.local-steps is 1; privacy.unit is "record": training.local-learning-rate is 0
     | No client takes steps on its own model. | set training.local-steps above 1

@@ -102,14 +102,9 @@ class TrainingConfig(TomlTable):
             in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
             privacy.unit = "client", the vantage "released-model" or adversary rounds "own".
         momentum: Momentum of the optimiser "sgd".
-        beta1: Decay rate of the gradients' mean in "adam".
-        beta2: Decay rate of the squared gradients' mean in "adam".
-        adam_epsilon: Term that "adam" adds to the denominator.
         schedule: Schedule of the learning rate. Empty: "linear" for the optimiser "normalized",
             else "constant".
         warmup_rounds: Rounds until the learning rate reaches its full value.
-        decay_every: Rounds between two steps of the schedule "step".
-        decay_factor: Factor of each step of the schedule "step".
     """
 
     rounds: PositiveInt = 30
@@ -126,13 +121,8 @@ class TrainingConfig(TomlTable):
     batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
-    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-8
     schedule: str = "constant"
     warmup_rounds: Annotated[int, Field(ge=0)] = 0
-    decay_every: PositiveInt = 10
-    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
 
     @property
     def rate(self) -> float:

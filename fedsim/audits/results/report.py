@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -82,20 +82,10 @@ class TrainingFacts:
     """The server's optimizer."""
     momentum: Real
     """Momentum of "sgd", in [0, 1)."""
-    beta1: Real
-    """Decay of the mean gradient of "adam", in [0, 1)."""
-    beta2: Real
-    """Decay of the mean squared gradient of "adam", in [0, 1)."""
-    adam_epsilon: Real
-    """Number that "adam" adds to the root before it divides by it."""
     schedule: str
     """Schedule by which the learning rate falls over the rounds."""
     warmup_rounds: int
     """Rounds over which the learning rate grows to its full value; 0 for none."""
-    decay_every: int
-    """Rounds between two falls of the schedule "step"."""
-    decay_factor: Real
-    """Factor of each fall of the schedule "step"."""
 
 
 @dataclass(frozen=True)
@@ -313,9 +303,6 @@ class Report:
     trials of one world, and in reports of earlier versions."""
 
 
-Decoded = TypeVar("Decoded")
-
-
 @cache
 def _adapter() -> TypeAdapter[Report]:
     return TypeAdapter(Report)
@@ -328,14 +315,9 @@ def encode(report: Report) -> dict[str, Any]:
 
 
 def decode(values: Mapping[str, Any]) -> Report:
-    """Return the report that the values of report.json describe."""
-    return decoded(values, _adapter())
-
-
-def decoded(values: Mapping[str, Any], types: TypeAdapter[Decoded]) -> Decoded:
-    """Return values of JSON as typed ones. Raises ValueError where they have other types."""
+    """Return the report of the values of report.json. Raises ValueError for other types."""
     try:
-        return types.validate_json(json.dumps(values), strict=True)
+        return _adapter().validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
 

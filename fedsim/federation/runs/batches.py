@@ -21,7 +21,7 @@ RUN, TRIALS = "run", "trials"
 
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
-    *("run.client-cpus", "run.client-gpus", "data.root", "data.download", "privacy.stop-at"),
+    *("data.root", "data.download", "privacy.stop-at"),
     *("trials.count", "trials.batch", "trials.first", "audit.confidence"),
 }
 """Keys that do not change the findings of a batch, with the exceptions in `experiment`.

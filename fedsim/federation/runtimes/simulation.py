@@ -96,13 +96,11 @@ def simulation(run_config: str, run: RunConfig, clients: int) -> Iterator[Submis
 
 def resources(run: RunConfig, clients: int) -> dict[str, float]:
     """Return Flower's federation config: the number of clients, and each client's share of Ray."""
-    gpus = 0.0
-    if resolve(run.device).type == "cuda":
-        gpus = run.client_gpus or 1.0 / clients
+    on_gpu = resolve(run.device).type == "cuda"
     return {
         "num-supernodes": clients,
-        "client-resources-num-cpus": run.client_cpus,
-        "client-resources-num-gpus": gpus,
+        "client-resources-num-cpus": 1,
+        "client-resources-num-gpus": 1.0 / clients if on_gpu else 0.0,
         "init-args-num-cpus": os.cpu_count() or 1,
     }
 

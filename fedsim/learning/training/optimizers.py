@@ -35,19 +35,21 @@ def _sgd(
     return aggregate * -(training.rate / records * decay)
 
 
+BETA_1, BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-8
+"""The constants of "adam", as its authors recommend them."""
+
+
 def _adam(
     memory: Memory, aggregate: Tensor, decay: float, training: TrainingConfig, records: float
 ) -> Tensor:
     """Return the step of Kingma and Ba, "Adam" (2015), with epsilon outside the root."""
     count = _count(memory, exp_avg=aggregate, exp_avg_sq=aggregate)
     mean, square = memory["exp_avg"], memory["exp_avg_sq"]
-    mean.lerp_(aggregate, 1 - training.beta1)
-    square.mul_(training.beta2).addcmul_(aggregate, aggregate, value=1 - training.beta2)
-    rate = training.rate * decay / (1 - training.beta1**count)
+    mean.lerp_(aggregate, 1 - BETA_1)
+    square.mul_(BETA_2).addcmul_(aggregate, aggregate, value=1 - BETA_2)
+    rate = training.rate * decay / (1 - BETA_1**count)
     # m/(sqrt(v) + epsilon) for the mean equals m/(sqrt(v) + n epsilon) for the sum.
-    root = (square.sqrt() / (1 - training.beta2**count) ** 0.5).add_(
-        records * training.adam_epsilon
-    )
+    root = (square.sqrt() / (1 - BETA_2**count) ** 0.5).add_(records * ADAM_EPSILON)
     return torch.zeros_like(mean).addcdiv_(mean, root, value=-rate)
 
 

@@ -23,16 +23,10 @@ def _cosine(round: int, rounds: int, training: TrainingConfig) -> float:
     return (1 + math.cos(math.pi * (round - 1) / rounds)) / 2
 
 
-def _step(round: int, rounds: int, training: TrainingConfig) -> float:
-    """Multiply by `decay-factor` after every `decay-every` rounds."""
-    return float(training.decay_factor ** ((round - 1) // training.decay_every))
-
-
 SCHEDULES: dict[str, Schedule] = {
     "constant": _constant,
     "linear": _linear,
     "cosine": _cosine,
-    "step": _step,
 }
 
 

@@ -18,8 +18,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
@@ -329,34 +327,14 @@ def _of_training(result: Result) -> Remade:
     return Remade(report_json(made.as_json()), pages)
 
 
-@dataclass(frozen=True)
-class ClaimPart:
-    """What a claim of the audit of a transcript was."""
-
-    epsilon: float
-    unit: str | None
-
-
-@dataclass(frozen=True)
-class TranscriptPart:
-    """What an audit of a transcript was asked for."""
-
-    claim: ClaimPart | None
-    delta: float
-    confidence: float
-    rounds_stated: int | None
-
-
 def _of_transcript(result: Result) -> Remade:
-    asked = results.decoded(result.values, TypeAdapter(TranscriptPart))
-    claim = None
-    if asked.claim is not None:
-        claim = Claim(asked.claim.epsilon, asked.delta, unit=asked.claim.unit)
+    asked = result.values
+    delta, claim = asked["delta"], asked["claim"]
     options = AuditOptions(
-        claim=claim,
-        delta=None if claim else asked.delta,
-        confidence=asked.confidence,
-        rounds=asked.rounds_stated,
+        claim=None if claim is None else Claim(claim["epsilon"], delta, unit=claim["unit"]),
+        delta=None if claim else delta,
+        confidence=asked["confidence"],
+        rounds=asked["rounds_stated"],
     )
     assert result.transcript is not None
     with Reader(result.transcript) as reader:

@@ -54,14 +54,6 @@ def _compared(report: Report) -> str:
     return f"with and without {whose}"
 
 
-OPTIMIZER_KEYS: dict[str, dict[str, str]] = {
-    "sgd": {"momentum": "momentum"},
-    "adam": {"beta1": "β₁", "beta2": "β₂", "adam_epsilon": "ε"},
-    "normalized": {},
-}
-"""The settings of each optimiser, as a sentence names them."""
-
-
 def _rate(report: Report) -> str:
     return plain(report.mechanism.sampling_rate)
 
@@ -147,12 +139,12 @@ def _round_of_clients(report: Report) -> str:
 
 def _optimisation(report: Report) -> str:
     training = report.training
-    named = OPTIMIZER_KEYS.get(training.optimizer, {}).items()
-    values = [(name, getattr(training, key)) for key, name in named]
-    settings = ", ".join(f"{name} {plain(value)}" for name, value in values if value)
+    settings = ""
+    if training.optimizer == "sgd" and training.momentum:
+        settings = f" (momentum {plain(training.momentum)})"
     warmup, local_rate = training.warmup_rounds, training.local_learning_rate
     return (
-        f"The server's optimiser was {training.optimizer}{f' ({settings})' if settings else ''}, "
+        f"The server's optimiser was {training.optimizer}{settings}, "
         f"{_rated(report.mechanism.learning_rate, training.schedule)}"
         f"{f' after {warmup} rounds of warm-up' if warmup else ''}"
         f"{f', and {plain(local_rate)} at the clients' if local_rate else ''}. It works on "
@@ -255,9 +247,7 @@ def _mechanism(report: Report) -> Settings:
 
 def _training(report: Report) -> Settings:
     training, idle = report.training, {"learning_rate"}
-    for name, keys in OPTIMIZER_KEYS.items():
-        idle |= set() if name == training.optimizer else keys.keys()
-    idle |= {"decay_every", "decay_factor"} if training.schedule != "step" else set()
+    idle |= set() if training.optimizer == "sgd" else {"momentum"}
     if not is_client(report):
         idle |= {"local_epochs", "local_batches", "local_momentum", "proximal_term", "batch_size"}
         idle |= set() if takes_local_steps(report) else {"local_learning_rate"}

@@ -236,7 +236,7 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ({"training.sampling-rate": 1.5}, r"training.sampling-rate is 1.5"),
         (
             {"training.optimizer": "adam", "training.momentum": 0.9},
-            r"'adam'. .* is training.beta1. Set training.momentum = 0",
+            r"'adam'. .* is 0.9. Set training.momentum = 0",
         ),
         ({"training.local-learning-rate": 0.1}, r"local-steps is 1 .* No client takes steps"),
         ({"training.local-steps": 2}, r'[Ss]et federation.trust = "local"'),

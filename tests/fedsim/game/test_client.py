@@ -172,7 +172,7 @@ def test_one_local_step_sends_the_noisy_sum_itself(small: Make) -> None:
 
 def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(small: Make) -> None:
     local = {"federation.trust": "local", "training.local-steps": 2, "training.learning-rate": 0.8}
-    halved = {"training.schedule": "step", "training.decay-every": 1}
+    halved = {"training.schedule": "linear", "training.rounds": 2}
     given = {"training.local-learning-rate": 0.2}
     per_record = 3 / 24
     assert local_step_size(small(local).scheme, 2) == pytest.approx(0.8 * per_record)

@@ -35,13 +35,10 @@ ELSEWHERE = {
         *("privacy.epsilon", "privacy.mutual-information", "privacy.stop-at"),
     ),
     "only the server computes with them": (
-        *("training.momentum", "training.beta1", "training.beta2", "training.adam-epsilon"),
-        *("federation.timeout", "run.client-cpus", "run.client-gpus"),
+        *("training.momentum", "federation.timeout"),
         *("report.limit-advantage", "report.limit-belief", "audit.confidence"),
     ),
-    "they can only make a rate smaller": (
-        *("training.warmup-rounds", "training.decay-every", "training.decay-factor"),
-    ),
+    "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (
         *("challenge.record", "challenge.replacement", "challenge.copies", "challenge.label"),
         *("challenge.coordinate", "canaries.count", "canaries.guesses"),

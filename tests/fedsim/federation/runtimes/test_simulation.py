@@ -67,20 +67,16 @@ def _flower_processes() -> set[int]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("device", "asked", "given"), [("cpu", 0.5, 0.0), ("cuda", 0.0, 0.25), ("cuda", 0.5, 0.5)]
-)
-def test_clients_get_the_cores_and_the_fraction_of_a_gpu_that_they_are_given(
-    device: str, asked: float, given: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("device", "share"), [("cpu", 0.0), ("cuda", 0.25)])
+def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(
+    device: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
-    config = from_run_config(
-        {"federation.clients": 4, "run.client-cpus": 2, "run.client-gpus": asked}
-    )
+    config = from_run_config({"federation.clients": 4})
     found = simulation.resources(config.run, config.federation.clients)
     assert found["num-supernodes"] == 4
-    assert found["client-resources-num-cpus"] == 2
-    assert found["client-resources-num-gpus"] == given
+    assert found["client-resources-num-cpus"] == 1
+    assert found["client-resources-num-gpus"] == share
 
 
 @pytest.mark.source

@@ -15,8 +15,8 @@ RECORDS = 37.5
 TRAININGS = [
     TrainingConfig(optimizer="sgd", learning_rate=0.7),
     TrainingConfig(optimizer="sgd", learning_rate=0.7, momentum=0.9, schedule="cosine"),
-    TrainingConfig(optimizer="adam", learning_rate=0.05, beta1=0.8, beta2=0.95, schedule="step"),
-    TrainingConfig(optimizer="adam", learning_rate=0.05, adam_epsilon=0.1, warmup_rounds=3),
+    TrainingConfig(optimizer="adam", learning_rate=0.05, schedule="cosine"),
+    TrainingConfig(optimizer="adam", learning_rate=0.05, warmup_rounds=3),
     TrainingConfig(optimizer="normalized", schedule="linear"),
 ]
 TORCH = TRAININGS[:-1]
@@ -52,8 +52,8 @@ def test_the_steps_are_those_of_pytorch_to_the_last_bit(training: TrainingConfig
         reference = torch.optim.SGD([change], rate, training.momentum)
     else:
         # m/(sqrt(v) + epsilon) of the mean gradient.
-        rate, betas = training.learning_rate, (training.beta1, training.beta2)
-        reference = torch.optim.Adam([change], rate, betas, RECORDS * training.adam_epsilon)
+        rate = training.learning_rate
+        reference = torch.optim.Adam([change], rate, eps=RECORDS * 1e-8)
     for round, aggregate in enumerate(aggregates, start=1):
         reference.param_groups[0]["lr"] = rate * factor(training, round)
         change.zero_()

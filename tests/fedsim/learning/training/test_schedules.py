@@ -27,12 +27,11 @@ REFERENCES = {
     "constant": lambda o: lr_scheduler.ConstantLR(o, 1.0),
     "linear": lambda o: lr_scheduler.LinearLR(o, 1.0, 0.0, ROUNDS),
     "cosine": lambda o: lr_scheduler.CosineAnnealingLR(o, ROUNDS),
-    "step": lambda o: lr_scheduler.StepLR(o, 5, 0.3),
 }
 
 
 def _factors(**changes: object) -> list[float]:
-    training = TrainingConfig(rounds=ROUNDS, decay_every=5, decay_factor=0.3, **changes)  # type: ignore[arg-type]
+    training = TrainingConfig(rounds=ROUNDS, **changes)  # type: ignore[arg-type]
     return [schedules.factor(training, round) for round in range(1, ROUNDS + 1)]
 
 
