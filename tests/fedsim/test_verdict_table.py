@@ -359,7 +359,6 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         _claim(unit),
         ["less noise than claimed"] if evidence["alarm"] else [],
         [] if evidence["could be refuted"] else ["nothing was measured"],
-        config.trials.count,
         evidence["ended"],
     )
     return _verdict_on(claim)
