@@ -25,20 +25,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 6_300,
+    "adversaries": 6_100,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 4_100,
-    "fedsim/config": 2_000,
-    "fedsim/learning": 8_500,
+    "fedsim/privacy": 3_600,
+    "fedsim/config": 1_900,
+    "fedsim/learning": 8_400,
     "fedsim/game": 3_900,
-    "fedsim/federation": 10_400,
+    "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 17_300,
-    "fedsim/report": 11_700,
-    "fedsim/studies": 7_300,
-    "fedsim/cli": 7_500,
+    "fedsim/audits": 17_200,
+    "fedsim/report": 10_900,
+    "fedsim/studies": 7_000,
+    "fedsim/cli": 7_300,
     "papers": 7_100,
-    "tests": 62_500,
+    "tests": 61_200,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
