@@ -24,9 +24,9 @@ def verify(
 ) -> None:
     """Compare a result with its SHA256SUMS, and its report and pages with those made again.
 
-    Writes SHA256SUMS where there is none. Sign that file, for example with ssh-keygen. Exit
-    status: 0 verified; 3 cannot tell, as for the audit of an app or loop, whose report cannot be
-    made again; 4 refuted; 2 bad input.
+    Writes SHA256SUMS where there is none: the result is then sealed. Sign that file, for example
+    with ssh-keygen. Exit status: 0 sealed or verified; 3 cannot tell, as for the audit of an app or
+    loop, whose report cannot be made again; 4 refuted; 2 bad input.
 
     Example: fedsim verify fedsim-runs/digits
     """
@@ -34,6 +34,8 @@ def verify(
 
     found = verification.verify(directory)
     word, style = WORDS[found.outcome]
+    if found.sealed and not found.outcome:
+        word = "sealed"  # what no file allows to make again, such as a model, is believed
     if json_:
         checks = [
             {"of": check.of, "outcome": WORDS[check.outcome][0], "why": check.words}

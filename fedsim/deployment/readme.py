@@ -22,13 +22,13 @@ A key travels with its folder, and `install.sh` runs as root, so use a channel t
 stays here, off all machines of the federation: `ca/ca.key` makes the server's next certificate.
 Every `*.key` is a secret (0600).
 
-Every administrator also needs PROGRAM, the wheel of fedsim @VERSION@, and compares it with the
-SHA256SUMS of its release. A machine runs this program alone: the server sends it no code.
+Every administrator also needs WHEEL, the program (fedsim @VERSION@), and its SHA256 from the
+release, by another channel: `install.sh` refuses another program. A machine runs this program alone: the server sends it no code.
 
 ## The server
 
 ```sh
-sudo sh /etc/fedsim/server/install.sh PROGRAM
+sudo sh /etc/fedsim/server/install.sh WHEEL SHA256
 cd /etc/fedsim/server
 sudo -u fedsim venv/bin/fedsim deploy register .    # every key of keys/; again after a change
 sudo -u fedsim venv/bin/fedsim deploy check .       # problems, with the remedy for each
@@ -53,7 +53,7 @@ Set the path of the data and your consent in `/etc/fedsim/client-K/node.toml`. T
 which `install.sh` makes, must be able to read the data. `install.sh` does not change `data/`.
 
 ```sh
-sudo sh /etc/fedsim/client-0/install.sh PROGRAM
+sudo sh /etc/fedsim/client-0/install.sh WHEEL SHA256
 sudo -u fedsim /etc/fedsim/client-0/venv/bin/fedsim deploy check /etc/fedsim/client-0
 ```
 
@@ -69,9 +69,9 @@ Keep the clock by NTP: a server refuses a node that is 5 s ahead of it. After a 
 
 ## Without systemd
 
-Without root or systemd: `python3 -m venv venv && venv/bin/pip install PROGRAM flwr==@FLOWER@` in
+Without root or systemd: `python3 -m venv venv && venv/bin/pip install WHEEL flwr==@FLOWER@` in
 the folder. Set `BIN` in `settings.env` to its `venv/bin`, then use `sh start.sh` and `sh stop.sh`.
-In this way you can try all of it on one machine. Install PROGRAM from its file: the package index
+In this way you can try all of it on one machine. Install WHEEL from its file: the package index
 has another program with a similar name.
 
 Tested: `start.sh` and `stop.sh` on a separate network, `install.sh` without `systemctl`, the units
@@ -86,7 +86,7 @@ One more node, which receives what every client receives and answers without dat
 leave at any time, also during a run:
 
 ```sh
-sudo sh /etc/fedsim/auditor/install.sh PROGRAM
+sudo sh /etc/fedsim/auditor/install.sh WHEEL SHA256
 sudo -u fedsim /etc/fedsim/auditor/venv/bin/fedsim deploy check /etc/fedsim/auditor
 ```
 

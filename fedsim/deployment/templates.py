@@ -220,14 +220,19 @@ INSTALL_SCRIPT = """\
 #!/bin/sh
 # Written by `fedsim deploy init`. Run it as root, once. It makes an account for the node, a Python
 # environment in this folder, and the systemd units, and starts them.
-# usage: install.sh PROGRAM   the wheel of fedsim, the same on every machine.
+# usage: install.sh WHEEL SHA256   of fedsim; the SHA-256 as received by another channel.
 set -eu
-if [ "$#" -ne 1 ]; then
-    echo "usage: install.sh PROGRAM, the wheel of fedsim @VERSION@" >&2
+if [ ! -f "${1:-}" ]; then
+    echo "usage: install.sh WHEEL SHA256, the wheel of fedsim @VERSION@ and its SHA-256" >&2
     exit 2
 fi
-PROGRAM=$1
-if [ -e "$PROGRAM" ]; then PROGRAM=$(realpath "$PROGRAM"); fi
+WHEEL=$(realpath "$1")
+found=$(sha256sum "$WHEEL" | cut -d " " -f 1)
+if [ "${2:-}" != "$found" ]; then
+    echo "install.sh: the SHA-256 of $WHEEL is $found; give the SHA-256 that you received," \\
+        "which must be the same" >&2
+    exit 2
+fi
 HERE=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 cd "$HERE"
 PYTHON=${PYTHON:-python3}
@@ -239,7 +244,7 @@ umask 022
 id -u fedsim >/dev/null 2>&1 ||
     useradd --system --no-create-home --home-dir "$HERE" --shell /bin/false fedsim
 "$PYTHON" -m venv venv
-venv/bin/pip install --quiet --upgrade "$PROGRAM" "flwr==@FLOWER@"
+venv/bin/pip install --quiet --upgrade "$WHEEL" "flwr==@FLOWER@"
 sed -i "s|^BIN=.*|BIN=$HERE/venv/bin|" settings.env
 for unit in @UNITS@; do
     sed -i -e "s|^ExecStart=.*/start.sh|ExecStart=/bin/sh $HERE/start.sh|" \\

@@ -66,7 +66,14 @@ class RunDirectory:
         try:
             if holds_run(path, config):
                 if directory.config != config.placed_at(str(directory.path)):
-                    directory.write_text("config.toml", configuration.dump(config.placed_at("")))
+                    if directory.finished:
+                        raise InputError(
+                            f"'{path}' holds a finished run with other limits; name a "
+                            "new directory (run.out)"
+                        )
+                    with directory.lock():
+                        text = configuration.dump(config.placed_at(""))
+                        directory.write_text("config.toml", text)
                 return directory
             # World bits and seeds reveal the target, so only the owner may read the directory. If
             # the directory existed before, its files are private.

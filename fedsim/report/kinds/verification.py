@@ -35,8 +35,9 @@ from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
 from fedsim.report.kinds import recorded as transcript_report
 
-REPORT, PAGE = "report.json", "report.html"
-LEFT_OUT = {SUMS, f"{SUMS}.sig"}
+REPORT, PAGE, CARD = "report.json", "report.html", "public/model_card.json"
+SIGNATURE = f"{SUMS}.sig"
+LEFT_OUT = {SUMS, SIGNATURE}
 MOST_SUMS = 2**24
 LINE = re.compile(r"([0-9a-f]{64}) [ *]([^\n\\]+)")
 
@@ -59,18 +60,20 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what it is of, and its outcome in words."""
+    """One check: what it is of, its outcome in words, and whether sums may be written with it."""
 
     of: str
     outcome: Outcome
     words: str
+    seals: bool = True
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The checks of a result, of which the worst decides."""
+    """The checks of a result, of which the worst decides; sealed: whether sums were written now."""
 
     checks: tuple[Check, ...]
+    sealed: bool = False
 
     @property
     def outcome(self) -> Outcome:
@@ -98,8 +101,8 @@ class Remade:
 def verify(directory: Path) -> Verification:
     """Compare a result with its SHA256SUMS, and its report with what follows from its files.
 
-    Writes SHA256SUMS where it is missing, unless the report is refuted. Raises InputError if the
-    directory is no finished result, or a file cannot be read.
+    Writes SHA256SUMS where it is missing, unless the report is refuted or a file that it needs is
+    damaged. Raises InputError if the directory is no finished result, or a file cannot be read.
     """
     root = directory.absolute()
     if not (root / REPORT).exists() and not (root / SUMS).exists():
@@ -107,9 +110,13 @@ def verify(directory: Path) -> Verification:
     if not os.path.lexists(root / SUMS):
         result = _opened(directory)
         checks = [*_remade(result)]
-        if all(check.outcome is not Outcome.REFUTED for check in checks):
+        if os.path.lexists(root / SIGNATURE):
+            words = f"is missing, but its signature is here: {SIGNATURE}"
+            checks.insert(0, Check(SUMS, Outcome.REFUTED, words))
+        sealed = all(each.seals and each.outcome is not Outcome.REFUTED for each in checks)
+        if sealed:
             checks.insert(0, _written(result))
-        return Verification(tuple(checks))
+        return Verification(tuple(checks), sealed)
     checks = [*_compared(root, read_sums(root / SUMS))]
     if all(check.outcome is Outcome.VERIFIED for check in checks):
         checks += _remade(_opened(directory))  # no other files are believed
@@ -234,14 +241,17 @@ def _remade(result: Result) -> Iterator[Check]:
         words = f"was not made again, so that its files are compared by {SUMS} alone: {unmade}"
         yield Check("report", Outcome.CANNOT_TELL, words)
         return
-    try:
-        again = _WAYS[result.kind](result)
-    except (InputError, *reading.DAMAGE) as error:
-        words = f"was not made again: {reading.reason(error)}"
-        yield Check("report", Outcome.CANNOT_TELL, words)
-        return
     elsewhere = _other_versions(result.values)
     wrong = Outcome.CANNOT_TELL if elsewhere else Outcome.REFUTED
+    try:
+        again = _WAYS[result.kind](result)
+    except _OtherCardError as error:
+        yield Check(CARD, wrong, f"{error}{elsewhere}")
+        return
+    except (InputError, *reading.DAMAGE) as error:
+        words = f"was not made again: {reading.reason(error)}"
+        yield Check("report", Outcome.CANNOT_TELL, words, seals=False)
+        return
     if apart := named(differences(result.values, again.values)):
         yield Check("report", wrong, f"does not follow from the files: {apart}{elsewhere}")
         return
@@ -313,12 +323,16 @@ def _of_run(result: Result) -> Remade:
     return Remade(results.encode(made), {PAGE: forms, **pictures})
 
 
+class _OtherCardError(Exception):
+    """A model card states another privacy than its training's ledger."""
+
+
 def _of_training(result: Result) -> Remade:
     directory = RunDirectory.open(result.root)
     card = model_card.read_card(directory)
     privacy = model_card.privacy_of(directory, card.privacy.noise_multiplier)
     if apart := named(differences(report_json(asdict(card.privacy)), report_json(asdict(privacy)))):
-        raise directory.damaged("public/model_card.json", f"its ledger differs: {apart}")
+        raise _OtherCardError(f"does not follow from the ledger: {apart}")
     made = training_report.assemble(directory)
     pages = {
         PAGE: [training_report.render_html(made, card).encode()],

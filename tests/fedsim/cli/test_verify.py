@@ -148,6 +148,20 @@ def test_a_report_that_does_not_follow_from_its_files_is_refused(fedsim: Fedsim,
     assert (status, "made with numpy 1.0, which is not installed here" in text) == (3, True)
 
 
+def test_nothing_is_sealed_whose_files_are_missing(fedsim: Fedsim, run: Path) -> None:
+    (run / "transcript.npz").unlink()
+    status, text, _ = fedsim("verify", run)
+    assert (status, "was not made again" in text) == (3, True)
+    assert not (run / "SHA256SUMS").exists()
+
+
+def test_a_signature_without_its_sums_is_refused(fedsim: Fedsim, sealed: Path) -> None:
+    (sealed / "SHA256SUMS").rename(sealed / "SHA256SUMS.sig")
+    status, text, _ = fedsim("verify", sealed)
+    assert (status, "its signature is here" in text) == (4, True)
+    assert not (sealed / "SHA256SUMS").exists()
+
+
 @pytest.mark.parametrize("words", ["Who is the target?", "50"])
 def test_a_page_that_says_something_else_than_its_report_is_refused(
     fedsim: Fedsim, run: Path, words: str
@@ -192,8 +206,19 @@ def test_a_training_is_verified_with_its_model(
     path.write_text(dump(small({"privacy.noise-source": "system"})))
     assert fedsim("train", path, "--out", out, "--quiet", "--fail-if", "epsilon > 50")[0] == 0
     assert fedsim("report", out, "--fail-if", "epsilon < 50")[0] == 3
+    card = out / "public" / "model_card.json"
+    stated = card.read_text()
+    values = json.loads(stated)
+    for towards in values["privacy"]["towards"]:
+        towards["epsilon"] = dict.fromkeys(towards["epsilon"], 0.1)
+    card.write_text(json.dumps(values))
+    status, text, _ = fedsim("verify", out)
+    assert (status, "public/model_card.json: does not follow" in text) == (4, True)
+    assert not (out / "SHA256SUMS").exists()
+    card.write_text(stated)
     status, text, _ = fedsim("verify", out)
     assert (status, "the same numbers" in text) == (0, True)
+    assert text.startswith("SEALED")
     model = out / "public" / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1] + b"x")
     status, text, _ = fedsim("verify", out)

@@ -1,6 +1,7 @@
 """A kit holds what each machine needs and nothing that a machine must not have."""
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -85,12 +86,12 @@ def test_nothing_is_left_to_fill_in(written: Path) -> None:
 
 def test_a_kit_has_no_program_and_installs_what_it_is_given(written: Path) -> None:
     text = (written / "README.md").read_text()
-    assert text.count("install.sh PROGRAM") == 3  # a server, clients, an auditor
+    assert text.count("install.sh WHEEL SHA256") == 3  # a server, clients, an auditor
     # Another project has the bare name on the package index.
     flower = f"flwr=={kit.read_kit(written).flwr}"
-    assert re.findall("pip install (.*)`", text) == [f"PROGRAM {flower}"]
+    assert re.findall("pip install (.*)`", text) == [f"WHEEL {flower}"]
     script = (written / "server" / "install.sh").read_text()
-    assert f'--upgrade "$PROGRAM" "{flower}"' in script
+    assert f'--upgrade "$WHEEL" "{flower}"' in script
 
 
 @pytest.mark.source
@@ -279,7 +280,9 @@ def test_systemd_takes_the_units(written: Path) -> None:
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_installing_needs_a_program_and_starts_the_units(written: Path, tmp_path: Path) -> None:
+def test_installing_needs_the_very_program_and_starts_the_units(
+    written: Path, tmp_path: Path
+) -> None:
     """The commands that change a machine are in the place of others that write down their names."""
     place, units, log = written / "clients" / "client-1", tmp_path / "units", tmp_path / "log"
     (bin := tmp_path / "bin").mkdir()
@@ -301,9 +304,13 @@ def test_installing_needs_a_program_and_starts_the_units(written: Path, tmp_path
 
     refused = install()
     assert (refused.returncode, log.exists()) == (2, False)
-    assert "usage: install.sh PROGRAM" in refused.stderr
-    (tmp_path / "fedsim.whl").touch()
-    assert install(os.path.relpath(tmp_path / "fedsim.whl")).returncode == 0
+    assert "usage: install.sh WHEEL SHA256" in refused.stderr
+    (tmp_path / "fedsim.whl").write_bytes(b"program")
+    wheel, known = os.path.relpath(tmp_path / "fedsim.whl"), hashlib.sha256(b"program").hexdigest()
+    refused = install(wheel, hashlib.sha256(b"another").hexdigest())
+    assert (refused.returncode, log.exists()) == (2, False)
+    assert f"is {known}; give the SHA-256 that you received" in refused.stderr
+    assert install(wheel, known).returncode == 0
     done = log.read_text()
     for command in (
         "useradd --system",

@@ -445,6 +445,10 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["rounds"] == 3
     assert 3.45 < report["released"]["epsilon"] < float(enough)
+    finished = config.read_bytes()
+    status, _, err = fedsim("run", experiment, *again, "privacy.stop-at=99")
+    assert (status, "holds a finished run" in err) == (2, True)
+    assert config.read_bytes() == finished
     assert report["bounds"]["epsilon"] == pytest.approx(report["released"]["epsilon"])
 
 
@@ -494,13 +498,13 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
     task = bar.add_task("", total=planned_steps(config.trials, 30), rounds=30)
-    shown, course = [], Course()
+    shown, course, even = [], Course(), {"majority": 0.5, "of_class": [10, 10]}
     for event in [
         {"phase": "training", "rounds": 2},
-        {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25},
-        {"round": 2, "trials": [0, 4], "epsilon": None},
+        {"round": 1, "trials": [0, 4], "epsilon": 0.5, "accuracy": 0.25, **even},
+        {"round": 2, "trials": [0, 4], "epsilon": None, **even},
         {"phase": "batch", "trials": [0, 4], "advantage": 0.5, "accuracy": 0.25, "belief": 0.75},
-        {"round": 2, "trials": [4, 8], "epsilon": 0.75, "accuracy": 0.1},
+        {"round": 2, "trials": [4, 8], "epsilon": 0.75, "accuracy": 0.1, **even},
         {"phase": "batch", "trials": [4, 8]},
     ]:
         course = after(course, {"time": 0.0, **event})
@@ -508,8 +512,9 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
         shown.append((bar.tasks[0].completed, bar.tasks[0].description))
     assert [done for done, _ in shown] == [0, 1, 2, 3, 5, 6]
     assert bar.tasks[0].total == 6
-    assert shown[1][1] == "trials 0-3, accuracy 25.0%"
-    assert shown[4][1] == "trials 4-7, advantage 0.50, worst belief 75.0%, accuracy 25.0%"
+    reached = "accuracy 25.0% (majority class 50.0%)"
+    assert shown[1][1] == f"trials 0-3, {reached}"
+    assert shown[4][1] == f"trials 4-7, advantage 0.50, worst belief 75.0%, {reached}"
     assert worded(course, training=True).endswith("ε 0.75")
 
 
