@@ -23,7 +23,8 @@ stays here, off all machines of the federation: `ca/ca.key` makes the server's n
 Every `*.key` is a secret (0600).
 
 Every administrator also needs WHEEL, the program (fedsim @VERSION@), and its SHA256 from the
-release, by another channel: `install.sh` refuses another program. A machine runs this program alone: the server sends it no code.
+release, by another channel: `install.sh` refuses another program. A machine runs this program
+alone: the server sends it no code.
 
 ## The server
 

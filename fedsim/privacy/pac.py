@@ -6,8 +6,7 @@ is released. Their mutual information, in nats, bounds how often an adversary gu
 property of it, correctly, on average over the prior: no differential privacy.
 
 Rounds add up, MI(S; r_1..r_k) = sum_i MI(S; r_i | r_1..r_(i-1)), if every round keeps its
-budget given earlier ones. Noise that fits the prior need not fit the posterior, so `spectrum` takes
-weights.
+budget given earlier ones. Noise that fits the prior need not fit the posterior.
 """
 
 import math

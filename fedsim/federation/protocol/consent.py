@@ -37,7 +37,7 @@ CANARIES = "canaries"
 """A run may add crafted records to the client's."""
 
 CANARY_SEED, CANARY_COUNT = "canary-seed", "canary-count"
-"""Keys of a client's node config: the seed, the number and the kind of its canaries."""
+"""Keys of a client's node config: the seed and the number of its canaries."""
 
 MEASURES = "measures"
 """The client holds records back from every training. Their confusion matrix leaves with noise."""

@@ -1,4 +1,4 @@
-"""Experiment trackers: a new tracker is a class and a line of TRACKERS, or a plug-in."""
+"""Experiment trackers: a new tracker is a class and a line of TRACKERS."""
 
 import logging
 import math
