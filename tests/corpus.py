@@ -162,7 +162,9 @@ def _kinds() -> Iterator[Kind]:
             ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--out", "compared"),
         ),
     )
-    yield Kind("choose", (("choose", digits, *tiny, "--max-belief", "0.8", "--out", "chosen"),))
+    more = {"data.records": 300, "data.held-out": 200, "training.rounds": 10}
+    choose = ("choose", digits, *options(TINY | more), "--max-belief", "0.99", "--out", "chosen")
+    yield Kind("choose", (choose,))
     pairs = ("sensitivity", digits, *tiny, "--trials", "4", "--top", "2", "--out", "pairs")
     yield Kind("sensitivity", (pairs,))
     yield Kind("data", (("data", digits, *tiny, "--out", "data"),))
@@ -220,7 +222,8 @@ def _audits() -> Iterator[Kind]:
     yield Kind("app-audit-broken", ((*app, *weighted, "--out", "audit"),))
     loops, trials = TESTS / "apps" / "loops", ("--trials", "40", *claim, "2", "--out", "audit")
     yield Kind("loop-audit", (("audit", "loop", f"{loops}/opacus_loops.py:correct", *trials),))
-    broken = ("audit", "loop", f"{loops}/own_loops.py:no_clipping", *trials)
+    broken = ("audit", "loop", f"{loops}/own_loops.py:no_clipping", "--trials", "40", *claim)
+    broken += ("1", "--out", "audit")
     yield Kind("loop-audit-broken", (broken,))
     server = ("audit", "transcript", "server.fedt")
     yield Kind(

@@ -34,11 +34,11 @@ HELD = {
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 17_200,
-    "fedsim/report": 10_900,
+    "fedsim/report": 11_000,
     "fedsim/studies": 7_000,
     "fedsim/cli": 7_300,
     "papers": 7_100,
-    "tests": 61_200,
+    "tests": 61_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -39,7 +39,7 @@ class PrivacyConfig(TomlTable):
             entropy of the operating system.
         stop_at: Largest epsilon that may be released, at privacy.delta. The training stops before
             the round that would exceed it. 0: no limit.
-        mutual_information: Target: nats released about whether D or D' was used, such as 0.1. All
+        mutual_information: Target: nats about D or D' that leak, such as 0.1. All
             rounds count together. The noise is chosen to meet it.
     """
 

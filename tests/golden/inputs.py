@@ -66,7 +66,7 @@ def loop() -> None:
         for _ in range(6):
             summed = generator.standard_normal(500)
             noisy = (summed + 0.5 * generator.standard_normal(500)) / 64
-            recorder.step(noisy, summed, batch=64, **told)
+            recorder.step(noisy, summed, batch=int(generator.binomial(640, 0.1)), **told)
 
 
 def live() -> None:

@@ -18,7 +18,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import become_task
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs import budget, ledger
+from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -367,7 +367,8 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
-    config = small(ONE_TRAINING | {"federation.vantage": "server", "privacy.delta": 1e-5})
+    values = ONE_TRAINING | {"federation.vantage": "server", "privacy.delta": 1e-5}
+    config = small(values)
     directory = RunDirectory.create(tmp_path / "run", config)
 
     def attempt(run: int) -> None:
@@ -389,7 +390,8 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     with pytest.raises(KeyboardInterrupt):
         attempt(1)
     monkeypatch.setattr(DPSGD, "aggregate_train", released)
-    directory.write_json(budget.ACCEPTED, {"epsilon": 5.0})
+    config = small(values | {"privacy.stop-at": 5.0})  # the second attempt costs more than planned
+    directory = RunDirectory.create(tmp_path / "run", config)
     attempt(2)
     stated = ledger.read(directory)[-1].epsilon[0]["server"]
     assert stated == pytest.approx(_epsilon(Steps(Z, 2 + 3)))
