@@ -6,9 +6,6 @@ from pathlib import Path
 
 from adversaries.errors import InputError
 
-PACKED = "fedsim/configs"
-"""Folder of the configurations in a wheel, as in pyproject.toml."""
-
 
 def folder() -> Path:
     """Return the folder of the bundled configurations. Raises InputError if it is missing."""

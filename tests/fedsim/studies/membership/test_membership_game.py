@@ -209,6 +209,16 @@ def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
         play(small({"training.learning-rate": 1e38, "model.name": "mlp"}), 40)
 
 
+def test_models_start_where_the_federations_do(small: Make) -> None:
+    changes = {"model.initialisation": "fixed", "training.rounds": 1}
+    config = small(changes | {"training.learning-rate": 1e-9})
+    known = federation.load(config.experiment)
+    start = federation.initial_parameters(config.game, known, range(1)).to(known.device)
+    losses, _ = known.evaluate(start, *known.members(np.arange(24)))
+    found = play(config, 40).observations.losses
+    np.testing.assert_allclose(found, losses.numpy().repeat(40, 0), rtol=1e-4)
+
+
 def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
     """Losses that know nothing of membership; a model and a record each make them alike."""
     shadows = of_shadows(models)
