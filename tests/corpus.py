@@ -1,7 +1,8 @@
 """A small result of every kind, as the commands that make it.
 
-The corpus knows fedsim by its commands, its public API and its files alone, so that it outlives any
-change of the inside. Tests play each kind once a session; `tests/golden` holds its numbers.
+The corpus knows fedsim by its commands and its files, so that it outlives a change of the inside;
+two names of the inside stand in `fedsim` and `play`, and the others in `golden/inputs.py`. Tests
+play each kind once a session; `tests/golden` holds its numbers.
 
     python tests/corpus.py play DIR [KIND ...]    play kinds, each into a folder of DIR
     python tests/corpus.py compare DIR DIR        where the values of two such folders differ

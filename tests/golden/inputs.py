@@ -1,7 +1,7 @@
 """Makes the files that commands of the corpus read, in the present folder.
 
-This is the corpus' only module that knows fedsim's inside: records that a server or a node keeps
-come about in a federation, and what plays one in a single process has no command.
+This module knows fedsim's inside: records that a server or a node keeps come about in a federation,
+and what plays one in a single process has no command.
 """
 
 from pathlib import Path
