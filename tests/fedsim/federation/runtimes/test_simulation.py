@@ -176,7 +176,9 @@ def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_pa
     )
     assert result.returncode == 1
     assert "the model diverged" in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    # A slow machine says that it still waits before the one line that says what failed.
+    lines = result.stderr.strip().splitlines()
+    assert len([line for line in lines if not line.startswith("still waiting for")]) == 1
     assert not (tmp_path / "failed" / "report.json").exists()
 
 
