@@ -4,7 +4,7 @@ import json
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -106,12 +106,6 @@ def track(
 FinishedRuns = Annotated[
     list[Path] | None, typer.Argument(metavar="RUN_DIR...", help="One or more finished runs.")
 ]
-Reader = Annotated[
-    Literal["officer"] | None,
-    typer.Option(
-        "--for", help="Reader of the report. officer: two pages for a data-protection officer."
-    ),
-]
 Schema = Annotated[
     bool, typer.Option("--schema", help="Print the JSON Schema of report.json and exit.")
 ]
@@ -145,7 +139,6 @@ def report(
     *,
     directories: FinishedRuns = None,
     restated: Restated,
-    reader: Reader = None,
     fail_if: FailIf = None,
     verbose: Verbose = False,
     json_: AsJson = False,
@@ -171,17 +164,14 @@ def report(
     if len(runs) > 1:
         if fail_if:
             raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
-        if restated != Restated() or reader is not None or verbose:
+        if restated != Restated() or verbose:
             raise InputError(
-                "--confidence, --delta, --limit-advantage, --limit-belief, --for and --verbose "
-                "apply to one report; give one RUN_DIR, then compare the runs"
+                "--confidence, --delta, --limit-advantage, --limit-belief and --verbose apply to "
+                "one report; give one RUN_DIR, then compare the runs"
             )
         compare(directories, None, json_)
         return
     (run,) = runs
-    if reader is not None:
-        _report_to_officer(run, restated, bool(fail_if) or verbose or json_)
-        return
     training = run.config.run.job == "training"
     checked = gate.parsed(fail_if, "training" if training else "run")
     if training and verbose:
@@ -190,20 +180,6 @@ def report(
         checked.exit_by(_report_training(run, restated, json_))
     else:
         checked.exit_by(_report_run(run, restated, verbose, json_))
-
-
-def _report_to_officer(run: RunDirectory, restated: Restated, further: bool) -> None:
-    from fedsim.report import page  # noqa: PLC0415  (torch)
-
-    limits = restated.limits
-    others = restated.confidence is not None or restated.delta is not None or further
-    if others or (limits and run.config.run.job == "training"):
-        raise InputError(
-            "--for officer takes no other option than --limit-advantage and --limit-belief, and "
-            "these need a run of fedsim run; leave the others out"
-        )
-    written = page.write_for_officer(run, limits)
-    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
 def _report_run(

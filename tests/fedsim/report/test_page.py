@@ -189,6 +189,14 @@ def test_every_figure_has_a_text_alternative(html, report):
     assert html.count("The numbers behind this figure") == drawn - bars
 
 
+def test_the_page_explains_its_verdicts_and_says_what_it_does_not_say(html, report):
+    for words in ("GDPR, Recital 26", "Who operates the server", "say nothing about other people"):
+        assert words in html
+    for each in report.verdicts:
+        words = vantage_words.state_words(report, each)
+        assert f"<li>{words.text}: {words.means}.</li>" in html
+
+
 def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, drawn, html):
     assert html == render_html(written("central").report, drawn("central"))
     back = 'href="../report.html"'
