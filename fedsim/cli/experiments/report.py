@@ -11,7 +11,6 @@ import typer
 from adversaries.errors import InputError
 from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
-from fedsim.cli.experiments.options import Verbose
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
@@ -140,7 +139,6 @@ def report(
     directories: FinishedRuns = None,
     restated: Restated,
     fail_if: FailIf = None,
-    verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Schema = False,
 ) -> None:
@@ -164,27 +162,23 @@ def report(
     if len(runs) > 1:
         if fail_if:
             raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
-        if restated != Restated() or verbose:
+        if restated != Restated():
             raise InputError(
-                "--confidence, --delta, --limit-advantage, --limit-belief and --verbose apply to "
-                "one report; give one RUN_DIR, then compare the runs"
+                "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
+                "give one RUN_DIR, then compare the runs"
             )
         compare(directories, None, json_)
         return
     (run,) = runs
     training = run.config.run.job == "training"
     checked = gate.parsed(fail_if, "training" if training else "run")
-    if training and verbose:
-        raise InputError("--verbose needs a run of fedsim run; leave it out for a training")
     if training:
         checked.exit_by(_report_training(run, restated, json_))
     else:
-        checked.exit_by(_report_run(run, restated, verbose, json_))
+        checked.exit_by(_report_run(run, restated, json_))
 
 
-def _report_run(
-    run: RunDirectory, restated: Restated, verbose: bool, as_json: bool
-) -> dict[str, Any]:
+def _report_run(run: RunDirectory, restated: Restated, as_json: bool) -> dict[str, Any]:
     """Write the report of a run again, and return the content of report.json."""
     from fedsim.report import page  # noqa: PLC0415  (torch)
     from fedsim.report.summary import summary  # noqa: PLC0415
@@ -195,7 +189,7 @@ def _report_run(
         print_json(document)
         return document
     console = Terminal(stderr=True)
-    console.print(summary(made, verbose))
+    console.print(summary(made))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     return document
 

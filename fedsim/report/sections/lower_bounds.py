@@ -27,7 +27,6 @@ def beside_theory(report: Report, alarm: str, value: float, limit: float) -> doc
     return doc.Mark("good", "Consistent")
 
 
-ASSUMES_LEAST = "clopper_pearson"
 CLASSIC = "rdp-classic"
 
 MEANING = (
@@ -38,7 +37,7 @@ MEANING = (
 )
 
 
-def rows(report: Report) -> dict[str, doc.Row]:
+def _rows(report: Report) -> dict[str, doc.Row]:
     limit, bounds = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
@@ -59,12 +58,7 @@ def rows(report: Report) -> dict[str, doc.Row]:
     return bounds
 
 
-def assumed(report: Report) -> str:
-    assumes = report.empirical.lower_bounds[report.empirical.headline.name].assumes
-    return "only independent trials" if assumes == "independent trials" else assumes
-
-
-def estimates(report: Report) -> list[doc.Row]:
+def _estimates(report: Report) -> list[doc.Row]:
     epsilon, measured = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
@@ -130,14 +124,14 @@ def _words(report: Report) -> list[doc.Block]:
         doc.Prose(MEANING),
         doc.Table(
             ("Estimates", "ε′", "Theory", "Remark"),
-            [doc.Group("", [*map(doc.of_row, estimates(report))])],
+            [doc.Group("", [*map(doc.of_row, _estimates(report))])],
         ),
         doc.Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Remark"),
             ),
-            [doc.Group("", [*map(doc.of_row, rows(report).values())])],
+            [doc.Group("", [*map(doc.of_row, _rows(report).values())])],
         ),
         doc.Place("lower-bounds"),
     ]
