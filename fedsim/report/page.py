@@ -42,7 +42,6 @@ SECTIONS = (
     attacks.ONE_RUN,
     attacks.CRAFTED,
     theory.BAYESIAN,
-    training.SECTION,
     training.CONFIGURATION,
     verdict.NUMBERS,
     theory.FURTHER,
