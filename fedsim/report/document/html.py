@@ -23,6 +23,7 @@ from fedsim.report.document.blocks import (
     Picture,
     Words,
 )
+from fedsim.report.figures import series
 
 STYLE = """\
 <style>
@@ -391,10 +392,13 @@ def _pictured(figure: Figure | Picture) -> Markup:
 
     What is seen in it follows its title or caption for readers who see no pictures.
     """
-    drawn = figure.drawn if isinstance(figure, Picture) else pictures.picture(figure.drawing)
+    if isinstance(figure, Picture):
+        drawn, numbers = figure.drawn, figure.numbers
+    else:
+        drawn, numbers = pictures.picture(figure.drawing), series.numbers(figure.drawing)
     if isinstance(drawn, Markup):
         return drawn
-    numbers = pictures.numbers(drawn)
+    assert numbers is not None
     if numbers.flat:
         sentence = pictures.unvarying(numbers)
         return Markup('<p class="unvarying">{}</p>').format(sentence)

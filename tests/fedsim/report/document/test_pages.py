@@ -61,7 +61,7 @@ def test_a_cell_of_a_stacked_table_says_its_column_and_what_is_unknown_is_a_dash
 
 def drawn(values):
     with canvas.panels() as (figure, (axes,)):
-        axes.plot(range(len(values)), values, color=canvas.BLUE, label="belief")
+        canvas.line(axes, range(len(values)), values, "belief", color=canvas.BLUE)
         axes.set_ylim(0, 1)
         axes.set_xlabel("round")
     return html.fragment([Figure("one", figure, "", "Beliefs.")])
