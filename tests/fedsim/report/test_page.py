@@ -264,11 +264,10 @@ def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report)
         ("server", "It ran the server of the federation and knew everything else"),
         ("server", "Theory sets no limit below 100%"),
         ("released model", "It saw only the released model and knew everything else"),
-        ("replace", "tell which of two people's records was used"),
+        ("replace", "tell whether one person's record or its replacement was used"),
         ("client", "tell whether one client's data were used"),
-        ("copies", "tell whether 2 copies of one person's record were used"),
-        ("crafted", "tell whether 2 copies of a record that was crafted for the audit were used"),
-        ("gradient", "tell whether a gradient that was crafted for the audit was used"),
+        ("crafted", "tell whether the crafted target was used"),
+        ("gradient", "tell whether the crafted target was used"),
     ],
 )
 def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written):
@@ -307,10 +306,8 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "· sampling rate 0.5",
                 "the signal-to-noise ratio if no step were sampled",
                 "(by simulation of the game",
-                "for each sampled step the trial's root mean square ratio",
             ],
         ),
-        ("sampled, replace", ["No estimate: with sampled replacement"]),
         (
             "local steps",
             [
@@ -332,7 +329,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("crafted", ["The target was crafted to be noticed"]),
         (
             "server",
-            ["∞ (no noise hides the record at this vantage)", "∞ (no noise)"],
+            ["∞ (no noise hides the record at this vantage)"],
         ),
         (
             "unclipped",
@@ -342,7 +339,6 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "Gradients are not clipped, so theory sets no limit.",
             ],
         ),
-        ("local sensitivity", ["A tautology here"]),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
         ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
         (
