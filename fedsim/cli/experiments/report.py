@@ -13,7 +13,6 @@ from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -25,30 +24,20 @@ def compare(
     directories: Annotated[
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Two or more finished runs.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the page. Default: no page.")
-    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Compare runs in a table and a page, with every trust model and vantage point side by side.
+    """Compare runs in a table, with every trust model and vantage point side by side.
 
-    Example: fedsim compare fedsim-runs/central fedsim-runs/local --out comparison
+    Example: fedsim compare fedsim-runs/central fedsim-runs/local
     """
     from fedsim import api_studies  # noqa: PLC0415  (torch)
     from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
-    if out is not None:
-        report_directory.check_new(out, replacing=comparison.KIND)
     rows = api_studies.compare(*directories).rows
     if json_:
         print_json({"runs": rows})
     else:
         Terminal().print(comparison.summary(rows))
-    if out is None:
-        return
-    report_directory.create(out)
-    written = comparison.write_comparison(rows, out)
-    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
 def open_(
@@ -167,7 +156,7 @@ def report(
                 "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
                 "give one RUN_DIR, then compare the runs"
             )
-        compare(directories, None, json_)
+        compare(directories, json_)
         return
     (run,) = runs
     training = run.config.run.job == "training"
