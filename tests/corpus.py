@@ -168,7 +168,7 @@ def _kinds() -> Iterator[Kind]:
     yield Kind("choose", (choose,))
     pairs = ("sensitivity", digits, *tiny, "--trials", "4", "--top", "2", "--out", "pairs")
     yield Kind("sensitivity", (pairs,))
-    yield Kind("data", (("data", digits, *tiny, "--out", "data"),))
+    yield Kind("data", (("data", digits, *tiny, "--json"),))
     rehearse = ("rehearse", configuration("train-digits"), "--quiet", "--trials", "8")
     rehearse += options(SMALL | {"model.name": "linear", "data.records": 100})
     yield Kind("rehearse", ((*rehearse, "--out", "rehearsal"),))
@@ -267,7 +267,6 @@ PAGES = {
     "membership": ("membership", "membership"),
     "reconstruction": ("reconstruct", "records"),
     "sensitivity": ("sensitivity", "pairs"),
-    "data": ("data", "data"),
 }
 """A page of every sort: the kind that has it, and the folder of its report.html."""
 

@@ -33,7 +33,6 @@ INK, MUTED, FAINT = "#1f2933", "#5b6770", "#dfe4e8"
 WORLDS = ((True, BLUE, "trained on D"), (False, VERMILION, "trained on D′"))
 QUANTILES = (0.05, 0.5, 0.95)
 WIDTH, HEIGHT = 7.4, 3.9
-LEGEND_LABELS = 12
 
 STYLE = {
     "font.family": ["DejaVu Sans"],

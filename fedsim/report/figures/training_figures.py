@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -20,7 +17,6 @@ from fedsim.report.figures.canvas import (
     GREEN,
     HEIGHT,
     INK,
-    LEGEND_LABELS,
     MUTED,
     PURPLE,
     QUANTILES,
@@ -125,33 +121,6 @@ def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Figure:
         level_line(axes, 1.0, "claimed noise", INK, "--")
         from_zero(axes)
         rounds_axis(axes, rounds)
-    return figure
-
-
-def distribution(counts: Ints) -> Figure:
-    """Return a figure of how many records of each label every client has, as stacked bars.
-
-    Many labels share a colour bar instead of a legend.
-    """
-    clients, classes = counts.shape
-    with panels() as (figure, (axes,)):
-        axes.grid(False, axis="x")
-        colours = colormaps["viridis"](np.linspace(0, 1, classes))
-        below = np.cumsum(counts, axis=1) - counts
-        # Edges tell neighbours of a similar colour apart, but would hide thin bars.
-        edge = 0.5 if clients * classes <= 400 else 0.0
-        for label in range(classes):
-            look = {"color": colours[label], "edgecolor": "white", "linewidth": edge}
-            height, bottom = counts[:, label], below[:, label]
-            axes.bar(np.arange(clients), height, bottom=bottom, label=str(label), **look)
-            keep(axes, str(label), np.arange(clients), height, varies=True)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set(xlim=(-0.6, clients - 0.4), xlabel="client", ylabel="records")
-        if classes <= LEGEND_LABELS:
-            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)
-        else:
-            scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
-            figure.colorbar(scale, ax=axes, label="label")
     return figure
 
 

@@ -48,8 +48,8 @@ def test_titles_stay_as_they_are_written_and_escaped():
 
 
 def test_what_may_be_wider_than_the_screen_is_reached_by_keyboard_under_a_name_of_its_own():
-    figure = Figure("d", training_figures.distribution(np.eye(3, dtype=int)), "", "Records.")
-    made = page("", [figure])
+    drawing = training_figures.clipped_share(np.arange(1, 4), np.array([0.1, 0.2, 0.9]))
+    made = page("", [Figure("d", drawing, "", "Records.")])
     regions = re.findall('role="region" tabindex="0" aria-label="([^"]*)"', made)
     assert regions == ["Table 1: How sure?", "Figure 1: Pictures", "Table 2: Pictures"]
 
@@ -90,8 +90,9 @@ def test_a_figure_of_which_nothing_varies_is_a_sentence():
 def test_figures_take_the_colours_of_the_page_or_stand_on_white():
     assert "var(--series-blue)" in drawn([0, 1]) and 'class="themed"' in drawn([0, 1])
     assert not re.search("#[0-9a-f]{6}", drawn([0, 1]))
-    others = Figure("d", training_figures.distribution(np.eye(3, dtype=int)), "", "Records.")
-    assert 'class="plate"' in html.fragment([others])
+    with canvas.panels() as (figure, (axes,)):
+        canvas.line(axes, [0, 1], [0, 1], "belief", color="#123456")
+    assert 'class="plate"' in html.fragment([Figure("d", figure, "", "Records.")])
 
 
 def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch: pytest.MonkeyPatch):
