@@ -152,7 +152,8 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def table(rows: Sequence[Row]) -> RenderableType:
+def _table(rows: Sequence[Row]) -> tuple[doc.Table, list[str]]:
+    """Return a table that fits a terminal of 80 characters, and its notes."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
@@ -170,10 +171,17 @@ def table(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
     groups = [doc.Group("", doc.tabulated(headings, own).groups[0].lines) for own in cells.values()]
-    title = "Advantage by trust and vantage"
-    # All of it has to fit a terminal of 80 characters.
-    block = doc.Table([*headings, "verdict"], groups)
-    return terminal.table(block, title, "\n".join(notes), dense=True)
+    return doc.Table([*headings, "verdict"], groups), notes
+
+
+def table(rows: Sequence[Row]) -> RenderableType:
+    block, notes = _table(rows)
+    return terminal.table(block, "Advantage by trust and vantage", "\n".join(notes), dense=True)
+
+
+def blocks(rows: Sequence[Row]) -> list[doc.Block]:
+    block, notes = _table(rows)
+    return [block, *map(doc.Prose, notes)]
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
@@ -260,30 +268,3 @@ def _released(row: Row) -> str:
         f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
         f"{released['vantage'].replace('-', ' ')}, released by {count}"
     )
-
-
-HEADINGS = (
-    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (exceeded in)", "ρα", "Predicted"),
-    *("Measured", "Interval", "Model", "Verdict"),
-)
-
-
-def blocks(rows: Sequence[Row]) -> list[doc.Block]:
-    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{EXCEPT}.")]
-
-
-def _page_cells(row: Row) -> list[str]:
-    between = row["interval"]
-    interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
-    return [
-        f"{row['number']}",
-        _trust(row),
-        _named(row),
-        *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
-        f"{row['delta']:g}",
-        " ".join(belief(row)),
-        *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
-        interval if between else "–",
-        _worth(row),
-        row["verdict"],
-    ]

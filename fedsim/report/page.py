@@ -49,7 +49,6 @@ SECTIONS = (
     theory.PAC,
     lower_bounds.SECTION,
     beliefs.PREDICTION,
-    beliefs.PRECISION,
     beliefs.RESIDUALS,
     attacks.MEMBERSHIP,
 )
