@@ -15,7 +15,7 @@ from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
-from fedsim.report.figures.series import numbers
+from fedsim.report.figures.series import series
 from fedsim.report.sections import (
     attacks,
     beliefs,
@@ -95,7 +95,7 @@ class Pictures:
     def embedded(self, figure: doc.Figure) -> doc.Picture:
         return doc.Picture(
             *(figure.name, self.files[figure.name], figure.title, figure.caption),
-            numbers(figure.drawing),
+            [*series(figure.drawing)],
         )
 
 

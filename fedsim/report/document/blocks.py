@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing  # is slow to import
 
-    from fedsim.report.figures.series import Numbers
+    from fedsim.report.figures.series import Series
 
 from fedsim.report.document.wording import DASH
 
@@ -164,7 +164,7 @@ class Figure:
 class Picture:
     """A figure that has been drawn, as an SVG document, a PNG, or markup of a page.
 
-    numbers: behind the figure; None for markup.
+    series: the numbers behind the figure; none for markup.
     """
 
     kind: ClassVar = "figure"
@@ -172,7 +172,7 @@ class Picture:
     drawn: str | bytes
     title: str
     caption: str
-    numbers: "Numbers | None" = None
+    series: "Sequence[Series]" = ()
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from fedsim.report.document.blocks import (
     Picture,
     Words,
 )
-from fedsim.report.figures import series
+from fedsim.report.figures.series import series
 
 STYLE = """\
 <style>
@@ -388,25 +388,21 @@ def _anchored(anchor: str) -> Markup:
 
 
 def _pictured(figure: Figure | Picture) -> Markup:
-    """Return a figure with the numbers behind it folded away below; a sentence if nothing varies.
+    """Return a figure with the numbers behind it folded away below.
 
     What is seen in it follows its title or caption for readers who see no pictures.
     """
     if isinstance(figure, Picture):
-        drawn, numbers = figure.drawn, figure.numbers
+        drawn, shown = figure.drawn, figure.series
     else:
-        drawn, numbers = pictures.picture(figure.drawing), series.numbers(figure.drawing)
+        drawn, shown = pictures.picture(figure.drawing), [*series(figure.drawing)]
     if isinstance(drawn, Markup):
         return drawn
-    assert numbers is not None
-    if numbers.flat:
-        sentence = pictures.unvarying(numbers)
-        return Markup('<p class="unvarying">{}</p>').format(sentence)
-    label = f"{figure.title or figure.caption} {pictures.seen(numbers)}".strip()
+    label = f"{figure.title or figure.caption} {pictures.seen(shown)}".strip()
     region = Markup('<div class="scroll">{}</div>\n').format(
         pictures.embedded(drawn, figure.name, label)
     )
-    if not (tables := pictures.tables(numbers)):
+    if not (tables := pictures.tables(shown)):
         return region
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
     return region + fragment([behind])

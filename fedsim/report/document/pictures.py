@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number
 from fedsim.report.figures import canvas
-from fedsim.report.figures.series import HIGH, LOW, Numbers, Place, Series
+from fedsim.report.figures.series import HIGH, LOW, Place, Series
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
@@ -59,29 +59,18 @@ MOST_SAID = 6
 SUMMED_UP = ("curve", "number of points", "first", "least", "greatest", "last")
 
 
-def seen(numbers: Numbers) -> str:
-    sentences = [_course(one) for one in numbers.series if not one.name.endswith((LOW, HIGH))]
+def seen(series: Sequence[Series]) -> str:
+    sentences = [_course(one) for one in series if not one.name.endswith((LOW, HIGH))]
     more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
     return f"{'; '.join(sentences[:MOST_SAID])}{more}." if sentences else ""
 
 
-def unvarying(numbers: Numbers) -> str:
-    sentences: dict[str, str] = {}
-    for one in numbers.series:
-        name = one.name.removesuffix(LOW).removesuffix(HIGH)
-        value = f"{_titled(one)}{name} {number(one.values[0])}"
-        sentences.setdefault(name, value if one.at else _course(one))
-    across = next((one.across for one in numbers.series if one.at and one.across), "")
-    same = f"the same in every {across}" if across else "the same everywhere"
-    return f"No figure, because the values are {same}: {'; '.join(sentences.values())}."
-
-
-def tables(numbers: Numbers) -> list[Block]:
+def tables(drawn: Sequence[Series]) -> list[Block]:
     """Return the numbers of a figure: a table for all series with the same places."""
     listed: list[Block] = []
     long = []
     for (panel, across, at), group in groupby(
-        sorted(numbers.series, key=_where), key=lambda one: (one.panel, one.across, one.at)
+        sorted(drawn, key=_where), key=lambda one: (one.panel, one.across, one.at)
     ):
         series = list(group)
         if len(at) > MOST_ROWS:

@@ -136,13 +136,12 @@ def line(
     name: str,
     *look: str,
     legend: bool = True,
-    varies: bool = False,
     **style: Any,
 ) -> None:
     """Draw and keep a curve; without a name, it is only drawn."""
     label = (name if legend else f"_{name}") if name else None
     axes.plot(at, values, *look, label=label, **style)
-    keep(axes, name, at, values, varies=varies)
+    keep(axes, name, at, values)
 
 
 def draw_curves(
@@ -185,7 +184,7 @@ def one_among_others(
 
 def stairs(axes: Axes, heights: Floats, edges: Floats, name: str, **style: Any) -> None:
     axes.stairs(heights, edges, label=name, **style)
-    keep(axes, name, (edges[:-1] + edges[1:]) / 2, heights, varies=True)
+    keep(axes, name, (edges[:-1] + edges[1:]) / 2, heights)
 
 
 def filled_stairs(

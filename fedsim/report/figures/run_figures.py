@@ -194,7 +194,7 @@ def advantages(
             axes.plot([position, position], [low, high], color=colour, linewidth=2)
             axes.plot(position, point.value, "o", color=colour, markersize=6)
             name = [point.label.replace("\n", ", ")]
-            keep(axes, "measured", name, [point.value], varies=True)
+            keep(axes, "measured", name, [point.value])
             keep_ends(axes, "interval", name, [low], [high])
             axes.annotate(
                 f"{point.value:.3f}",
@@ -302,7 +302,7 @@ def lower_bounds(
     with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
         places = np.arange(len(points))[::-1]
         names = [f"{title} (leads)" if leads else title for title, _, leads in points]
-        keep(axes, "at least", names, [epsilon for _, epsilon, _ in points], varies=True)
+        keep(axes, "at least", names, [epsilon for _, epsilon, _ in points])
         for place, (_, epsilon, leads) in zip(places, points, strict=True):
             axes.hlines(place, 0, epsilon, color=BLUE, linewidth=3 if leads else 1.5)
             axes.plot(

@@ -181,7 +181,7 @@ def frontier(
             x, y = _percents(each.right_at_most), _percents(each.value)
             axes.vlines(x, _percents(each.low), _percents(each.high), color=colour, linewidth=2)
             look: dict[str, Any] = {"color": colour, "linewidth": 1, "markersize": 6}
-            line(axes, x, y, each.label, "-o", varies=True, **look)
+            line(axes, x, y, each.label, "-o", **look)
         lines = sorted({round(100 * each.limit, 2) for each in series if each.limit is not None})
         for index, place in enumerate(lines):
             upright_line(axes, place, limit, VERMILION, legend=index == 0, linewidth=1.4)
@@ -192,7 +192,7 @@ def frontier(
             x, y = _percents(chosen)[:, None]
             line(
                 *(axes, x, y, "chosen", "o"),
-                **{"varies": True, "color": VERMILION, "markeredgewidth": 2, **ring},
+                **{"color": VERMILION, "markeredgewidth": 2, **ring},
             )
         axes.margins(0.08)
         for axis in (axes.xaxis, axes.yaxis):
@@ -280,7 +280,7 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
             axes.vlines(place, low, high, color=colour, linewidth=2)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
             name, at = LEGENDS[pair.choice], [f"{pair.label}, d = {pair.distance:.4g}"]
-            keep(axes, name, at, [middle], varies=bool(np.ptp(values)))
+            keep(axes, name, at, [middle])
             keep_ends(axes, name, at, [low], [high])
         if bound is not None:
             level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")

@@ -112,7 +112,7 @@ def _words(report: Report) -> list[Block]:
     rows = [_line(report, verdict) for verdict in report.verdicts]
     implied = deployed(report)
     return [
-        Table(HEADINGS, [Group("", rows)], style="stacked questions"),
+        Table(HEADINGS, [Group("", rows)]),
         *_own_limits(report),
         Listing(
             [

@@ -177,11 +177,11 @@ def test_the_page_needs_nothing_but_itself(html):
 
 def test_every_figure_has_a_text_alternative(html, report):
     page = Page(html)
-    drawn, said = page.tags.count("svg"), html.count('<p class="unvarying">')
+    drawn = page.tags.count("svg")
     bars = html.count('<svg role="img" class="bars"')
     assert html.count('<svg role="img"') == drawn
     assert bars == len(report.verdicts) + 1  # and the axis
-    assert drawn - bars + said == page.tags.count("figure") - 1 >= len(FIGURES)
+    assert drawn - bars == page.tags.count("figure") - 1 >= len(FIGURES)
     # What is seen, and the numbers behind it.
     assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
     assert 'aria-label="Server: No protection; theory sets no limit"' in html

@@ -80,13 +80,6 @@ def test_many_numbers_are_summed_up():
     assert [f">{text}</td>" in markup for text in ("200", "0.100", "0.900")] == [True] * 3
 
 
-def test_a_figure_of_which_nothing_varies_is_a_sentence():
-    sentence = "No figure, because the values are the same in every round: belief 0.500."
-    markup = drawn([0.5, 0.5, 0.5])
-    assert f'<p class="unvarying">{sentence}</p>' in markup
-    assert "<svg" not in markup
-
-
 def test_figures_take_the_colours_of_the_page_or_stand_on_white():
     assert "var(--series-blue)" in drawn([0, 1]) and 'class="themed"' in drawn([0, 1])
     assert not re.search("#[0-9a-f]{6}", drawn([0, 1]))

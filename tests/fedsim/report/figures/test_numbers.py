@@ -4,14 +4,14 @@ import numpy as np
 
 from fedsim.report.figures import canvas, run_figures, training_figures
 from fedsim.report.figures.run_figures import MeasuredCurve
-from fedsim.report.figures.series import numbers
+from fedsim.report.figures.series import series
 
 ROUNDS = np.arange(1, 4)
 
 
 def of(figure):
     """The series of a figure by panel and name."""
-    return {(one.panel, one.name): one for one in numbers(figure).series}
+    return {(one.panel, one.name): one for one in series(figure)}
 
 
 def test_lines_bands_and_levels_are_kept_with_the_names_of_the_legend():
@@ -46,13 +46,3 @@ def test_histograms_are_kept_and_pictures_have_no_numbers():
         canvas.stairs(axes, np.array([1, 5]), np.array([0, 1, 2]), "in")
     assert (of(figure)["", "in"].at, of(figure)["", "in"].values) == ((0.5, 1.5), (1, 5))
     assert of(training_figures.record_pairs(["a"], [(np.ones((8, 8)), None)])) == {}
-
-
-def test_what_does_not_vary_is_told_from_what_hardly_does():
-    still = np.ones((5, 3))
-    assert numbers(training_figures.sensitivities(still, 1.0)).flat
-    moving = still - np.array([0, 0.01, 0])
-    assert not numbers(training_figures.sensitivities(moving, 1.0)).flat
-    with canvas.panels() as (figure, (axes,)):
-        canvas.stairs(axes, np.ones(2), np.arange(3), "in")
-    assert not numbers(figure).flat
