@@ -341,7 +341,7 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
 
 def state(report: TrainingReport, card: ModelCard) -> StateWords:
     if report.alarms:
-        return verdicts.CONTRADICTS
+        return verdicts.CONTRADICTED
     if not card.privacy.guaranteed:
         return verdicts.NO_GUARANTEE
     watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
@@ -359,7 +359,7 @@ def state_towards(report: TrainingReport, card: ModelCard, towards: ReleasedTowa
         and rehearsal.advantage is not None
     )
     if words is verdicts.NOT_CONTRADICTED and not measured:
-        return verdicts.LIMIT_BY_THEORY  # the noise was measured, and no adversary
+        return verdicts.NOT_MEASURED  # the noise was measured, and no adversary
     return words
 
 

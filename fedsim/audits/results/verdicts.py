@@ -97,13 +97,8 @@ NOT_MEASURED = StateWords(
     "Not measured",
     "open",
     "the limit comes from theory alone",
-    'to measure it, set audit.vantages = "all", plant canaries, or add an auditor',
-)
-LIMIT_BY_THEORY = StateWords(
-    "Limit by theory",
-    "open",
-    "no attack was tried; the limit comes from theory alone",
-    "to measure it, rehearse the training with an adversary (fedsim rehearse)",
+    'to measure it, set audit.vantages = "all", rehearse the training, plant canaries, or add an '
+    "auditor",
 )
 CANNOT_TELL = StateWords(
     "Cannot tell",
@@ -136,32 +131,12 @@ WITHIN_CHANCE = StateWords(
     "confidence",
     "repeat it with more trials and another seed",
 )
-ABOVE = StateWords(
-    "Above the limit",
+CONTRADICTED = StateWords(
+    "Contradicted",
     "alarm",
-    "the interval lies above the limit, and a check raises an alarm, with 99.99 % confidence",
+    "an alarm, with 99.99 % confidence: a measurement contradicts theory, the claim, or what was "
+    "declared",
     "do not rely on ε; the warning names the likely cause",
-)
-CONTRADICTS = StateWords(
-    "Contradicts theory",
-    "alarm",
-    "an alarm, with 99.99 % confidence: a number other than the advantage contradicts the claim",
-    "do not rely on ε; the warning names the likely cause",
-)
-
-CONTRADICTS_CLAIM = StateWords(
-    "Contradicts the claim",
-    "alarm",
-    "an alarm, with 99.99 % confidence: the recording disproves the claimed ε",
-    "do not rely on the claim; the alarms say what disproves it",
-)
-
-CONTRADICTS_DECLARED = StateWords(
-    "Contradicts what was declared",
-    "alarm",
-    "an alarm, with 99.99 % confidence: the recording contradicts the declared noise, sampling "
-    "or clipping",
-    "do not rely on any ε of this recording before you know the cause of the alarm",
 )
 
 VAGUE = 0.5
@@ -169,13 +144,12 @@ VAGUE = 0.5
 
 TABLE = (
     *(BELOW, ATTACK_BELOW, NOT_CONTRADICTED, TOO_FEW, NOT_MEASURED, CANNOT_TELL),
-    *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, ABOVE, CONTRADICTS),
-    CONTRADICTS_CLAIM,
-    CONTRADICTS_DECLARED,
+    *(NO_PROTECTION, NO_LIMIT, NO_GUARANTEE, WITHIN_CHANCE, CONTRADICTED),
 )
 """Every state that a page can show, in the order of the documentation."""
 
 WORDS: dict[State, StateWords] = {
+    "above": CONTRADICTED,
     "within-chance": WITHIN_CHANCE,
     "not-contradicted": NOT_CONTRADICTED,
     "attack-below": ATTACK_BELOW,
@@ -211,7 +185,6 @@ def words_of(
     state: State,
     *,
     interval: Ends | None = None,
-    over: bool = False,
     measured: bool = False,
     unlimited: StateWords = NO_PROTECTION,
 ) -> StateWords:
@@ -219,12 +192,9 @@ def words_of(
 
     Args:
         interval: interval of the advantage. If it is wide, agreement with the limit says little.
-        over: for "above", whether the whole interval lies above the limit.
         measured: for "untested", whether there is a measurement without an interval.
         unlimited: for "no-limit", the words that say why there is no limit.
     """
-    if state == "above":
-        return ABOVE if over else CONTRADICTS
     if state == "no-limit":
         return unlimited
     if state == "untested":

@@ -15,7 +15,7 @@ from fedsim.audits.live.live_results import LiveReport as Report
 from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
-    CONTRADICTS,
+    CONTRADICTED,
     NOT_MEASURED,
     StateWords,
     standing,
@@ -97,7 +97,7 @@ def verdict(report: Report) -> str:
                 f"difference: the interval is {number(low)} to {number(high)}, the limit "
                 f"{number(bounds.rho_alpha)}."
             )
-    if measured not in (CONTRADICTS, NOT_MEASURED) and report.seen_below is not None:
+    if measured not in (CONTRADICTED, NOT_MEASURED) and report.seen_below is not None:
         sentences.append(would_have_noticed(report.seen_below))
     seen = (report.bounds, report.canaries, report.noise)
     if all(each is None for each in seen):
@@ -289,7 +289,7 @@ def so_far(each: Seen) -> StateWords:
         return CANNOT_TELL if _beyond(each) else words_of("not-contradicted")
     if not each.noise_at_most:
         return NOT_MEASURED
-    return CONTRADICTS if min(each.noise_at_most.values()) <= 1 else words_of("not-contradicted")
+    return CONTRADICTED if min(each.noise_at_most.values()) <= 1 else words_of("not-contradicted")
 
 
 def _beyond(belief: Belief) -> int:

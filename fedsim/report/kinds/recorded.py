@@ -43,10 +43,9 @@ def write_recorded(report: Report, directory: Path) -> Path:
 
 def state(report: Report) -> StateWords:
     release = report.release
-    if report.claim is not None and report.claim.verdict is Verdict.CONVICTED:
-        return verdicts.CONTRADICTS_CLAIM
-    if any(one.breaks for one in report.findings):
-        return verdicts.CONTRADICTS_DECLARED
+    refuted = report.claim is not None and report.claim.verdict is Verdict.CONVICTED
+    if refuted or any(one.breaks for one in report.findings):
+        return verdicts.CONTRADICTED
     if release is None:
         return verdicts.NOT_MEASURED if report.canary is None else verdicts.CANNOT_TELL
     if release.noise == "none":
@@ -59,9 +58,8 @@ def state(report: Report) -> StateWords:
 
 def verdict(report: Report) -> str:
     release, canary, delta = report.release, report.canary, report.delta
-    words, why = state(report), ""
-    if words is verdicts.CONTRADICTS_DECLARED:
-        why = next(f": {one.why}" for one in report.findings if one.breaks)
+    words = state(report)
+    why = next((f": {one.why}" for one in report.findings if one.breaks), "")
     sentences = [f"{words.text}{why}."]
     if release is not None and release.towards == TOWARDS:
         sentences = ["Server: No protection.", f"Observer of the aggregates: {sentences[0]}"]

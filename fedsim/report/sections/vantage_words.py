@@ -79,12 +79,11 @@ def mark(report: Report, verdict: VantageVerdict) -> Mark:
 
 
 def state_words(report: Report, verdict: VantageVerdict) -> StateWords:
-    measured, limit = verdict.measured, verdict.allowed.advantage
+    measured = verdict.measured
     interval = None if measured is None else measured.interval
     return words_of(
         verdict.state,
         interval=interval,
-        over=interval is not None and interval[0] > limit,
         measured=measured is not None,
         unlimited=_unlimited(report, verdict),
     )

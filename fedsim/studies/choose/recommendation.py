@@ -164,7 +164,7 @@ def _bar(one: RunOutcome) -> doc.Bar:
     if between and between[0] <= GUESSING and between[1] >= limit and not _contradicts(one):
         # Such an interval says nothing, and its line across the figure looks as if it did.
         remark += f"; {one.report.trials} trials are too few to measure the adversary"
-        return doc.Bar(name, doc.Mark("open", "Limit by theory"), limit=limit, remark=remark)
+        return doc.Bar(name, doc.Mark("open", "Too few trials"), limit=limit, remark=remark)
     return drawn
 
 

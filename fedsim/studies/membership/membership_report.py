@@ -405,7 +405,7 @@ def _state(report: MembershipReport, attacked: Attacked) -> StateWords:
     alarmed = any(report.attacks[name] is attacked for name in report.alarms)
     state = standing(attacked.interval, 1.0 if most is None else most, exact=False, alarmed=alarmed)
     unlimited = verdicts.NO_GUARANTEE if most is None else verdicts.NO_LIMIT
-    return words_of(state, over=alarmed, measured=True, unlimited=unlimited)
+    return words_of(state, measured=True, unlimited=unlimited)
 
 
 def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:

@@ -90,7 +90,7 @@ def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
         for vantage in ("server", "participant", "released-model")
     ]
     assert [row["verdict"] for row in rows[:3]] == [
-        "Contradicts theory, apart from prediction",
+        "Contradicted, apart from prediction",
         "Below the limit",
         "Not measured",
     ]
@@ -157,7 +157,7 @@ def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
         "0.10 to 0.30",
         "released",
         "Below the",
-        "Contradicts",
+        "Contradicted",
         "prediction",
         "verdict",
     ):

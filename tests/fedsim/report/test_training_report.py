@@ -33,7 +33,7 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
     ]
     assert "A. Engineer" in page
     assert "No attack was measured." in page
-    assert "Limit by theory: no attack was tried" in page
+    assert "Not measured: the limit comes from theory alone" in page
     assert "Checks: 4 passed" in page
 
 

@@ -327,5 +327,5 @@ def test_the_page_says_at_every_round_whether_all_is_well(
 def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
     look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
     assert live_words.so_far(look).text == "Not contradicted"
-    assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicts theory"
+    assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"
     assert live_words.so_far(replace(look, noise_at_most={})).text == "Not measured"

@@ -714,7 +714,7 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     ("options", "text"),
     [
         ({}, "Not contradicted"),
-        ({"noise": 0.5}, "Contradicts what was declared"),
+        ({"noise": 0.5}, "Contradicted"),
         ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "No protection"),
     ],
 )

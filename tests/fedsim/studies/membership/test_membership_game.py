@@ -373,7 +373,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
         membership_report.assemble(config.experiment, config.audit.confidence, false, attacks, 1.0)
     )
     assert isinstance(first.figure, Bars)
-    assert [bar.mark.text for bar in first.figure.bars] == ["Above the limit"]
+    assert [bar.mark.text for bar in first.figure.bars] == ["Contradicted"]
     assert first.checks[0].mark.text == "Failed"
     assert len(membership_report.roc(honest)) == 1
 
