@@ -43,7 +43,7 @@ class Comparison:
     """Runs side by side.
 
     Attributes:
-        rows: one for each run and vantage, as in `fedsim compare --json`.
+        rows: one for each run and vantage, as in `fedsim report RUN RUN --json`.
     """
 
     rows: tuple[dict[str, Any], ...]

@@ -160,7 +160,7 @@ def _kinds() -> Iterator[Kind]:
         "sweep-and-compare",
         (
             ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
-            ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
+            ("report", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
         ),
     )
     more = {"data.records": 300, "data.held-out": 200, "training.rounds": 10}

@@ -143,7 +143,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
         Command("schema", "data:schema"),
         Command("sensitivity", "experiments.studies:sensitivity"),
         Command("report", "experiments.report:report"),
-        Command("compare", "experiments.report:compare"),
         Command("track", "experiments.report:track"),
         Command("open", "experiments.report:open_"),
     ),

@@ -122,7 +122,7 @@ def test_a_sweep_and_a_comparison_are_those_of_the_commands(
     runs = [swept.path / outcome.point.name for outcome in swept.outcomes]
     assert [fedsim.load(run).config.run.seed for run in runs] == [0, 1]
     compared = fedsim.compare(fedsim.load(runs[0]), runs[1])
-    assert printed("compare", *runs, "--json") == strict_json({"runs": list(compared.rows)})
+    assert printed("report", *runs, "--json") == strict_json({"runs": list(compared.rows)})
     for shown in (swept, compared, fedsim.load(runs[0])):
         assert "<table" in shown._repr_html_()
     with pytest.raises(InputError, match="needs two or more runs"):

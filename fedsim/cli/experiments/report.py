@@ -1,7 +1,8 @@
-"""`fedsim report`, `compare`, `open` and `track`: commands on existing runs."""
+"""`fedsim report`, `open` and `track`: commands on existing runs."""
 
 import json
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,26 +19,6 @@ from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.progress import replay
 from fedsim.report.tracking.trackers import Tracking, opened
-
-
-def compare(
-    directories: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR...", help="Two or more finished runs.")
-    ],
-    json_: AsJson = False,
-) -> None:
-    """Compare runs in a table, with every trust model and vantage point side by side.
-
-    Example: fedsim compare fedsim-runs/central fedsim-runs/local
-    """
-    from fedsim import api_studies  # noqa: PLC0415  (torch)
-    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
-
-    rows = api_studies.compare(*directories).rows
-    if json_:
-        print_json({"runs": rows})
-    else:
-        Terminal().print(comparison.summary(rows))
 
 
 def open_(
@@ -136,9 +117,12 @@ def report(
     For a training, it writes the pages for the operator of the server; the model's card stays the
     same.
 
-    With several runs, it compares them, as fedsim compare does.
+    With several runs, it writes nothing and compares them in a table, with every trust model and
+    vantage point side by side.
 
     Example: fedsim report fedsim-runs/digits-20260101T120000Z --confidence 0.99
+
+    Compare two runs: fedsim report fedsim-runs/central fedsim-runs/local
     """
     if as_schema:
         if directories:
@@ -156,7 +140,7 @@ def report(
                 "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
                 "give one RUN_DIR, then compare the runs"
             )
-        compare(directories, json_)
+        _compare(directories, json_)
         return
     (run,) = runs
     training = run.config.run.job == "training"
@@ -165,6 +149,17 @@ def report(
         checked.exit_by(_report_training(run, restated, json_))
     else:
         checked.exit_by(_report_run(run, restated, json_))
+
+
+def _compare(directories: Sequence[Path], as_json: bool) -> None:
+    from fedsim import api_studies  # noqa: PLC0415  (torch)
+    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
+
+    rows = api_studies.compare(*directories).rows
+    if as_json:
+        print_json({"runs": rows})
+    else:
+        Terminal().print(comparison.summary(rows))
 
 
 def _report_run(run: RunDirectory, restated: Restated, as_json: bool) -> dict[str, Any]:
