@@ -14,7 +14,7 @@ from adversaries.registry import is_code
 from fedsim import config as configuration
 from fedsim.config import Config
 from fedsim.config.federation import CLIENT, OWN
-from fedsim.federation.runs.run_directory import LAST_FILE, SUMMARY, RunDirectory
+from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
@@ -162,7 +162,6 @@ def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
         Program.here(config.experiment).check(task.program)
         with full_disk(), TemporaryDirectory() as folder:
             place = Path(folder) / "run"
-            (Path(folder) / SUMMARY).touch()  # so that its page links to the page of all runs
             write_files(place, task.files)
             in_process(prepare(config.placed_at(str(place))), quiet)
             return read_files(place)

@@ -12,7 +12,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
-from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
 from fedsim.report.figures.series import series
@@ -99,13 +99,8 @@ class Pictures:
         )
 
 
-def render_html(
-    report: Report, drawn: Pictures, one_of_several: bool = False, about: About | None = None
-) -> str:
+def render_html(report: Report, drawn: Pictures, about: About | None = None) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    note: list[str | doc.Link] = [training.scope(report)]
-    if one_of_several:
-        note += [" ", doc.Link("All runs of this sweep or search", "../report.html")]
     parts = [
         (section.specialist, doc.Part(section.heading(report), content))
         for section in drawn.sections
@@ -126,7 +121,7 @@ def render_html(
             title=f"{report.name} – identifiability report",
             kind="Identifiability report",
             heading=report.name,
-            note=note,
+            note=training.scope(report),
             first=first.first(report, about),
             blocks=blocks,
             footer=(
@@ -174,8 +169,7 @@ def write_report(
     report, transcript = assembled(directory, confidence, delta, limits)
     pictures = Pictures(report, transcript)
     write_figures(pictures, directory.path / "figures")
-    several = (directory.path.parent / SUMMARY).is_file()
-    page = render_html(report, pictures, several, about(directory))
+    page = render_html(report, pictures, about(directory))
     directory.write_text("report.html", page)
     # Last, because its presence says that the run is finished.
     directory.write_json("report.json", encode(report))

@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -47,7 +47,7 @@ RELATIVE, ABSOLUTE = 1e-6, 1e-9
 MOST_NAMED = 3
 NO_TRIALS = "its audit keeps no trials; audit the code again with the same seed"
 
-Pages = Mapping[str, Sequence[bytes]]
+Pages = Mapping[str, bytes]
 
 
 class Outcome(IntEnum):
@@ -92,7 +92,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Remade:
-    """A report and its pages as the installed fedsim makes them; a page may have two forms."""
+    """A report and its pages as the installed fedsim makes them."""
 
     values: Mapping[str, Any]
     pages: Pages
@@ -259,9 +259,9 @@ def _remade(result: Result) -> Iterator[Check]:
     if result.values != again.values:  # another machine rounds otherwise, also on a page
         wrong = Outcome.CANNOT_TELL
     same = 0
-    for name, forms in again.pages.items():
+    for name, page in again.pages.items():
         if (result.root / name).exists():
-            if (result.root / name).read_bytes() in forms:
+            if (result.root / name).read_bytes() == page:
                 same += 1
             else:
                 yield Check(name, wrong, f"is not the page of this report{elsewhere}")
@@ -317,10 +317,9 @@ def _of_run(result: Result) -> Remade:
     confidence, delta = stated.empirical.confidence, stated.bounds.delta
     made, transcript = rendering.assembled(directory, confidence, delta, limits)
     drawn, about = rendering.Pictures(made, transcript), rendering.about(directory)
-    # A run of a sweep has a link to the sweep's page, which need not be there.
-    forms = [rendering.render_html(made, drawn, each, about).encode() for each in (False, True)]
-    pictures = {f"figures/{name}": [content] for name, content in drawn.contents.items()}
-    return Remade(results.encode(made), {PAGE: forms, **pictures})
+    page = rendering.render_html(made, drawn, about).encode()
+    pictures = {f"figures/{name}": content for name, content in drawn.contents.items()}
+    return Remade(results.encode(made), {PAGE: page, **pictures})
 
 
 class _OtherCardError(Exception):
@@ -335,8 +334,8 @@ def _of_training(result: Result) -> Remade:
         raise _OtherCardError(f"does not follow from the ledger: {apart}")
     made = training_report.assemble(directory)
     pages = {
-        PAGE: [training_report.render_html(made, card).encode()],
-        model_card.PAGE: [model_card.as_markdown(card).encode()],
+        PAGE: training_report.render_html(made, card).encode(),
+        model_card.PAGE: model_card.as_markdown(card).encode(),
     }
     return Remade(report_json(made.as_json()), pages)
 
@@ -353,7 +352,7 @@ def _of_transcript(result: Result) -> Remade:
     assert result.transcript is not None
     with Reader(result.transcript) as reader:
         made = transcript_audit.audit(reader, options)
-    pages = {PAGE: [transcript_report.render_html(made).encode()]}
+    pages = {PAGE: transcript_report.render_html(made).encode()}
     return Remade(report_json(made.as_json()), pages)
 
 

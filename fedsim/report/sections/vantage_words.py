@@ -148,10 +148,12 @@ def _limited(verdict: VantageVerdict, limit: OwnLimit) -> str:
         return "not measured"
     if limit.of == "belief":
         odds = math.log(limit.limit) - math.log1p(-limit.limit)
+        least = "no lower bound on ε"
+        if measured.epsilon:
+            least = f"ε is at least {number(measured.epsilon)}{condition(measured.epsilon_by)}"
         return (
-            f"above it in {percent(measured.passed_limit)} of trials with the record; ε is at "
-            f"least {number(measured.epsilon)}{condition(measured.epsilon_by)}, and the limit "
-            f"stands for ε = {number(odds)}"
+            f"above it in {percent(measured.passed_limit)} of trials with the record; {least}; "
+            f"the limit stands for ε = {number(odds)}"
         )
     if measured.interval is None:
         return "no interval"

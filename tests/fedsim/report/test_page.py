@@ -196,11 +196,8 @@ def test_the_page_explains_its_verdicts_and_says_what_it_does_not_say(html, repo
         assert f"<li>{words.text}: {words.means}.</li>" in html
 
 
-def test_the_same_run_gives_the_same_page_which_leads_back_to_a_sweeps(written, drawn, html):
+def test_the_same_run_gives_the_same_page(written, drawn, html):
     assert html == render_html(written("central").report, drawn("central"))
-    back = 'href="../report.html"'
-    assert back not in html
-    assert back in render_html(written("central").report, drawn("central"), True)
 
 
 def test_hostile_text_is_shown_and_never_obeyed(report):
@@ -462,9 +459,9 @@ ROW = {
 
 def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, written):
     def words(report, target):
-        return Page(render_html(report, Undrawn(report, {}), False, About(target=target))).words
+        return Page(render_html(report, Undrawn(report, {}), About(target=target))).words
 
-    html = render_html(report, Undrawn(report, {}), False, About(target=PIXELS))
+    html = render_html(report, Undrawn(report, {}), About(target=PIXELS))
     assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+, a ', html)
     table = words(report, ROW)
     assert "age Unusual. 90 40 2.0%" in table
@@ -476,7 +473,7 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
 
 def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
     about = About("Which ε for triage?", "A. Engineer", "ab" * 32)
-    text = Page(render_html(report, Undrawn(report, {}), False, about)).words
+    text = Page(render_html(report, Undrawn(report, {}), about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
     assert "This run itself protects no one: anyone who knows its seed" in text
