@@ -3,15 +3,13 @@
 import logging
 import math
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.audits.results.numbers import OfClass
 from fedsim.common import installation, private_files
 from fedsim.common.foreign_text import without_password
 from fedsim.config import Scalar
@@ -258,7 +256,6 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     report = results.read(directory)
     measured = report.empirical
     low, high = measured.advantage_interval or (None, None)
-    quality = report.utility.quality
     return {
         "report/advantage": measured.advantage,
         "report/advantage_low": low,
@@ -270,27 +267,11 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         "report/epsilon_at_least": measured.headline.epsilon,
         "report/balanced_accuracy": report.utility.balanced_accuracy,
         "report/area_under_curve": report.utility.area_under_curve,
-        **_of_classes("report", [] if quality is None else quality.classes),
     }, report.trials
 
 
-UNNAMEABLE = re.compile(r"[^\w.-]")
-
-
-def _of_classes(prefix: str, classes: Sequence[OfClass]) -> dict[str, float | None]:
-    """Return recall and precision of each class, by names that every tracker accepts."""
-    names = [UNNAMEABLE.sub("_", each.name) for each in classes]
-    if len(set(names)) < len(names):
-        names = [str(label) for label in range(len(names))]
-    return {
-        f"{prefix}/{measure}/{name}": None if share is None else share.value
-        for name, each in zip(names, classes, strict=True)
-        for measure, share in (("recall", each.recall), ("precision", each.precision))
-    }
-
-
 def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
-    from fedsim.report import model_card, model_quality  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read_card(directory), directory.config.privacy.accountant
     numbers: dict[str, float | None] = {
@@ -298,7 +279,6 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
-        counted = model_quality.quality_in(quality)
         numbers |= {
             "model/accuracy": quality.accuracy,
             "model/majority": quality.majority,
@@ -306,10 +286,7 @@ def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
             "model/area_under_curve": quality.area_under_curve,
             "model/loss": quality.loss,
             **{f"model/{name}": values[0] for name, values in quality.errors.items()},
-            **_of_classes("model", [] if counted is None else counted.classes),
         }
     if card.privacy.measures_epsilon:
         numbers["model/epsilon_measures"] = card.privacy.measures_epsilon
-    for one in card.client_measures:
-        numbers |= _of_classes(f"model/client-{one.client}", one.classes)
     return numbers, card.rounds

@@ -45,10 +45,6 @@ def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(
     assert kept.series["report/advantage"] == [(8, report.empirical.advantage)]
     assert kept.series["trials/advantage"][-1][1] == report.empirical.advantage
     assert kept.series["report/rho_alpha"] == [(8, report.bounds.rho_alpha)]
-    assert report.utility.quality is not None
-    for each in report.utility.quality.classes:
-        if each.recall is not None:
-            assert kept.series[f"report/recall/{each.name}"] == [(8, each.recall.value)]
     assert kept.finished
     assert kept.subject is not None
     assert kept.subject.identity == directory.identity
