@@ -33,7 +33,7 @@ def test_a_link_is_no_place_for_a_run_or_a_report(
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere")
-    for command in (("run", experiment, *FEW), ("data", experiment)):
+    for command in (("run", experiment, *FEW), ("sensitivity", experiment)):
         status, _, err = fedsim(*command, "--out", link)
         assert (status, err.count("\n"), "is a symbolic link" in err) == (2, 1, True)
     assert list((tmp_path / "elsewhere").iterdir()) == []

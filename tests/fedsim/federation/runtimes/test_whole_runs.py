@@ -105,7 +105,6 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
         _same(here / name, there / name)
         page = (there / name / "report.html").read_text()
         assert tempfile.gettempdir() not in page.replace(str(there), "")
-        assert "../report.html" in page
     # The same call again finds the finished runs, and more of them is more work.
     before = (there / "rho-beta=0.7" / "identity").read_text()
     assert swept(config, over, there, {}, shown, workers=cluster).outcomes == made.outcomes
