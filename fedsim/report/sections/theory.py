@@ -131,6 +131,11 @@ SECRET_SAMPLE = (
     "round. The adversary is assumed to know this of everybody else."
 )
 
+SHARED_COINS = (
+    "All trials share the coins of the other clients, so measurements are conditional on these "
+    "coins."
+)
+
 PUBLIC_JOINING = (
     "Which clients joined a round counts as public, and amplifies no privacy. The target is "
     "charged for the rounds that its client joined."
@@ -139,8 +144,9 @@ PUBLIC_JOINING = (
 
 def _assumed(report: Report) -> list[str]:
     """Return what the bounds assume of sampled rounds."""
-    public = report.mechanism.joining_rate < 1
-    return [SECRET_SAMPLE] * is_sampled(report) + [PUBLIC_JOINING] * public
+    sampled, public = is_sampled(report), report.mechanism.joining_rate < 1
+    shared = sampled and is_client(report)
+    return [SECRET_SAMPLE] * sampled + [SHARED_COINS] * shared + [PUBLIC_JOINING] * public
 
 
 def _words(report: Report) -> list[Block]:

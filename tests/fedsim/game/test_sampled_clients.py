@@ -211,5 +211,7 @@ def test_the_report_says_who_was_asked_and_what_is_secret(small: Make, tmp_path:
     config = small(SAMPLED)
     _recorded(config, tmp_path / "run")
     page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
-    assert "Each took part independently with probability 0.4 (Poisson sampling)" in unescape(page)
+    assert "sampling rate 0.4" in unescape(page)
+    assert "it stays secret whether the target took part in a round" in unescape(page)
+    assert "measurements are conditional on these coins" in unescape(page)
     assert "its participation is no secret" not in unescape(page)

@@ -114,7 +114,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         return in_process(plan, console)
 
     monkeypatch.setattr(experiments, "in_process", breaking)
-    monkeypatch.setattr(page_of_run, "render_html", lambda *given: f"one of several: {given[2]}")
+    monkeypatch.setattr(page_of_run, "render_html", lambda *_: "")
     experiment, out = tmp_path / "tiny.toml", tmp_path / "sweep"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
     arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
@@ -142,8 +142,6 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
-        # Its page leads back to that of the sweep.
-        assert (out / name / "report.html").read_text() == "one of several: True"
     written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
