@@ -28,7 +28,7 @@ from fedsim.audits.app.rules import findings
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
-from fedsim.audits.sandbox.channel import started
+from fedsim.audits.sandbox.channel import Log, started
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -276,7 +276,7 @@ def audit_directory(
     confidence: float = 0.95,
     seed: int = 0,
     time_limit: float = 3600.0,
-    show: Callable[[str], None] = lambda line: None,
+    log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     """Return the audit of the app in a directory.
@@ -296,7 +296,7 @@ def audit_directory(
         )
     description.read(app.expanduser().resolve())  # before a process takes seconds to start
     order = AppOrder(str(app), clients, overrides)
-    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
+    with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
         return audit(
             AppProcess(order, channel),
             trials=trials,

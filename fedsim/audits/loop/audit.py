@@ -33,7 +33,7 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
-from fedsim.audits.sandbox.channel import started
+from fedsim.audits.sandbox.channel import Log, started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
@@ -167,7 +167,7 @@ def audit_loop(
     time_limit: float = 3600.0,
     workers: int = 1,
     strict: bool = False,
-    show: Callable[[str], None] = lambda line: None,
+    log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
     check_numbers(trials, confidence, seed, time_limit)
@@ -176,7 +176,7 @@ def audit_loop(
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     with ExitStack() as processes:
         channels = [
-            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
+            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, log))
             for _ in range(places.processes(workers))
         ]
         loops = [LoopProcess(order, channel) for channel in channels]

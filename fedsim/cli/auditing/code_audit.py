@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import NamedTemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 from rich.console import Group
@@ -180,17 +180,31 @@ def _worlds(outcome: "AppAudit") -> str:
 
 @contextmanager
 def _running(name: str, trials: int, first: str) -> Iterator[dict[str, Any]]:
-    """Yield a function that prints the code's output, and one that shows the number of trials."""
+    """Yield a file for the code's output, and a function that shows the number of trials."""
     from fedsim.report.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
 
     console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with ProgressSteps(*columns, console=console) as bar:
+    with ProgressSteps(*columns, console=console) as bar, _logged(name, console) as log:
         task = bar.add_task(first, total=trials)
         yield {
-            "show": partial(console.print, f"{name}:", soft_wrap=True, highlight=False),
+            "log": log,
             "progress": lambda done: bar.update(task, completed=done, description="attacking"),
         }
+
+
+@contextmanager
+def _logged(name: str, console: Terminal) -> Iterator[IO[bytes]]:
+    """Yield a temporary file, which is kept and named if the code prints anything."""
+    with NamedTemporaryFile(prefix=f"fedsim-{name}-", suffix=".log", delete=False) as log:
+        try:
+            yield log
+        finally:
+            path = Path(log.name)
+            if path.stat().st_size:
+                console.print(f"Output of the {name}: {path}", soft_wrap=True, highlight=False)
+            else:
+                path.unlink()
 
 
 def loop(

@@ -1,6 +1,7 @@
 """`fedsim audit app`, from the command line to the verdict."""
 
 import json
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -95,7 +96,10 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     patched = f"{SMALL} 1.4 --trials 20 --run-config noise-multiplier=0.1"
     result = run(patched.replace(str(APP), str(tmp_path / "app")))
     assert ("CONVICTED" in result.stdout, "SUPPORTED" in result.stdout) == (True, False)
-    assert "app: Verdict SUPPORTED" in result.stderr.splitlines()
+    (named,) = re.findall("Output of the app: (.+)", result.stderr)
+    output = Path(named)
+    assert "Verdict SUPPORTED" in output.read_text().splitlines()
+    output.unlink()
 
 
 @pytest.mark.slow
