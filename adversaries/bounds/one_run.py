@@ -115,6 +115,16 @@ def f_dp_bound(
     )
 
 
+def bounds(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> dict[str, EpsilonBound]:
+    """Return `binomial_bound` and `f_dp_bound`; each holds at `confidence` by itself."""
+    return {
+        "binomial": binomial_bound(included, scores, delta, confidence, guesses),
+        "f_dp": f_dp_bound(included, scores, delta, confidence, guesses),
+    }
+
+
 def client_canary_estimate(
     included: Bools, scores: Floats, delta: float, confidence: float
 ) -> CanaryEstimate:
