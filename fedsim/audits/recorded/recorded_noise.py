@@ -86,7 +86,6 @@ class RecordedStep:
     Attributes:
         place: index in the file, from 1.
         engine: name of its recorder, one for each engine or process.
-        parameters: size of the whole model; the transcript may have a part of it.
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
         sum_length: |S| of the whole clipped sum.
         expected: expected size of the batch, N q rounded down, where N was not recorded.
@@ -98,7 +97,6 @@ class RecordedStep:
 
     place: int
     engine: str
-    parameters: int
     divisor: float
     clipping_norm: float | None
     noise_multiplier: float | None
@@ -125,13 +123,11 @@ def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
     reply = next(iter(observed.replies.values()), None)
     size = None if reply is None else reply.num_examples
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
-    kept = sum(array.size for array in (observed.aggregate or {}).values())
     clipped = mechanism.get("clipped")
     adaptive = mechanism.get("adaptive") is True
     return RecordedStep(
         place=place,
         engine=str(mechanism.get("engine", "")),
-        parameters=int(number(mechanism, "parameters") or kept),
         divisor=divisor,
         clipping_norm=number(mechanism, "clipping_norm"),
         noise_multiplier=number(mechanism, "noise_multiplier"),
