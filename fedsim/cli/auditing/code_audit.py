@@ -40,6 +40,8 @@ CONTRADICTION = (
     f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that may err by chance."
 )
 
+UNIT = "a client's update, as its training returns it"
+
 Rows = Sequence[tuple[str, str]]
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
 
@@ -110,14 +112,13 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
-    update = "for the update as training returns it: " if outcome.training_unseen else ""
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
-        ("Judged", f"{per}, at delta {outcome.delta:g}"),
+        ("Judged", f"{per}, at delta {outcome.delta:g}; unit: {UNIT}"),
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
-        ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
-        ("By attack", update + _proven(outcome, counted(observations, "observation"))),
+        ("By measured noise" if outcome.noise_off else "By theory", _theory(outcome)),
+        ("By attack", _proven(outcome, counted(observations, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
         ("Compared", _worlds(outcome)),
     ]
