@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
@@ -91,10 +92,8 @@ def test_a_list_of_models_must_be_of_copies() -> None:
 
 def test_what_models_of_a_list_carry_is_seen() -> None:
     first, last = nn.Linear(2, 1), nn.Linear(2, 1)
-    vars(last)["secret"] = 7
-    assert {name for name, _ in carried([first, last])} - {
-        name for name, _ in carried([first, first])
-    } == {"attribute secret of model 2"}
+    last.register_buffer("secret", torch.tensor(7))
+    assert [name for name, _ in carried([first, last])] == ["integer tensor secret of model 2"]
 
 
 @pytest.mark.slow
