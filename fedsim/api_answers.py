@@ -52,15 +52,12 @@ class Answer:
         return html.fragment(self.blocks)
 
 
-def data(
-    config: Given | None = None, *, out: Path | str | None = None, overrides: Overrides = None
-) -> Answer:
+def data(config: Given | None = None, *, overrides: Overrides = None) -> Answer:
     """Return an experiment's records by client and label, or the data sets, as `fedsim data` does.
 
     Args:
         config: path of an experiment's file, a configuration, or dotted keys over the defaults;
             None for the list of data sets.
-        out: directory of a page; None for no page.
         overrides: other dotted keys.
 
     Raises:
@@ -72,17 +69,13 @@ def data(
     if config is None:
         from fedsim.learning.data import dataset_cards  # noqa: PLC0415
 
-        if out is not None or overrides:
-            raise InputError("out and overrides need a configuration; give config")
+        if overrides:
+            raise InputError("overrides need a configuration; give config")
         sets = dataset_cards.listing()
         rows = [list(entry.values()) for entry in sets]
         return Answer({"datasets": sets}, None, [tabulated(list(sets[0]), rows)])
-    directory = None if out is None else Path(out)
-    if directory is not None:
-        report_directory.check_new(directory)
     report = pages.assemble(configured(config, overrides or {}, None).experiment)
-    page = None if directory is None else pages.write_distribution(report, directory)
-    return Answer(report.as_json(), page, pages.blocks(report))
+    return Answer(report.as_json(), None, pages.blocks(report))
 
 
 def sensitivity(

@@ -160,7 +160,7 @@ def _kinds() -> Iterator[Kind]:
         "sweep-and-compare",
         (
             ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
-            ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--out", "compared"),
+            ("compare", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
         ),
     )
     more = {"data.records": 300, "data.held-out": 200, "training.rounds": 10}
@@ -168,7 +168,7 @@ def _kinds() -> Iterator[Kind]:
     yield Kind("choose", (choose,))
     pairs = ("sensitivity", digits, *tiny, "--trials", "4", "--top", "2", "--out", "pairs")
     yield Kind("sensitivity", (pairs,))
-    yield Kind("data", (("data", digits, *tiny, "--out", "data"),))
+    yield Kind("data", (("data", digits, *tiny, "--json"),))
     rehearse = ("rehearse", configuration("train-digits"), "--quiet", "--trials", "8")
     rehearse += options(SMALL | {"model.name": "linear", "data.records": 100})
     yield Kind("rehearse", ((*rehearse, "--out", "rehearsal"),))
@@ -258,7 +258,6 @@ KINDS = {each.name: each for each in _kinds()}
 PAGES = {
     "run": ("vantages", "run"),
     "one-run": ("one-run", "run"),
-    "comparison": ("sweep-and-compare", "compared"),
     "sweep": ("sweep-and-compare", "sweep"),
     "choice": ("choose", "chosen"),
     "training": ("train-digits", "run"),
@@ -269,7 +268,6 @@ PAGES = {
     "membership": ("membership", "membership"),
     "reconstruction": ("reconstruct", "records"),
     "sensitivity": ("sensitivity", "pairs"),
-    "data": ("data", "data"),
 }
 """A page of every sort: the kind that has it, and the folder of its report.html."""
 

@@ -40,7 +40,7 @@ HELD = {
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 17_200,
-    "fedsim/report": 11_000,
+    "fedsim/report": 10_400,
     "fedsim/studies": 7_000,
     "fedsim/cli": 7_300,
     "papers": 7_100,

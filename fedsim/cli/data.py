@@ -13,7 +13,6 @@ from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.cli.options import CONFIG, AsJson, SetOption, bundled
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import report_directory
 from fedsim.learning.data import dataset_cards
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -28,21 +27,17 @@ def data(
         ),
     ] = None,
     set_: SetOption = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Directory of the report. Default: no report."),
-    ] = None,
     json_: AsJson = False,
 ) -> None:
     """Show an experiment's data, with the number of records of each label at every client.
 
-    Without CONFIG, lists the data sets. Writes files only with --out.
+    Without CONFIG, lists the data sets.
 
     Example: fedsim data configs/digits.toml
 
-    With skewed labels, and a page that shows them:
+    With skewed labels:
 
-    fedsim data configs/digits.toml --set federation.partition=dirichlet --out skew
+    fedsim data configs/digits.toml --set federation.partition=dirichlet
 
     With all people of one country at one client:
 
@@ -50,10 +45,10 @@ def data(
     --set federation.partition-key=native-country
     """
     if config_file is None:
-        if set_ or out is not None:
+        if set_:
             raise InputError(
-                "--set and --out need a configuration, for example: fedsim data "
-                "configs/digits.toml --out distribution"
+                "--set needs a configuration, for example: fedsim data configs/digits.toml --set "
+                "federation.clients=5"
             )
         _list(json_)
         return
@@ -61,17 +56,11 @@ def data(
 
     overrides = configuration.parse_overrides(set_)
     config = configuration.load(config_file, overrides)
-    if out is not None:
-        report_directory.check_new(out)
     report = distribution_report.assemble(config.experiment)
-    console = Terminal(highlight=False)
     if json_:
         print_json(report.as_json())
     else:
-        console.print(distribution_report.summary(report))
-    if out is not None:
-        page = distribution_report.write_distribution(report, out)
-        Terminal(stderr=True).print(f"Report: {page}", soft_wrap=True, highlight=False)
+        Terminal(highlight=False).print(distribution_report.summary(report))
 
 
 def _list(as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """Several runs side by side: identifiability towards each vantage."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,24 +8,17 @@ from rich.console import RenderableType
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import TABLE
-from fedsim.common import report_directory
-from fedsim.common.strict_json import strict_json
 from fedsim.config import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.learning.training.criterion import judge
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal, worth
-from fedsim.report.document.first_screen import settled, share, shares
-from fedsim.report.document.html import render
+from fedsim.report.document import terminal, worth
+from fedsim.report.document.first_screen import share
 from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections import vantage_words
 
 Row = dict[str, Any]
 FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
-MOST_BARS = 9
-"""Most bars of a figure; beyond, each run has one bar, for its worst vantage."""
-
 MOST_SAID = 4
 WHO_SEES_MORE = ("server", "participant", "released-model")
 
@@ -60,65 +52,11 @@ def named(rows: Sequence[Row]) -> dict[int, str]:
     return {place: f"run {place}" for place in numbers}
 
 
-def heading(rows: Sequence[Row]) -> str:
-    differs = differing(rows)
-    if not differs:
-        return f"{len({row['number'] for row in rows})} runs side by side"
-    key, values = next(iter(differs.items()))
-    more = len(differs) - 1
-    others = f", and {more} more setting{'s' * (more > 1)}" if more else ""
-    return f"{key}: {' or '.join(dict.fromkeys(values.values()))}{others}"
-
-
 def _settings_of(directory: Path) -> dict[str, Any]:
     try:
         return dict(to_run_config(RunDirectory.open(directory).config))
     except InputError:
         return {}
-
-
-def first(rows: Sequence[Row], names: Mapping[int, str]) -> doc.FirstScreen:
-    runs = _by_strictness(rows)
-    barred = rows if len(rows) <= MOST_BARS else [runs[place][0] for place in names]
-    worsts = [(names[place], of_run[0]) for place, of_run in runs.items()]
-    table = [
-        [
-            name,
-            f"{worst['verdict']} ({_named(worst)})",
-            number(worst["epsilon"]),
-            _worth(worst),
-        ]
-        for name, worst in worsts
-    ]
-    return doc.FirstScreen(
-        answer=sentences(rows, names),
-        alarming=any(row["state"] == "above" for row in rows),
-        figure=doc.Bars(
-            [_bar(row, names) for row in barred],
-            "How often the adversary is right, for each run and vantage point.",
-        ),
-        table=doc.tabulated(
-            ("Run, by its limits", "Worst verdict", "ε there", "Model"),
-            table,
-        ),
-        checks=[
-            settled(
-                not any(row["state"] == "above" for row in runs[place]),
-                f"{name}: no measurement contradicts theory.",
-                f"{name}: a measurement contradicts theory.",
-            )
-            for place, name in names.items()
-        ],
-        steps=[
-            "Take a run whose limits and model suffice. A difference of models may be chance: "
-            "each run's page has the intervals."
-        ],
-        sign_off=first_screen.sign_off(
-            data=", ".join(str(runs[place][0]["directory"]) for place in names),
-            date=first_screen.today(),
-            limits="Measurements are about one target of each run. Theory sets the limits.",
-        ),
-    )
 
 
 def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
@@ -179,15 +117,6 @@ def _cost(name: str, one: Row, other: Row) -> str:
     return f". The {measure} of {name} is {texts[0]} instead of {texts[1]}"
 
 
-def _bar(row: Row, names: Mapping[int, str]) -> doc.Bar:
-    kinds = {words.text: words.kind for words in TABLE}
-    text = str(row["verdict"]).partition(", apart")[0]
-    right = None if row["measured"] is None else share(row["measured"])
-    name = f"{names[row['number']]}, {_named(row)}"
-    mark = doc.Mark(kinds[text], text)
-    return doc.Bar(name, mark, right, shares(row["interval"]), share(row["limit"]))
-
-
 ADD_UP = "each ε is for one training; the costs of all trainings on the same people add up"
 EXCEPT = "ρβ limits the belief, except in the share of trainings in brackets"
 
@@ -223,7 +152,8 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def table(rows: Sequence[Row]) -> RenderableType:
+def _table(rows: Sequence[Row]) -> tuple[doc.Table, list[str]]:
+    """Return a table that fits a terminal of 80 characters, and its notes."""
     levels = {row["confidence"] for row in rows} - {None}
     notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
     runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
@@ -241,10 +171,17 @@ def table(rows: Sequence[Row]) -> RenderableType:
     for row in rows:
         cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
     groups = [doc.Group("", doc.tabulated(headings, own).groups[0].lines) for own in cells.values()]
-    title = "Advantage by trust and vantage"
-    # All of it has to fit a terminal of 80 characters.
-    block = doc.Table([*headings, "verdict"], groups)
-    return terminal.table(block, title, "\n".join(notes), dense=True)
+    return doc.Table([*headings, "verdict"], groups), notes
+
+
+def table(rows: Sequence[Row]) -> RenderableType:
+    block, notes = _table(rows)
+    return terminal.table(block, "Advantage by trust and vantage", "\n".join(notes), dense=True)
+
+
+def blocks(rows: Sequence[Row]) -> list[doc.Block]:
+    block, notes = _table(rows)
+    return [block, *map(doc.Prose, notes)]
 
 
 def summary(rows: Sequence[Row]) -> RenderableType:
@@ -331,66 +268,3 @@ def _released(row: Row) -> str:
         f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
         f"{released['vantage'].replace('-', ' ')}, released by {count}"
     )
-
-
-KIND = "comparison"
-
-HEADINGS = (
-    *("Run", "Trust", "Vantage", "z", "ε", "δ", "ρβ (exceeded in)", "ρα", "Predicted"),
-    *("Measured", "Interval", "Model", "Verdict"),
-)
-
-
-def blocks(rows: Sequence[Row]) -> list[doc.Block]:
-    return [doc.tabulated(HEADINGS, map(_page_cells, rows)), doc.Prose(f"{EXCEPT}.")]
-
-
-def write_comparison(rows: Sequence[Row], directory: Path) -> Path:
-    runs = {row["number"]: row for row in rows}
-    names = named(rows)
-    links: list[doc.Words] = []
-    for place, row in runs.items():
-        page = Path(row["directory"]).absolute() / "report.html"
-        link = Path(os.path.relpath(page, directory.absolute())).as_posix()
-        links.append([doc.Link(names[place], link), f", {row['run']}"])
-    document = doc.Document(
-        title=f"Comparison of {len(runs)} runs",
-        kind="Comparison",
-        heading=heading(rows),
-        first=first(rows, names),
-        blocks=[
-            doc.Heading("Who could identify the person?"),
-            *blocks(rows),
-            doc.Heading("The runs"),
-            doc.Bullets(links, True),
-            *_settings(rows),
-        ],
-    )
-    written = strict_json({"kind": KIND, "runs": list(rows)})
-    return report_directory.write_report(directory, written, render(document))
-
-
-def _settings(rows: Sequence[Row]) -> list[doc.Block]:
-    if not (differs := differing(rows)):
-        return []
-    numbers = list(dict.fromkeys(row["number"] for row in rows))
-    cells = [[key, *(values[place] for place in numbers)] for key, values in differs.items()]
-    headings = ["Setting", *(f"Run {place}" for place in numbers)]
-    return [doc.Heading("Settings that differ"), doc.tabulated(headings, cells)]
-
-
-def _page_cells(row: Row) -> list[str]:
-    between = row["interval"]
-    interval = f"{span(between, '{:.2f}'.format)} at {percent(row['confidence'])}"
-    return [
-        f"{row['number']}",
-        _trust(row),
-        _named(row),
-        *(number(row[key]) for key in ("noise_multiplier", "epsilon")),
-        f"{row['delta']:g}",
-        " ".join(belief(row)),
-        *(number(row[key]) for key in ("rho_alpha", "predicted", "measured")),
-        interval if between else "–",
-        _worth(row),
-        row["verdict"],
-    ]

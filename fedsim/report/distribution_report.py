@@ -1,8 +1,7 @@
-"""Data distribution of a configuration's federation: as JSON, on the terminal, and as a page."""
+"""Data distribution of a configuration's federation: as JSON, and on the terminal."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,15 +9,13 @@ import numpy.typing as npt
 from rich.console import RenderableType
 
 from adversaries.arrays import Ints
-from fedsim.common import report_directory
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Experiment
 from fedsim.learning.data import Records, Split, distribution
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import settled
+from fedsim.report.document import terminal
 
 SHOWN_CLIENTS = 20
 TOP = 3
@@ -151,10 +148,6 @@ def assemble(experiment: Experiment) -> DistributionReport:
     )
 
 
-def write_distribution(report: DistributionReport, directory: Path) -> Path:
-    return report_directory.write_report(directory, report.as_json(), render_html(report))
-
-
 def _verdict(report: DistributionReport) -> str:
     held, key = report.held, report.federation.partition_key
     least, most = held.sizes.min(), held.sizes.max()
@@ -185,9 +178,7 @@ def summary(report: DistributionReport) -> RenderableType:
         for title, headings, cells in [(title, [*headings, ""], barred), *others]
     ]
     more = len(body) - SHOWN_CLIENTS
-    left_out = [doc.Prose(f"Clients not shown: {more}. --json and --out list them all.")] * (
-        more > 0
-    )
+    left_out = [doc.Prose(f"Clients not shown: {more}. --json lists them all.")] * (more > 0)
     return terminal.shown(
         doc.Listing(_rows(report)),
         *tables,
@@ -208,75 +199,8 @@ def _explained_tables(report: DistributionReport) -> Iterator[doc.Block]:
     yield doc.Prose(EXPLAINED)
 
 
-def render_html(report: DistributionReport) -> str:
-    from fedsim.report.document.html import render  # noqa: PLC0415  (matplotlib is slow to import)
-    from fedsim.report.figures import training_figures  # noqa: PLC0415
-
-    figure = training_figures.distribution(report.held.counts)
-    caption = "Records of every client, by label."
-    return render(
-        doc.Document(
-            title=f"Data distribution: {report.name}",
-            kind="Data distribution",
-            heading=report.name,
-            first=_first(report),
-            blocks=[
-                doc.Figure("distribution", figure, "", caption),
-                *_explained_tables(report),
-                doc.Heading("The data"),
-                doc.Listing(_rows(report), several=True),
-            ],
-        )
-    )
-
-
-MOST = 5
-
-
-def _first(report: DistributionReport) -> doc.FirstScreen:
-    dataset, sizes = report.split.dataset, report.held.sizes
-    largest = np.argsort(-sizes, kind="stable")[:MOST]
-    rows = [[f"client {one}", str(sizes[one]), *_skews(report.held, one)] for one in largest]
-    steps = ["Read the tables of clients below, then run fedsim run with the same file."]
-    return doc.FirstScreen(
-        answer=[_verdict(report)],
-        table=doc.tabulated(("Most records", "Records", "Skew", "By chance"), rows),
-        checks=_checks(report),
-        steps=[*(f"{each[:1].upper()}{each[1:]}." for each in report.cautions), *steps],
-        sign_off=first_screen.sign_off(
-            data=f"{dataset.name}, {len(dataset.train)} records",
-            date=first_screen.today(),
-            limits="This page describes the data. No model was trained, and no attack was run.",
-        ),
-    )
-
-
 def _skews(held: DataDistribution, client: int) -> list[str]:
     return [f"{held.label_skew[client]:.2f}", f"{held.chance_skew[client]:.2f}"]
-
-
-def _checks(report: DistributionReport) -> list[doc.Check]:
-    held, split = report.held, report.split
-    return [
-        settled(
-            not report.cautions,
-            "No column of the data needs a second look.",
-            "Columns of the data need a second look: see the next steps.",
-        ),
-        settled(
-            held.sizes.min() > 0, "Every client has records.", "At least one client has no records."
-        ),
-        settled(
-            held.classes.min() > 1 or split.dataset.classes < 2,
-            "Every client has records of two classes or more.",
-            "At least one client has records of only one class.",
-        ),
-        settled(
-            len(split.held_out_records) > 0,
-            "Some records are held out to measure the model.",
-            "No records are held out to measure the model.",
-        ),
-    ]
 
 
 EXPLAINED = (

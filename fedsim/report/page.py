@@ -1,28 +1,27 @@
-"""The report of a run: report.json, the figures, its page, and the pages for an officer."""
+"""The report of a run: report.json, the figures and its page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.verdicts import StateWords
 from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import SUMMARY, Arrays, RunDirectory
-from fedsim.report import model_card, training_report
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
+from fedsim.report.figures.series import series
 from fedsim.report.sections import (
     attacks,
     beliefs,
     first,
     lower_bounds,
+    reading,
     risks,
     target,
     theory,
@@ -44,14 +43,12 @@ SECTIONS = (
     attacks.ONE_RUN,
     attacks.CRAFTED,
     theory.BAYESIAN,
-    training.SECTION,
     training.CONFIGURATION,
     verdict.NUMBERS,
     theory.FURTHER,
     theory.PAC,
     lower_bounds.SECTION,
     beliefs.PREDICTION,
-    beliefs.PRECISION,
     beliefs.RESIDUALS,
     attacks.MEMBERSHIP,
 )
@@ -96,7 +93,10 @@ class Pictures:
         return contents
 
     def embedded(self, figure: doc.Figure) -> doc.Picture:
-        return doc.Picture(figure.name, self.files[figure.name], figure.title, figure.caption)
+        return doc.Picture(
+            *(figure.name, self.files[figure.name], figure.title, figure.caption),
+            [*series(figure.drawing)],
+        )
 
 
 def render_html(
@@ -117,6 +117,7 @@ def render_html(
         blocks.append(doc.Label("Warnings.", items=report.warnings, alarming=alarming))
     about = about or About()
     blocks.append(target.part(report, about.target))
+    blocks += reading.parts(vantage_words.state_words(report, each) for each in report.verdicts)
     blocks += [part for specialist, part in parts if not specialist]
     if apart := [part for specialist, part in parts if specialist]:
         blocks.append(doc.Part("For specialists", apart, folded=True, anchor="specialists"))
@@ -203,93 +204,3 @@ def assembled(
         rows,
     )
     return assemble(run), transcript
-
-
-FILE = "officer.html"
-
-QUESTIONS = (
-    "Who operates the server, and do we trust that party?",
-    "Which limit does our organisation accept?",
-    "Does the real training use secret noise (privacy.noise-source = system)?",
-    "Which of the parties above were tested? Should the others be tested too?",
-    "What else was released about the same people?",
-)
-
-IN_THEORY = (
-    "The limits of theory hold for every record, if the software ran as configured. If one record "
-    "is the unit, a person with several records has less protection."
-)
-
-LIMITS = (
-    "This report does not say that the model is anonymous, or that its release is approved. Both "
-    "are legal questions (GDPR, Recital 26). The numbers are evidence on one part of them: can an "
-    "adversary tell whether a record was used?",
-    "The measurements say nothing about other people or other attacks. " + IN_THEORY,
-    "The report does not cover texts that the model repeats, records reconstructed without a list "
-    "of candidates, links with other data, or breaches.",
-    "It does not cover other releases about the same people. Their epsilons add up.",
-)
-
-
-UNATTACKED = (
-    (*QUESTIONS[:2], "No party was tested by an attack. Should one be?", QUESTIONS[-1]),
-    (f"No attack was measured. {IN_THEORY}", LIMITS[0], *LIMITS[2:]),
-)
-"""Questions and limits for a training that no adversary rehearsed."""
-
-
-def write_for_officer(directory: RunDirectory, limits: Mapping[str, Scalar] | None = None) -> Path:
-    """Write the two pages of a finished run or training, and return where they are."""
-    if directory.config.run.job == "training":
-        card, report = model_card.read_card(directory), training_report.assemble(directory)
-        before = [doc.Label("", text, alarming=True) for text in report.contradictions]
-        states = [
-            training_report.state_towards(report, card, towards) for towards in card.privacy.towards
-        ]
-        words = UNATTACKED if card.rehearsal is None else (QUESTIONS, LIMITS)
-        page = _document(report.name, training_report.first(report, card), before, states, *words)
-    else:
-        page = _of_run(directory, limits)
-    directory.write_text(FILE, html.render(page))
-    return directory.path / FILE
-
-
-def _of_run(directory: RunDirectory, limits: Mapping[str, Scalar] | None) -> doc.Document:
-
-    report, _ = assembled(directory, None, None, limits)
-    before: list[doc.Block] = []  # the first screen has the labels in short
-    if report.warnings:
-        alarming = is_alarming(report)
-        before.append(doc.Label("Warnings.", items=report.warnings, alarming=alarming))
-    states = [vantage_words.state_words(report, verdict) for verdict in report.verdicts]
-    risk = risks.of_run(report)
-    blocks = [*before, doc.Prose(target.target(report)), *([doc.Prose(risk)] if risk else [])]
-    screen = first.first(report, about(directory))
-    return _document(report.name, screen, blocks, states, QUESTIONS, LIMITS)
-
-
-def _document(
-    name: str,
-    screen: doc.FirstScreen,
-    blocks: Sequence[doc.Block],
-    states: Sequence[StateWords],
-    questions: Sequence[str],
-    limits: Sequence[str],
-) -> doc.Document:
-    meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
-    reading = [
-        doc.Part("What the verdicts mean", [doc.Bullets(list(meanings))]),
-        doc.Part("What this does not say", [doc.Bullets(limits)]),
-    ]
-    return doc.Document(
-        title=f"{name} – for the data-protection officer",
-        kind="For the data-protection officer",
-        heading=name,
-        first=replace(
-            screen,
-            steps=questions,
-            checks=[replace(check, condition="") for check in screen.checks],
-        ),
-        blocks=[*blocks, *reading],
-        footer=("The whole report is report.html in the same folder.",),
-    )

@@ -1,4 +1,4 @@
-"""The report of a run as the terminal shows it: the verdict, and every measure if asked for."""
+"""The report of a run as the terminal shows it."""
 
 from collections.abc import Iterator
 
@@ -9,38 +9,16 @@ from rich.text import Text
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document import terminal
-from fedsim.report.document.blocks import tabulated
 from fedsim.report.document.first_screen import PASSED, counted
-from fedsim.report.document.wording import number, percent, span
-from fedsim.report.sections import answer, attacks, first, lower_bounds, vantage_words
+from fedsim.report.document.wording import number
+from fedsim.report.sections import answer, first, vantage_words
 from fedsim.report.sections.answer import labels
-from fedsim.report.sections.section import (
-    baseline,
-    is_client,
-    measure,
-    standard_errors_apart,
-    worths,
-    worths_in_full,
-    yeom_bound,
-)
+from fedsim.report.sections.section import confidence_of, measure, worths_in_full
 from fedsim.report.sections.theory import released
 
-Line = tuple[str, str, str, str]
 
-
-def summary(report: Report, verbose: bool = False) -> RenderableType:
+def summary(report: Report) -> RenderableType:
     parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
-    if verbose:
-        lines = [
-            *_of_decisions(report),
-            *_of_vantages(report),
-            *_of_epsilon(report),
-            (measure(report), worths(report), "", baseline(report)),
-        ]
-        table = tabulated(("", "measured", "interval", "theory"), lines)
-        parts.append(
-            terminal.table(table, caption=f"intervals and bounds (“at least”) at {_level(report)}")
-        )
     parts += [Text(label.title, "bold") for label in labels(report)]
     if guaranteed := released(report):
         parts.append(Text(guaranteed))
@@ -66,14 +44,17 @@ def _verdicts(report: Report) -> Iterator[RenderableType]:
                 Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(words, name)))
             )
         for limit in verdict.limits:
-            answer_to = vantage_words.own_limit(report, verdict, limit).text
-            because = vantage_words.why(report, verdict, limit)
-            own = f"{limit.of} {number(limit.limit)}: {answer_to}. {because}"
+            own = (
+                f"{limit.of} {number(limit.limit)}: "
+                f"{vantage_words.own_limit(report, verdict, limit).text}. "
+                f"Theory: {vantage_words.own_limit_allowed(verdict, limit)}. "
+                f"Measured: {vantage_words.own_limit_measured(verdict, limit)}."
+            )
             lines.add_row(Text("  own limit"), Text(own))
         yield lines
     yield Text(
         f"\n{measure(report)} {worths_in_full(report)}.\n"
-        f"All intervals and lower bounds above have {_level(report)} confidence."
+        f"All intervals and lower bounds above have {confidence_of(report)}confidence."
     )
 
 
@@ -85,55 +66,3 @@ def _checks(report: Report) -> Iterator[RenderableType]:
             colour = terminal.COLOURS.get(each.mark.kind, "bold")
             line = Text.assemble((each.mark.text, colour), f": {each.text}")
             yield Padding(line, (0, 0, 0, 2))
-
-
-def _level(report: Report) -> str:
-    return percent(report.empirical.confidence)
-
-
-def _of_decisions(report: Report) -> Iterator[Line]:
-    measured, bounds = report.empirical, report.bounds
-    limit = f"ρα {number(report.bounds.rho_alpha)}"
-    between = span(measured.advantage_interval, number)
-    yield "advantage", number(measured.advantage), between, limit
-    predicted = number(report.prediction.advantage)
-    yield "advantage predicted", predicted, "", standard_errors_apart(report)
-    surer = span(measured.delta_prime_interval, number)
-    yield "δ′", number(measured.delta_prime), surer, f"at most {number(bounds.tail_limit)}"
-    if yeom := report.membership_inference.get("yeom"):
-        bound = "" if is_client(report) else yeom_bound(report)
-        between = span(yeom.advantage_interval, number)
-        yield "Yeom advantage", number(yeom.advantage), between, bound
-
-
-def _of_vantages(report: Report) -> Iterator[Line]:
-    attacked = [each for each in report.verdicts if each.measured is not None]
-    for verdict in attacked if len(attacked) > 1 else ():
-        name, row = verdict.vantage, report.vantages[verdict.vantage]
-        measured, predicted = row.empirical, row.prediction
-        if measured is None or predicted is None:
-            continue
-        mark = f" ({vantage_words.mark(report, verdict).text.lower()})"
-        yield (
-            f"advantage, {vantage_words.NAMES[name]}",
-            number(measured.advantage),
-            span(measured.advantage_interval, number),
-            f"ρα {number(row.rho_alpha)}, predicted {number(predicted.advantage)}{mark}",
-        )
-
-
-def _of_epsilon(report: Report) -> Iterator[Line]:
-    for row in lower_bounds.estimates(report):
-        yield f"ε′ {row.name}", row.answer, "", f"ε {row.limit}"
-    names = {report.empirical.headline.name, lower_bounds.ASSUMES_LEAST}
-    for name, row in lower_bounds.rows(report).items():
-        if name in names:
-            remark = f" ({row.mark.text.lower()})" if row.mark and row.mark.kind != "good" else ""
-            yield f"ε′ at least, {row.name}", row.answer, "", f"ε {row.limit}{remark}"
-    if report.bayesian is not None:
-        epsilon = report.bayesian.epsilon
-        answer = number(None if epsilon is None else epsilon.mean)
-        yield "ε Bayesian DP", answer, "", f"ε {number(report.bounds.tight_epsilon)}"
-    if audited := report.one_run:
-        for name, value in attacks.summary(audited):
-            yield name, value, "", f"ε {number(audited.canary_epsilon)}"

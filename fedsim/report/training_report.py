@@ -28,6 +28,7 @@ from fedsim.report.document.first_screen import FAILED, report_check, share, sha
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
+from fedsim.report.sections import reading
 from fedsim.report.sections.vantage_words import WHO
 
 KIND = "training"
@@ -141,7 +142,12 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
     if card.uncovered is not None:
         partly = " ".join([PARTLY_COVERED, *card.uncovered])
         blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
-    blocks += [doc.Prose(CONFIDENTIAL), *_figures(report)]
+    states = [state_towards(report, card, each) for each in card.privacy.towards]
+    blocks += [
+        doc.Prose(CONFIDENTIAL),
+        *reading.parts(states, attacked=card.rehearsal is not None),
+        *_figures(report),
+    ]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
     if report.missing:

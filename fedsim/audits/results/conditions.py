@@ -5,17 +5,14 @@ dots between its parts, or is a short name of that kind of report. The gate also
 condition cannot be told, for example because its number was not measured.
 """
 
-import difflib
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import schema
 from fedsim.common.strict_json import INFINITIES
 
 RUN = "run"
@@ -81,6 +78,8 @@ NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
         "epsilon.low": ("epsilon_at_least",),
         "accuracy": NO_RECORDS,
         "alarms": ("alarms",),
+        "missed": ("missed",),
+        "seen_below": ("seen_below",),
     },
 }
 """The short names of every kind of report.
@@ -131,17 +130,12 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
     if condition.path in names:
         return condition
     reasons = [reason for kind in kinds if (reason := _reason(kind, condition.path))]
-    # Only a run's report has a schema. For other kinds, the report itself shows what it has.
-    typed = list(kinds) == [RUN]
-    if reasons or (typed and not _numeric(_schema(), condition.path.split("."))):
+    if reasons or "." not in condition.path:
         what = " or ".join(kinds)
         why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
-        hint = f"it has {', '.join(sorted(names))}"
-        if not reasons:
-            paths = [*names, *(_number_paths() if typed else ())]
-            hint = _nearest(condition.path, paths, sorted(names))
         raise InputError(
-            f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; {hint}"
+            f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; it has "
+            f"{', '.join(sorted(names))}, and paths into report.json with dots"
         )
     return condition
 
@@ -199,74 +193,8 @@ def _value(report: Any, parts: Sequence[str]) -> float | str:
         elif value is None:
             return f"its '{walked}' is null{NULL}"
         else:
-            names = list(value) if isinstance(value, Mapping) else []
-            hint = _nearest(part, names, []) if names else ""
-            return f"{walked} has no '{part}'{f'; {hint}' * bool(hint)}"
+            return f"{walked} has no '{part}'"
         walked = part if walked == "report.json" else f"{walked}.{part}"
     if value in INFINITIES or (isinstance(value, int | float) and not isinstance(value, bool)):
         return float(value)  # also "Infinity"
     return f"its '{walked}' is {'null' + NULL if value is None else 'not a number'}"
-
-
-def _nearest(wanted: str, names: Sequence[str], otherwise: Sequence[str]) -> str:
-    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
-    if not near:  # the user left a part of the path out
-        near = [name for name in names if name.rpartition(".")[2] == wanted.rpartition(".")[2]][:3]
-    if near:
-        return f"did you mean {' or '.join(repr(name) for name in near)}?"
-    return f"it has {', '.join(otherwise)}" if otherwise else ""
-
-
-@cache
-def _schema() -> Mapping[str, Any]:
-    return schema()
-
-
-def _numeric(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
-    return any(_leads(each, parts) for each in _alternatives(node))
-
-
-def _leads(node: Mapping[str, Any], parts: Sequence[str]) -> bool:
-    if not parts:
-        return node.get("type") in ("number", "integer")
-    part, *rest = parts
-    if part == COUNT:
-        return not rest and (node.get("type") == "array" or "additionalProperties" in node)
-    if node.get("type") == "array":
-        if not re.fullmatch(r"-?\d+", part):
-            return False
-        inner = node.get("prefixItems") or [node["items"]]
-        return any(_numeric(each, rest) for each in inner)
-    if part in node.get("properties", {}):
-        return _numeric(node["properties"][part], rest)
-    others = node.get("additionalProperties")
-    return isinstance(others, Mapping) and _numeric(others, rest)
-
-
-def _alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the alternatives of a part of the schema, with references resolved."""
-    if "$ref" in node:
-        yield _schema()["$defs"][node["$ref"].rpartition("/")[2]]
-        return
-    for each in node.get("anyOf", ()):
-        yield from _alternatives(each)
-    if "anyOf" not in node:
-        yield node
-
-
-@cache
-def _number_paths() -> tuple[str, ...]:
-    """Return the path of every number of a run's report, with NAME for keys that a run chooses."""
-    return tuple(_below(_schema(), ""))
-
-
-def _below(node: Mapping[str, Any], path: str) -> Iterator[str]:
-    for each in _alternatives(node):
-        if each.get("type") in ("number", "integer"):
-            yield path.removeprefix(".")
-        inner = each.get("prefixItems") or [each.get("items")]
-        below = [(str(place), one) for place, one in enumerate(inner)]
-        below += [*each.get("properties", {}).items(), ("NAME", each.get("additionalProperties"))]
-        for name, one in below:
-            if isinstance(one, Mapping):
-                yield from _below(one, f"{path}.{name}")

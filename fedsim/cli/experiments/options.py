@@ -54,9 +54,6 @@ Resume = Annotated[
         help="Run directory to continue, after an interruption or with more --trials.",
     ),
 ]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Print a table of all measures with the verdict.")
-]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -4,17 +4,15 @@ import json
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
-from fedsim.cli.experiments.options import Verbose
 from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
 from fedsim.cli.terminal import Terminal, print_json
-from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
 from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -26,30 +24,20 @@ def compare(
     directories: Annotated[
         list[Path], typer.Argument(metavar="RUN_DIR...", help="Two or more finished runs.")
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the page. Default: no page.")
-    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Compare runs in a table and a page, with every trust model and vantage point side by side.
+    """Compare runs in a table, with every trust model and vantage point side by side.
 
-    Example: fedsim compare fedsim-runs/central fedsim-runs/local --out comparison
+    Example: fedsim compare fedsim-runs/central fedsim-runs/local
     """
     from fedsim import api_studies  # noqa: PLC0415  (torch)
     from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
 
-    if out is not None:
-        report_directory.check_new(out, replacing=comparison.KIND)
     rows = api_studies.compare(*directories).rows
     if json_:
         print_json({"runs": rows})
     else:
         Terminal().print(comparison.summary(rows))
-    if out is None:
-        return
-    report_directory.create(out)
-    written = comparison.write_comparison(rows, out)
-    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
 
 
 def open_(
@@ -106,12 +94,6 @@ def track(
 FinishedRuns = Annotated[
     list[Path] | None, typer.Argument(metavar="RUN_DIR...", help="One or more finished runs.")
 ]
-Reader = Annotated[
-    Literal["officer"] | None,
-    typer.Option(
-        "--for", help="Reader of the report. officer: two pages for a data-protection officer."
-    ),
-]
 Schema = Annotated[
     bool, typer.Option("--schema", help="Print the JSON Schema of report.json and exit.")
 ]
@@ -145,9 +127,7 @@ def report(
     *,
     directories: FinishedRuns = None,
     restated: Restated,
-    reader: Reader = None,
     fail_if: FailIf = None,
-    verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Schema = False,
 ) -> None:
@@ -171,44 +151,23 @@ def report(
     if len(runs) > 1:
         if fail_if:
             raise InputError("--fail-if checks one report; give one RUN_DIR for each command")
-        if restated != Restated() or reader is not None or verbose:
+        if restated != Restated():
             raise InputError(
-                "--confidence, --delta, --limit-advantage, --limit-belief, --for and --verbose "
-                "apply to one report; give one RUN_DIR, then compare the runs"
+                "--confidence, --delta, --limit-advantage and --limit-belief apply to one report; "
+                "give one RUN_DIR, then compare the runs"
             )
-        compare(directories, None, json_)
+        compare(directories, json_)
         return
     (run,) = runs
-    if reader is not None:
-        _report_to_officer(run, restated, bool(fail_if) or verbose or json_)
-        return
     training = run.config.run.job == "training"
     checked = gate.parsed(fail_if, "training" if training else "run")
-    if training and verbose:
-        raise InputError("--verbose needs a run of fedsim run; leave it out for a training")
     if training:
         checked.exit_by(_report_training(run, restated, json_))
     else:
-        checked.exit_by(_report_run(run, restated, verbose, json_))
+        checked.exit_by(_report_run(run, restated, json_))
 
 
-def _report_to_officer(run: RunDirectory, restated: Restated, further: bool) -> None:
-    from fedsim.report import page  # noqa: PLC0415  (torch)
-
-    limits = restated.limits
-    others = restated.confidence is not None or restated.delta is not None or further
-    if others or (limits and run.config.run.job == "training"):
-        raise InputError(
-            "--for officer takes no other option than --limit-advantage and --limit-belief, and "
-            "these need a run of fedsim run; leave the others out"
-        )
-    written = page.write_for_officer(run, limits)
-    Terminal(stderr=True).print(f"Report: {written}", soft_wrap=True, highlight=False)
-
-
-def _report_run(
-    run: RunDirectory, restated: Restated, verbose: bool, as_json: bool
-) -> dict[str, Any]:
+def _report_run(run: RunDirectory, restated: Restated, as_json: bool) -> dict[str, Any]:
     """Write the report of a run again, and return the content of report.json."""
     from fedsim.report import page  # noqa: PLC0415  (torch)
     from fedsim.report.summary import summary  # noqa: PLC0415
@@ -219,7 +178,7 @@ def _report_run(
         print_json(document)
         return document
     console = Terminal(stderr=True)
-    console.print(summary(made, verbose))
+    console.print(summary(made))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     return document
 

@@ -57,7 +57,6 @@ def run(
     track: options.Track = None,
     fail_if: FailIf = None,
     quiet: Quiet = False,
-    verbose: options.Verbose = False,
     json_: AsJson = False,
 ) -> None:
     """Run a federation with the adversary inside it, and report how identifiable one person is.
@@ -106,7 +105,7 @@ def run(
             plan = prepare(directory.config)
             check_batches(plan, placed)
         carry_out(plan, directory, runtime, console, named, placed)
-        conclude(directory, start, console, verbose)
+        conclude(directory, start, console)
     conclude_with(directory, json_, checked)
 
 

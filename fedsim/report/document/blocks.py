@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing  # is slow to import
 
+    from fedsim.report.figures.series import Series
+
 from fedsim.report.document.wording import DASH
 
 Entries = list[tuple[str, str]]
@@ -160,13 +162,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn, as an SVG document, a PNG, or markup of a page."""
+    """A figure that has been drawn, as an SVG document, a PNG, or markup of a page.
+
+    series: the numbers behind the figure; none for markup.
+    """
 
     kind: ClassVar = "figure"
     name: str
     drawn: str | bytes
     title: str
     caption: str
+    series: "Sequence[Series]" = ()
 
 
 @dataclass(frozen=True)

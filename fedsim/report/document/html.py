@@ -1,8 +1,7 @@
 """A document as one HTML page, which needs no other file, script or network.
 
 The template lays out what others have worded; it decides nothing. It is in Python because a Flower
-bundle carries only Python. Anchors, the list of contents and the glossary follow from what the page
-says.
+bundle carries only Python. Anchors and the list of contents follow from what the page says.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 import fedsim
-from fedsim.report.document import first_screen, outline, pictures
+from fedsim.report.document import first_screen, outline, pictures, terms
 from fedsim.report.document.blocks import (
     Block,
     Code,
@@ -24,6 +23,7 @@ from fedsim.report.document.blocks import (
     Picture,
     Words,
 )
+from fedsim.report.figures.series import series
 
 STYLE = """\
 <style>
@@ -44,8 +44,6 @@ body { margin: 0 auto; padding: 1.6rem 1.5rem 4rem; max-width: 61rem; background
   color: var(--ink); line-height: 1.55; font-size: 16px;
   font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 a { color: var(--blue); }
-a.term { color: inherit; text-decoration: underline dotted var(--muted);
-  text-underline-offset: .2em; }
 a.anchor { color: var(--muted); font-weight: 400; text-decoration: none; opacity: 0; }
 a.anchor:focus, :hover > a.anchor { opacity: 1; }
 .skip { position: absolute; left: -99rem; padding: .5rem 1rem; background: var(--paper); }
@@ -94,7 +92,6 @@ td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
 .compact { width: auto; font-size: .85rem; font-variant-numeric: tabular-nums; }
 .compact th, .compact td { padding: .15rem 1.1rem .15rem 0; }
 .compact tbody th { font-weight: 400; }
-sub { line-height: 0; }
 td small, th small { display: block; font-weight: 400; color: var(--muted); }
 tr.here { background: var(--here); }
 tr.here th { padding-left: .5rem; }
@@ -107,7 +104,6 @@ dl { display: grid; grid-template-columns: minmax(9rem, 13rem) 1fr; margin: .4re
   font-size: .93rem; }
 dt, dd { margin: 0; padding: .3rem 0; border-bottom: 1px solid var(--line); }
 dt { color: var(--muted); padding-right: .8rem; }
-dt:target { color: var(--ink); font-weight: 600; }
 .settings { grid-template-columns: repeat(2, minmax(8rem, 11rem) 1fr); }
 .settings .long { grid-column: 1; }
 .settings .long + dd { grid-column: 2 / -1; }
@@ -338,7 +334,14 @@ PAGE = """\
 </div>
 {% endif %}
 {{ laid_out(document.blocks, 2) }}
-<!-- terms -->
+<section class="terms">
+<h2>Terms</h2>
+<dl>
+{% for term, meaning in terms %}
+<dt>{{ term }}</dt><dd>{{ meaning }}</dd>
+{% endfor %}
+</dl>
+</section>
 </main>
 <footer>{{ (document.footer or "fedsim " ~ version) | worded }}</footer>
 </body>
@@ -352,8 +355,9 @@ def render(document: Document) -> str:
         first=first_screen.parts(document.first),
         style=STYLE,
         version=fedsim.__version__,
+        terms=terms.TERMS,
     )
-    return outline.outlined(outline.explained(page))
+    return outline.outlined(page)
 
 
 def fragment(blocks: Sequence[Block], level: int = 2) -> Markup:
@@ -384,22 +388,21 @@ def _anchored(anchor: str) -> Markup:
 
 
 def _pictured(figure: Figure | Picture) -> Markup:
-    """Return a figure with the numbers behind it folded away below; a sentence if nothing varies.
+    """Return a figure with the numbers behind it folded away below.
 
     What is seen in it follows its title or caption for readers who see no pictures.
     """
-    drawn = figure.drawn if isinstance(figure, Picture) else pictures.picture(figure.drawing)
+    if isinstance(figure, Picture):
+        drawn, shown = figure.drawn, figure.series
+    else:
+        drawn, shown = pictures.picture(figure.drawing), [*series(figure.drawing)]
     if isinstance(drawn, Markup):
         return drawn
-    numbers = pictures.numbers(drawn)
-    if numbers.flat:
-        sentence = pictures.unvarying(numbers)
-        return Markup('<p class="unvarying">{}</p>').format(sentence)
-    label = f"{figure.title or figure.caption} {pictures.seen(numbers)}".strip()
+    label = f"{figure.title or figure.caption} {pictures.seen(shown)}".strip()
     region = Markup('<div class="scroll">{}</div>\n').format(
         pictures.embedded(drawn, figure.name, label)
     )
-    if not (tables := pictures.tables(numbers)):
+    if not (tables := pictures.tables(shown)):
         return region
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
     return region + fragment([behind])

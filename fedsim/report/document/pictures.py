@@ -1,21 +1,18 @@
 """Figures for a page or a file, with their numbers in words and tables."""
 
 import base64
-import io
 import re
 from collections.abc import Sequence
-from html import unescape
 from itertools import groupby
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
-from PIL import Image
 
 from fedsim.report.document.blocks import Block, Prose, tabulated
 from fedsim.report.document.wording import number
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import Numbers, Place, Series, decode
+from fedsim.report.figures.series import HIGH, LOW, Place, Series
 
 LARGEST_SVG = 500_000
 """Characters above which a figure is a PNG instead."""
@@ -57,43 +54,23 @@ def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
     return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, text)
 
 
-def numbers(drawn: str | bytes) -> Numbers:
-    if isinstance(drawn, bytes):
-        return decode(Image.open(io.BytesIO(drawn)).info["Description"])
-    description = re.search(r"<dc:description>(.*?)</dc:description>", drawn, re.S)
-    return Numbers((), False) if description is None else decode(unescape(description[1]))
-
-
 MOST_ROWS = 60
 MOST_SAID = 6
 SUMMED_UP = ("curve", "number of points", "first", "least", "greatest", "last")
 
 
-def seen(numbers: Numbers) -> str:
-    sentences = [
-        _course(one) for one in numbers.series if not one.name.endswith((", low", ", high"))
-    ]
+def seen(series: Sequence[Series]) -> str:
+    sentences = [_course(one) for one in series if not one.name.endswith((LOW, HIGH))]
     more = f"; and {len(sentences) - MOST_SAID} more" if len(sentences) > MOST_SAID else ""
     return f"{'; '.join(sentences[:MOST_SAID])}{more}." if sentences else ""
 
 
-def unvarying(numbers: Numbers) -> str:
-    sentences: dict[str, str] = {}
-    for one in numbers.series:
-        name = one.name.removesuffix(", low").removesuffix(", high")
-        value = f"{_titled(one)}{name} {number(one.values[0])}"
-        sentences.setdefault(name, value if one.at else _course(one))
-    across = next((one.across for one in numbers.series if one.at and one.across), "")
-    same = f"the same in every {across}" if across else "the same everywhere"
-    return f"No figure, because the values are {same}: {'; '.join(sentences.values())}."
-
-
-def tables(numbers: Numbers) -> list[Block]:
+def tables(drawn: Sequence[Series]) -> list[Block]:
     """Return the numbers of a figure: a table for all series with the same places."""
     listed: list[Block] = []
     long = []
     for (panel, across, at), group in groupby(
-        sorted(numbers.series, key=_where), key=lambda one: (one.panel, one.across, one.at)
+        sorted(drawn, key=_where), key=lambda one: (one.panel, one.across, one.at)
     ):
         series = list(group)
         if len(at) > MOST_ROWS:

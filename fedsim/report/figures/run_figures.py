@@ -28,6 +28,7 @@ from fedsim.report.figures.canvas import (
     filled_stairs,
     level_line,
     levels_in_margin,
+    line,
     note,
     one_among_others,
     panel,
@@ -35,7 +36,10 @@ from fedsim.report.figures.canvas import (
     percent_axis,
     quantile_band,
     rounds_axis,
+    stairs,
+    upright_line,
 )
+from fedsim.report.figures.series import keep, keep_ends
 
 
 def belief_trajectories(
@@ -93,14 +97,15 @@ def log_odds_histogram(
             predicted = label.replace("trained on", "predicted for")
             if density:
                 simulated = density.world_d if world else density.world_d_prime
-                axes.stairs(simulated, density.edges, color=colour, linewidth=2, label=predicted)
+                edges = np.asarray(density.edges)
+                stairs(axes, np.asarray(simulated), edges, predicted, color=colour, linewidth=2)
             elif mu is not None and np.isfinite(mu[chosen]).all():
                 curve = predicted_density(grid, mu[chosen], world)
-                axes.plot(grid, curve, color=colour, linewidth=2, label=predicted)
+                line(axes, grid, curve, predicted, color=colour, linewidth=2)
         axes.axvline(0, color=MUTED, linewidth=1)
         note(axes, 0, "decides D′ ◂ ▸ decides D", "center")
         if epsilon is not None and epsilon < grid[-1]:
-            axes.axvline(epsilon, color=INK, linewidth=1.2, linestyle="--", label="_ε")
+            upright_line(axes, epsilon, "ε")
             note(axes, epsilon, f" ε = {epsilon:.4g}", "left")
         axes.set_xlim(grid[0], grid[-1])
         if not finite.all():
@@ -121,7 +126,7 @@ def poison_scores(worlds: Bools, scores: Floats, threshold: float | None) -> Fig
             heights = counts / (len(chosen) * np.diff(bins))
             filled_stairs(axes, heights, bins, colour, label, 0.28, 0.9)
         if threshold is not None:
-            axes.axvline(threshold, color=INK, linewidth=1.2, linestyle="--", label="_threshold")
+            upright_line(axes, threshold, "threshold")
             note(axes, threshold, "decides D′ ◂ ▸ decides D", "center")
     return figure
 
@@ -186,9 +191,11 @@ def advantages(
             colour = (BLUE, GREEN, PURPLE)[position % 3]
             axes.bar(position, point.value, width=0.36, color=colour, alpha=0.22)
             low, high = point.interval or (point.value, point.value)
-            ends = [low, high]
-            axes.plot([position, position], ends, color=colour, linewidth=2, label="_interval")
-            axes.plot(position, point.value, "o", color=colour, markersize=6, label="_measured")
+            axes.plot([position, position], [low, high], color=colour, linewidth=2)
+            axes.plot(position, point.value, "o", color=colour, markersize=6)
+            name = [point.label.replace("\n", ", ")]
+            keep(axes, "measured", name, [point.value])
+            keep_ends(axes, "interval", name, [low], [high])
             axes.annotate(
                 f"{point.value:.3f}",
                 (position + 0.18, point.value),
@@ -200,8 +207,8 @@ def advantages(
             )
             tops += [point.value, high]
         levels = [
-            (value, f"{label} {value:.3f}", colour, line)
-            for value, label, colour, line in (
+            (value, f"{label} {value:.3f}", colour, look)
+            for value, label, colour, look in (
                 (bound, "bound ρα", INK, "-"),
                 (prediction, "prediction", VERMILION, "--"),
                 (theorem2, "Theorem 2 of Bernau et al.\n(not a valid limit):", MUTED, ":"),
@@ -240,9 +247,9 @@ def guarantee(
         widths = np.linspace(3.6, 1.2, len(epsilons))
         for at, name in enumerate(sorted(epsilons, key=lambda name: float(epsilons[name][-1]))):
             values = epsilons[name]
-            colour, line = ACCOUNTANTS[at % len(ACCOUNTANTS)]
+            colour, look = ACCOUNTANTS[at % len(ACCOUNTANTS)]
             label = f"{name}: {values[-1]:.4g}"
-            axes.plot(rounds, values, line, color=colour, linewidth=widths[at], label=label)
+            line(axes, rounds, values, label, look, color=colour, linewidth=widths[at])
         # On a linear axis the loosest would leave nothing of the others to see.
         axes.set_yscale("log")
         axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
@@ -254,8 +261,8 @@ def guarantee(
             for (_, colour, label), rates in zip(
                 WORLDS, (curve.under_d, curve.under_d_prime), strict=True
             ):
-                other.plot(curve.beliefs, rates, color=colour, linewidth=1.4, label=label)
-            other.axvline(rho_beta, color=INK, linestyle="--", linewidth=1, label="_ρβ")
+                line(other, curve.beliefs, rates, label, color=colour, linewidth=1.4)
+            upright_line(other, rho_beta, "ρβ", linewidth=1)
             other.set_title("How often the worst-case belief in D exceeds a value")
             other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
             other.set_ylim(-0.02, 1.02)
@@ -273,14 +280,14 @@ def epsilons(
     with panel("", "ε after the round") as (figure, axes):
         looks = ((BLUE, "-"), (GREEN, "-"), (INK, "--"))
         highest = 0.0
-        for (label, values), (colour, line) in zip(spent.items(), looks, strict=False):
+        for (label, values), (colour, look) in zip(spent.items(), looks, strict=False):
             series = np.array(values, float)
             finite = series[np.isfinite(series)]
             if not finite.size:
                 continue
             highest = max(highest, float(finite.max()))
             marker = "o" if len(rounds) <= 8 else None
-            axes.plot(rounds, series, line, color=colour, linewidth=2, marker=marker, label=label)
+            line(axes, rounds, series, label, look, color=colour, linewidth=2, marker=marker)
         if stop_at is not None:
             level_line(axes, stop_at, f"privacy.stop-at = {stop_at:.3g}", VERMILION, ":")
         axes.set_ylim(0, 1.08 * max(highest, stop_at or 0.0) or 1)
@@ -294,6 +301,8 @@ def lower_bounds(
     """Return a figure of lower bounds on epsilon below each other, against what theory allows."""
     with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
         places = np.arange(len(points))[::-1]
+        names = [f"{title} (leads)" if leads else title for title, _, leads in points]
+        keep(axes, "at least", names, [epsilon for _, epsilon, _ in points])
         for place, (_, epsilon, leads) in zip(places, points, strict=True):
             axes.hlines(place, 0, epsilon, color=BLUE, linewidth=3 if leads else 1.5)
             axes.plot(
@@ -301,13 +310,11 @@ def lower_bounds(
                 color=BLUE,
                 markerfacecolor=BLUE if leads else "white",
                 markersize=7,
-                label="_at least",
             )
-        names = [f"{title} (leads)" if leads else title for title, _, leads in points]
         axes.set_yticks(places, names)
         highest = max([epsilon for _, epsilon, _ in points] + [limit or 0.0])
         if limit is not None:
-            axes.axvline(limit, color=INK, linestyle="--", linewidth=1.4, label="theory's limit")
+            upright_line(axes, limit, "theory's limit", legend=True, linewidth=1.4)
         axes.set_xlim(0, 1.08 * highest or 1)
         axes.set_ylim(-0.6, len(points) - 0.4)
     return figure
@@ -325,13 +332,15 @@ def success(
         for place, (name, pairs) in enumerate(curves.items()):
             baselines, largest = np.array(sorted(pairs)).T
             colour, marker = (BLUE, GREEN, PURPLE)[place % 3], "os^"[place % 3]
-            axes.plot(baselines, largest, color=colour, marker=marker, markersize=4, label=name)
+            line(axes, baselines, largest, name, color=colour, marker=marker, markersize=4)
         ends = np.array([baselines[0], baselines[-1]])
-        axes.plot(ends, ends, color=MUTED, linestyle="--", label="an attack that learns nothing")
+        line(axes, ends, ends, "an attack that learns nothing", color=MUTED, linestyle="--")
         if measured is not None:
             at, point, low, high = measured
             reach = [[point - low], [high - point]]
             axes.errorbar([at], [point], reach, color=INK, marker="D", capsize=3, label="measured")
+            keep(axes, "measured", [at], [point])
+            keep_ends(axes, "measured", [at], [low], [high])
         axes.set(xscale="log", yscale="log")
         axes.set(xlabel="success without the training", ylabel="success with it, at most")
         axes.legend()
@@ -349,9 +358,10 @@ def trade_offs(curves: Mapping[str, TradeOff]) -> Figure:
             upper = np.array([*curve.true_high, 1.0])[milder]
             lower = np.array([0.0, *curve.true_low])[stricter]
             axes.fill_between(curve.rates, lower, upper, color=BLUE, alpha=0.14, label="band")
-            axes.plot([0, *curve.false], [0, *curve.true], color=BLUE, label="measured")
-            axes.plot(curve.rates, curve.allowed, color=INK, linewidth=1.2, label="theory allows")
-            axes.plot([0, 1], [0, 1], color=MUTED, linestyle="--", label="guessing")
+            keep_ends(axes, "band", curve.rates, lower, upper)
+            line(axes, [0, *curve.false], [0, *curve.true], "measured", color=BLUE)
+            line(axes, curve.rates, curve.allowed, "theory allows", color=INK, linewidth=1.2)
+            line(axes, [0, 1], [0, 1], "guessing", color=MUTED, linestyle="--")
             axes.set(title=name, xlabel="false positives", aspect="equal")
         beside[0].set_ylabel("true positives")
         beside[-1].legend(loc="lower right")

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -19,7 +17,6 @@ from fedsim.report.figures.canvas import (
     GREEN,
     HEIGHT,
     INK,
-    LEGEND_LABELS,
     MUTED,
     PURPLE,
     QUANTILES,
@@ -28,13 +25,16 @@ from fedsim.report.figures.canvas import (
     from_zero,
     legend_above,
     level_line,
+    line,
     one_among_others,
     panel,
     panels,
     percent_axis,
     quantile_band,
     rounds_axis,
+    upright_line,
 )
+from fedsim.report.figures.series import keep, keep_ends
 
 
 def utility(rounds: Sequence[int], accuracy: RoundSeries, loss: RoundSeries) -> Figure:
@@ -66,7 +66,7 @@ def by_client(
                 band = np.array([series.low, series.mean, series.high], float)
                 quantile_band(axes, at, band, colour, label)
         weighted = np.array(clients.weighted, float)
-        axes.plot(at, weighted, color=INK, linestyle="--", label="on all records")
+        line(axes, at, weighted, "on all records", color=INK, linestyle="--")
         percent_axis(axes, 0)
         rounds_axis(axes, at)
     return figure
@@ -91,9 +91,11 @@ def realised_noise(
     with panel("", "standard deviation of the noise") as (figure, axes):
         spread = np.abs(interval - measured)
         axes.errorbar(rounds, measured, spread, fmt="o", color=BLUE, markersize=4, label="measured")
+        keep(axes, "measured", rounds, measured)
+        keep_ends(axes, "measured", rounds, measured - spread[0], measured + spread[1])
         if claimed is not None:
             marker = "_" if len(rounds) == 1 else None
-            axes.plot(rounds, claimed, color=VERMILION, marker=marker, label="configured")
+            line(axes, rounds, claimed, "configured", color=VERMILION, marker=marker)
         from_zero(axes)
         rounds_axis(axes, rounds)
     return figure
@@ -102,7 +104,7 @@ def realised_noise(
 def clipped_share(rounds: Ints, share: Floats) -> Figure:
     with panel("", "gradients that were clipped") as (figure, axes):
         marker = "o" if len(rounds) == 1 else None
-        axes.plot(rounds, share, color=BLUE, marker=marker, label="_share")
+        line(axes, rounds, share, "share", legend=False, color=BLUE, marker=marker)
         percent_axis(axes)
         rounds_axis(axes, rounds)
     return figure
@@ -119,32 +121,6 @@ def noise_limits(rounds: Ints, limits: Mapping[str, Floats]) -> Figure:
         level_line(axes, 1.0, "claimed noise", INK, "--")
         from_zero(axes)
         rounds_axis(axes, rounds)
-    return figure
-
-
-def distribution(counts: Ints) -> Figure:
-    """Return a figure of how many records of each label every client has, as stacked bars.
-
-    Many labels share a colour bar instead of a legend.
-    """
-    clients, classes = counts.shape
-    with panels() as (figure, (axes,)):
-        axes.grid(False, axis="x")
-        colours = colormaps["viridis"](np.linspace(0, 1, classes))
-        below = np.cumsum(counts, axis=1) - counts
-        # Edges tell neighbours of a similar colour apart, but would hide thin bars.
-        edge = 0.5 if clients * classes <= 400 else 0.0
-        for label in range(classes):
-            look = {"color": colours[label], "edgecolor": "white", "linewidth": edge}
-            height, bottom = counts[:, label], below[:, label]
-            axes.bar(np.arange(clients), height, bottom=bottom, label=str(label), **look)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        axes.set(xlim=(-0.6, clients - 0.4), xlabel="client", ylabel="records")
-        if classes <= LEGEND_LABELS:
-            axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="label", reverse=True)
-        else:
-            scale = ScalarMappable(Normalize(0, classes - 1), "viridis")
-            figure.colorbar(scale, ax=axes, label="label")
     return figure
 
 
@@ -204,17 +180,20 @@ def frontier(
             colour = SERIES_COLOURS[index % len(SERIES_COLOURS)]
             x, y = _percents(each.right_at_most), _percents(each.value)
             axes.vlines(x, _percents(each.low), _percents(each.high), color=colour, linewidth=2)
-            axes.plot(x, y, "-o", color=colour, linewidth=1, markersize=6, label=each.label or None)
+            look: dict[str, Any] = {"color": colour, "linewidth": 1, "markersize": 6}
+            line(axes, x, y, each.label, "-o", **look)
         lines = sorted({round(100 * each.limit, 2) for each in series if each.limit is not None})
         for index, place in enumerate(lines):
-            label = limit if index == 0 else None
-            axes.axvline(place, color=VERMILION, linewidth=1.4, linestyle="--", label=label)
+            upright_line(axes, place, limit, VERMILION, legend=index == 0, linewidth=1.4)
         if least is not None:
-            label = f"least {criterion}, {100 * least:g} %"
-            axes.axhline(100 * least, color=MUTED, linewidth=1.4, linestyle=":", label=label)
+            level_line(axes, 100 * least, f"least {criterion}, {100 * least:g} %", MUTED, ":")
         if chosen is not None:
-            (ring,) = axes.plot(*_percents(chosen)[:, None], "o", color=VERMILION, label="chosen")
-            ring.set(markersize=14, markerfacecolor="none", markeredgewidth=2)
+            ring: dict[str, Any] = {"markersize": 14, "markerfacecolor": "none"}
+            x, y = _percents(chosen)[:, None]
+            line(
+                *(axes, x, y, "chosen", "o"),
+                **{"color": VERMILION, "markeredgewidth": 2, **ring},
+            )
         axes.margins(0.08)
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
@@ -246,13 +225,12 @@ def roc(curves: Mapping[str, Rates], bound: Rates | None) -> Figure:
     with panels(height=4.6) as (figure, (axes,)):
         least = min((rate for false, _ in curves.values() for rate in false if rate), default=1e-3)
         low = max(LEAST, FEWEST_FALSE * least)
-        for (name, (false, true)), (colour, line) in zip(curves.items(), CURVES, strict=False):
-            axes.plot(false, true, line, color=colour, linewidth=1.6, label=name)
+        for (name, (false, true)), (colour, look) in zip(curves.items(), CURVES, strict=False):
+            line(axes, false, true, name, look, color=colour, linewidth=1.6)
         axes.fill_between([low, 1], [low, 1], low, color=FAINT, alpha=0.6, linewidth=0)
         axes.text(low * 1.3, low * 1.05, "guessing", color=MUTED, fontsize=8.5, va="bottom")
         if bound is not None:
-            label = "differential privacy allows"
-            axes.plot(*bound, color=INK, linewidth=2.2, label=label)
+            line(axes, *bound, "differential privacy allows", color=INK, linewidth=2.2)
         axes.set(xscale="log", yscale="log", xlim=(low, 1), ylim=(low, 1.05))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda rate, _: f"{100 * rate:g}%"))
@@ -299,9 +277,11 @@ def by_pair(pairs: Sequence[Followed], bound: float | None = None) -> Figure:
                     body.set(facecolor=colour, edgecolor=colour, alpha=0.3)
             label = "_" * (pair.choice in named) + LEGENDS[pair.choice]
             named.add(pair.choice)
-            spread = f"_{LEGENDS[pair.choice]}"
-            axes.vlines(place, low, high, color=colour, linewidth=2, label=spread)
+            axes.vlines(place, low, high, color=colour, linewidth=2)
             axes.hlines(middle, place - 0.25, place + 0.25, color=colour, linewidth=2, label=label)
+            name, at = LEGENDS[pair.choice], [f"{pair.label}, d = {pair.distance:.4g}"]
+            keep(axes, name, at, [middle])
+            keep_ends(axes, name, at, [low], [high])
         if bound is not None:
             level_line(axes, bound, f"clipping allows {bound:.3g}", INK, "--")
         largest = max(float(pair.sensitivities.max()) for pair in pairs)

@@ -177,25 +177,9 @@ def _knew(report: Report) -> str:
 def _secret(report: Report) -> str:
     replaced = report.neighbouring == "replace"
     if is_client(report):
-        if replaced:
-            return "which of two sets of data one client used"
-        return "whether one client's data were used"
-    copies, crafted = report.challenge.records, _crafted(report)
-    of, used = ("", "was used") if copies == 1 else (f"{copies} copies of ", "were used")
-    if crafted:
-        opposite = report.challenge.kind == "gradient"
-        other = f" or {of}{'its opposite' if opposite else 'the original record'}"
-        return f"whether {of}{crafted}{other * replaced} {used}"
-    if not replaced:
-        return f"whether {of}one person's record {used}"
-    return "which of two people's records was used" + f" (in {copies} copies)" * bool(of)
-
-
-def _crafted(report: Report) -> str:
-    kind = report.challenge.kind
-    if kind == "record":
-        return ""
-    return f"a {'gradient' if kind == 'gradient' else 'record'} that was crafted for the audit"
+        return f"whether one client's data{' or their replacement' * replaced} were used"
+    secret = "one person's record" if report.challenge.kind == "record" else "the crafted target"
+    return f"whether {secret}{' or its replacement' * replaced} was used"
 
 
 def _too_few(report: Report) -> str:

@@ -14,7 +14,7 @@ from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.report import Report
 from fedsim.audits.run import empirical
 from fedsim.report.document import blocks as doc
-from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.figures import run_figures
 from fedsim.report.sections.section import Section, SectionTranscript, at_delta, is_client
 
@@ -102,12 +102,6 @@ def headline(run: OneRunResult) -> EpsilonBound:
 
 def headline_name(run: OneRunResult) -> str:
     return f"one-run {NAMES[LEADING]}"
-
-
-def summary(run: OneRunResult) -> doc.Entries:
-    values = {name: number(bound.epsilon) for name, bound in run.bounds.items()}
-    values["estimate"] = DASH if run.estimate.reason else number(run.estimate.epsilon)
-    return [(f"ε one run, {NAMES[name]}", value) for name, value in values.items()]
 
 
 def _estimated(estimate: CanaryEstimate, confidence: float) -> str:

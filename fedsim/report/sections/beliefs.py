@@ -193,18 +193,6 @@ PREDICTION = Section(
 )
 
 
-def _precision(report: Report) -> list[Block]:
-    campaign = report.campaign
-    rows = [
-        ("Trials", number(campaign.trials)),
-        ("Half the length of the advantage's interval", number(campaign.halfwidth)),
-    ]
-    return [Listing(rows)]
-
-
-PRECISION = Section("How precise is the measurement?", _precision, specialist=True)
-
-
 def _residual_entries(residuals: Residuals) -> Entries:
     noise = residuals.noise
     lines = [

@@ -12,8 +12,6 @@ from fedsim.report.sections.section import (
     Section,
     SectionTranscript,
     confidence_of,
-    is_clipped,
-    is_sampled,
     score_caution,
 )
 
@@ -27,7 +25,6 @@ def beside_theory(report: Report, alarm: str, value: float, limit: float) -> doc
     return doc.Mark("good", "Consistent")
 
 
-ASSUMES_LEAST = "clopper_pearson"
 CLASSIC = "rdp-classic"
 
 MEANING = (
@@ -38,7 +35,7 @@ MEANING = (
 )
 
 
-def rows(report: Report) -> dict[str, doc.Row]:
+def _rows(report: Report) -> dict[str, doc.Row]:
     limit, bounds = report.bounds.tight_epsilon, {}
     for name, bound in report.empirical.lower_bounds.items():
         mark = None
@@ -59,38 +56,35 @@ def rows(report: Report) -> dict[str, doc.Row]:
     return bounds
 
 
-def assumed(report: Report) -> str:
-    assumes = report.empirical.lower_bounds[report.empirical.headline.name].assumes
-    return "only independent trials" if assumes == "independent trials" else assumes
-
-
-def estimates(report: Report) -> list[doc.Row]:
+def _estimates(report: Report) -> list[doc.Row]:
     epsilon, measured = number(report.bounds.epsilon), report.empirical.epsilon
     comparable = report.bounds.accountant == CLASSIC
     return [
         doc.Row(
             "from sensitivities, exact",
-            _estimated(report, measured.sensitivity_exact),
+            number(measured.sensitivity_exact),
             number(report.bounds.tight_epsilon),
-            _worth_of_sensitivities(report),
+            "Composes the steps of the trial with the largest measured sensitivities, and trusts "
+            "the claimed amount of noise. Noise scaled to the local sensitivity returns theory's "
+            "ε. Sampled replacement has no estimate.",
         ),
         doc.Row(
             "from sensitivities, classic RDP",
-            _estimated(report, measured.sensitivity),
+            number(measured.sensitivity),
             epsilon if comparable else DASH,
             "The same in the paper's looser accounting. Comparable only with an ε of the "
             f"accountant {CLASSIC}.",
         ),
         doc.Row(
             "from belief",
-            _estimated(report, measured.belief),
+            number(measured.belief),
             epsilon,
             "The largest log-odds of any trial (the paper's estimator). As an extreme value it "
             f"grows with the number of trials and may exceed ε.{score_caution(report)}",
         ),
         doc.Row(
             "from advantage",
-            _estimated(report, measured.advantage),
+            number(measured.advantage),
             epsilon,
             "The paper's Eq. 15 with its missing factor 2. It presumes the classic noise scale, "
             "and says nothing about tightly calibrated noise.",
@@ -98,46 +92,19 @@ def estimates(report: Report) -> list[doc.Row]:
     ]
 
 
-def _estimated(report: Report, value: float | None) -> str:
-    if value != math.inf:
-        return number(value)
-    if report.mechanism.effective_noise_multiplier == 0 and is_clipped(report):
-        return f"{number(value)} (no noise)"
-    won = report.empirical.advantage == 1
-    return f"{number(value)} (every trial won)" if won else number(value)
-
-
-def _worth_of_sensitivities(report: Report) -> str:
-    if is_sampled(report) and report.neighbouring == "replace":
-        return (
-            "No estimate: with sampled replacement, the loss depends on both gradients, not only "
-            "on their distance."
-        )
-    if report.mechanism.sensitivity == "local":
-        return (
-            "A tautology here: the noise was scaled to these sensitivities, so the estimate "
-            "returns theory's ε."
-        )
-    how = ", and for each sampled step the trial's root mean square ratio to the noise"
-    return (
-        "Composes the steps of the trial with the largest measured sensitivities"
-        f"{how * is_sampled(report)}. Trusts the claimed amount of noise.{score_caution(report)}"
-    )
-
-
 def _words(report: Report) -> list[doc.Block]:
     return [
         doc.Prose(MEANING),
         doc.Table(
             ("Estimates", "ε′", "Theory", "Remark"),
-            [doc.Group("", [*map(doc.of_row, estimates(report))])],
+            [doc.Group("", [*map(doc.of_row, _estimates(report))])],
         ),
         doc.Table(
             (
                 f"Lower bounds at {confidence_of(report)}confidence",
                 *("ε′ at least", "Theory", "Remark"),
             ),
-            [doc.Group("", [*map(doc.of_row, rows(report).values())])],
+            [doc.Group("", [*map(doc.of_row, _rows(report).values())])],
         ),
         doc.Place("lower-bounds"),
     ]

@@ -153,11 +153,6 @@ def standard_errors_apart(report: Report) -> str:
     return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
 
 
-def yeom_bound(report: Report) -> str:
-    """Return Yeom's bound on membership inference as text; it is proven for pure epsilon."""
-    return f"e^ε − 1 = {number(report.bounds.yeom_bound)}, for pure ε"
-
-
 def measure(report: Report) -> str:
     return judge(report.utility.measured).name
 
@@ -170,10 +165,6 @@ def worths(report: Report) -> str:
         return last
     before = replace(utility.measured, accuracy=utility.accuracy.mean[0], loss=utility.loss.mean[0])
     return f"{worth.as_text(judged.name, judge(before).value)} → {last}"
-
-
-def baseline(report: Report) -> str:
-    return worth.baseline(judge(report.utility.measured))
 
 
 def worths_in_full(report: Report) -> str:

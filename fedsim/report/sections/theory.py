@@ -16,6 +16,7 @@ from fedsim.report.sections.section import (
     clients_of,
     is_client,
     is_clipped,
+    is_sampled,
 )
 
 
@@ -125,10 +126,28 @@ def _budget(report: Report) -> str:
     )
 
 
+SECRET_SAMPLE = (
+    "Poisson sampling: the bounds require that it stays secret whether the target took part in a "
+    "round. The adversary is assumed to know this of everybody else."
+)
+
+PUBLIC_JOINING = (
+    "Which clients joined a round counts as public, and amplifies no privacy. The target is "
+    "charged for the rounds that its client joined."
+)
+
+
+def _assumed(report: Report) -> list[str]:
+    """Return what the bounds assume of sampled rounds."""
+    public = report.mechanism.joining_rate < 1
+    return [SECRET_SAMPLE] * is_sampled(report) + [PUBLIC_JOINING] * public
+
+
 def _words(report: Report) -> list[Block]:
     guaranteed = released(report)
     return [
         *([Prose(guaranteed)] if guaranteed else []),
+        *map(Prose, _assumed(report)),
         Listing(_bounds(report)),
         Place("budget", otherwise=_budget(report)),
     ]

@@ -21,7 +21,6 @@ from fedsim.report.sections.section import (
     clients_of,
     is_clipped,
     score_caution,
-    trials_of,
 )
 
 NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
@@ -33,8 +32,11 @@ WHO = {
 NO_LIMIT_OF_THEORY = "theory sets no limit"
 NOT_MEASURED = "(not measured)"
 NOT_ATTACKED = "not attacked"
-EXCEPT_RARELY = "Meets, except in rare trainings"
-FEWER = "A smaller privacy.delta makes these fewer, at a larger ρβ or with more noise."
+WITH_A_CONDITION = (
+    "“With a condition” means: for the attacked target alone, except in rare trainings, or once "
+    "aggregation is secure. Trials may decide about this target alone; for a belief, they can only "
+    "show that the limit is exceeded."
+)
 MEASURES_ALL = 'audit.vantages = "all"'
 
 NEARLY = 0.01
@@ -110,17 +112,51 @@ def own_limit(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> Mark:
     Good is only what theory promises everybody, in every training: never a limit of the belief.
     """
     if limit.answer == "misses":
-        return Mark("alarm", "Misses" if limit.by == "measured" else "Misses, by theory")
+        return Mark("alarm", "Misses")
     if limit.answer == "cannot-tell":
-        return Mark("open", "Cannot tell yet")
-    if limit.by == "measured" or report.mechanism.sensitivity == "local":
-        return Mark("open", "Meets, for this target alone")
+        return Mark("open", "Cannot tell")
     rounding = report.mechanism.rounding
     simulated = rounding is not None and rounding.secure_aggregation == "simulated"
-    if simulated and verdict.vantage == "server":
-        return Mark("open", "Meets, once aggregation is secure")
-    # In rare trainings the belief exceeds its limit, so a limit of the belief is never green.
-    return Mark("open", EXCEPT_RARELY) if limit.of == "belief" else Mark("good", "Meets, by theory")
+    conditional = (
+        limit.of == "belief"
+        or limit.by == "measured"
+        or report.mechanism.sensitivity == "local"
+        or (simulated and verdict.vantage == "server")
+    )
+    return Mark("open", "Meets, with a condition") if conditional else Mark("good", "Meets")
+
+
+def own_limit_allowed(verdict: VantageVerdict, limit: OwnLimit) -> str:
+    """Return what theory allows of the limited quantity, for the worst-off client."""
+    allowed = verdict.allowed
+    if limit.of == "advantage":
+        if allowed.kind == "none":
+            return NO_LIMIT_OF_THEORY
+        return f"at most {number(max(allowed.advantage, allowed.worst.rho_alpha))}"
+    most = f"at most {percent(max(allowed.rho_beta, allowed.worst.rho_beta))}"
+    return f"{most}, {_rarely(allowed)}" if math.isfinite(allowed.epsilon) else NO_LIMIT_OF_THEORY
+
+
+def own_limit_measured(verdict: VantageVerdict, limit: OwnLimit) -> str:
+    """Return what was measured of the limited quantity, and how many trials may decide."""
+    shown = _limited(verdict, limit)
+    return shown if limit.trials is None else f"{shown}; {limit.trials} trials may decide"
+
+
+def _limited(verdict: VantageVerdict, limit: OwnLimit) -> str:
+    measured = verdict.measured
+    if measured is None:
+        return "not measured"
+    if limit.of == "belief":
+        odds = math.log(limit.limit) - math.log1p(-limit.limit)
+        return (
+            f"above it in {percent(measured.passed_limit)} of trials with the record; ε is at "
+            f"least {number(measured.epsilon)}{condition(measured.epsilon_by)}, and the limit "
+            f"stands for ε = {number(odds)}"
+        )
+    if measured.interval is None:
+        return "no interval"
+    return f"{number(measured.advantage)} ({span(measured.interval, number)})"
 
 
 def holds_for(report: Report) -> str:
@@ -141,25 +177,6 @@ def holds_for(report: Report) -> str:
     return "The limits of theory hold for every record, also those that were not attacked."
 
 
-def why(report: Report, verdict: VantageVerdict, limit: OwnLimit) -> str:
-    theory = _theory_beside(verdict, limit)
-    if limit.answer == "meets" and limit.by == "theory":
-        fewer = f" {FEWER}" * (limit.of == "belief")
-        return (
-            f"{theory}, if the noise is as the calculation of ε assumes. {holds_for(report)}{fewer}"
-        )
-    if verdict.state != "above" and not _kept(verdict, limit):
-        theory = f"Not guaranteed: {theory[:1].lower()}{theory[1:]}"
-    reason = f"{theory}; {_shown(verdict, limit)}."
-    if limit.answer != "cannot-tell":
-        return reason
-    if limit.by == "theory":
-        return f"{reason} {how_to_measure(report, verdict.vantage)}"
-    if limit.trials is None:
-        return f"{reason} It is not known how many trials would decide it for this target."
-    return f"{reason} This run has {trials_of(report)}. {limit.trials} trials {_told(limit)}."
-
-
 def condition(estimator: str) -> str:
     """Return the condition under which a lower bound on epsilon holds, as the end of a sentence."""
     words = CONDITIONS.get(estimator, "")
@@ -176,75 +193,8 @@ def how_to_measure(report: Report, vantage: str) -> str:
     return f"To measure it, set {MEASURES_ALL}."
 
 
-def _kept(verdict: VantageVerdict, limit: OwnLimit) -> bool:
-    """Return whether theory keeps the limit for everybody; a belief, except in rare trainings."""
-    allowed = verdict.allowed
-    if limit.of == "advantage":
-        worst = allowed.worst.rho_alpha
-        return max(allowed.advantage, worst) <= limit.limit
-    return max(allowed.rho_beta, allowed.worst.rho_beta) <= limit.limit
-
-
-def _told(limit: OwnLimit) -> str:
-    if limit.of == "advantage":
-        return (
-            "would decide it for this target with 80% probability, if the adversary stays right "
-            "as often. They say nothing about other records"
-        )
-    return (
-        "would show with 80% probability that this target misses it, if the adversary reaches "
-        "theory's worst case. No number of trials shows that the limit is met"
-    )
-
-
 def _rarely(allowed: AllowedThere) -> str:
     return f"except in up to {percent(allowed.passed)} of trainings with the record"
-
-
-def _theory_beside(verdict: VantageVerdict, limit: OwnLimit) -> str:
-    allowed = verdict.allowed
-    if limit.of == "belief":
-        if not math.isfinite(allowed.epsilon):
-            return f"Theory allows any belief up to {percent(allowed.rho_beta)} (ρβ)"
-        other = (
-            f"; {percent(allowed.worst.rho_beta)} for the client that takes part in most rounds"
-            if allowed.worst.rho_beta > allowed.rho_beta
-            else ""
-        )
-        return (
-            f"Theory allows a belief of at most {percent(allowed.rho_beta)} (ρβ), "
-            f"{_rarely(allowed)}{other}"
-        )
-    if allowed.kind == "none":
-        return "Theory sets no limit"
-    allows = f"Theory allows at most {number(allowed.advantage)}"
-    if allowed.worst.rho_alpha <= allowed.rho_alpha:
-        return allows
-    return (
-        f"{allows} for the target's client, and {number(allowed.worst.rho_alpha)} for the client "
-        "that takes part in most rounds"
-    )
-
-
-def _shown(verdict: VantageVerdict, limit: OwnLimit) -> str:
-    measured = verdict.measured
-    if measured is None:
-        return "nothing was measured here"
-    if limit.of == "advantage":
-        if measured.interval is None:
-            return "the trials give no interval for it"
-        return (
-            f"the trials measured {number(measured.advantage)} ({span(measured.interval, number)})"
-        )
-    odds = math.log(limit.limit) - math.log1p(-limit.limit)
-    shown = (
-        f"the trials show that ε is at least {number(measured.epsilon)}"
-        f"{condition(measured.epsilon_by)}; the limit stands for ε = {number(odds)}"
-    )
-    if measured.passed_limit is None:
-        return shown
-    passed = percent(measured.passed_limit)
-    return f"the belief exceeded the limit in {passed} of the trials with the record; {shown}"
 
 
 def _advantage(verdict: VantageVerdict) -> Said:

@@ -24,6 +24,7 @@ from fedsim.report.sections.section import (
 from fedsim.report.sections.vantage_words import NAMES
 
 HEADINGS = "Observer", "Advantage", "Belief", "ε", "Reading"
+OWN_HEADINGS = "Observer", "Limit of the organisation", "Theory allows", "Measured", "Answer"
 BY_LOSSES = (
     " Weaker attacks, which look at how well the model fits a record, were tried: see “Membership "
     "inference”. They do not show what a better attack achieves."
@@ -88,25 +89,30 @@ def _line(report: Report, verdict: VantageVerdict) -> Line:
 
 
 def _own_limits(report: Report) -> list[Block]:
-    groups: dict[str, list[Line]] = {}
-    for verdict in report.verdicts:
-        for limit in verdict.limits:
-            because = vantage_words.why(report, verdict, limit)
-            answer = Cell(because, mark=vantage_words.own_limit(report, verdict, limit), style="")
-            title = f"{limit.of.capitalize()} at most {number(limit.limit)}"
-            line = Line(Cell(NAMES[verdict.vantage]), [answer])
-            groups.setdefault(title, []).append(line)
-    if not groups:
+    lines = [
+        Line(
+            Cell(NAMES[verdict.vantage]),
+            [
+                Cell(f"{limit.of} at most {number(limit.limit)}"),
+                Cell(vantage_words.own_limit_allowed(verdict, limit)),
+                Cell(vantage_words.own_limit_measured(verdict, limit)),
+                Cell("", mark=vantage_words.own_limit(report, verdict, limit), style=""),
+            ],
+        )
+        for verdict in report.verdicts
+        for limit in verdict.limits
+    ]
+    if not lines:
         return []
-    grouped = [Group(title, lines) for title, lines in groups.items()]
-    return [Table(("Limits of the organisation", "Answer"), grouped, style="stacked questions")]
+    table = Table(OWN_HEADINGS, [Group("", lines)])
+    return [table, Prose(vantage_words.WITH_A_CONDITION, small=True)]
 
 
 def _words(report: Report) -> list[Block]:
     rows = [_line(report, verdict) for verdict in report.verdicts]
     implied = deployed(report)
     return [
-        Table(HEADINGS, [Group("", rows)], style="stacked questions"),
+        Table(HEADINGS, [Group("", rows)]),
         *_own_limits(report),
         Listing(
             [

@@ -237,16 +237,14 @@ def worded(course: Course, training: bool) -> str:
     return ", ".join(words)
 
 
-def conclude(
-    directory: RunDirectory, start: float, console: Console, verbose: bool = False
-) -> None:
+def conclude(directory: RunDirectory, start: float, console: Console) -> None:
     """Print the summary, the times of the phases, and the path of the report."""
     from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = results.read(directory)
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(summary(result, verbose))
+    console.print(summary(result))
     if phases.keys() >= PHASES:
         console.print(
             f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "

@@ -4,7 +4,6 @@ import logging
 import math
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,15 +113,6 @@ class MlflowTracker:
         self._client.set_terminated(self._run, status="FINISHED" if finished else "KILLED")
 
 
-USUAL = threading.excepthook
-
-
-def _unless_told_anyway(what: threading.ExceptHookArgs) -> None:
-    """Show an error of a thread, except TensorBoard's, which the next write raises again."""
-    if not issubclass(what.exc_type, OSError) or "tensorboard" not in type(what.thread).__module__:
-        USUAL(what)
-
-
 class TensorBoardTracker:
     def __init__(self, place: str) -> None:
         try:
@@ -130,20 +120,14 @@ class TensorBoardTracker:
         except ImportError:
             why = f"tensorboard is not installed; {installation.command('tensorboard')}"
             raise InputError(why) from None
-        threading.excepthook = _unless_told_anyway
         self._writers = SummaryWriter
         self._folder = folder(place)
         self._writer: Any = None
 
     def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
         """Begin a new event file, which replaces the one of an earlier process."""
-        from torch.utils.tensorboard.summary import hparams  # noqa: PLC0415
-
         own = self._folder / f"{subject.name}-{subject.identity[:8]}"
         self._writer = self._writers(str(own), purge_step=0)
-        columns = {"report/advantage": 0.0, "report/epsilon": 0.0}  # values are ignored
-        for summary in hparams(dict(subject.parameters), columns):
-            self._writer._get_file_writer().add_summary(summary)
         return {}
 
     def log(self, values: Mapping[str, float], step: int, time: float) -> None:

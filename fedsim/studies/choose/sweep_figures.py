@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from adversaries.arrays import Floats
 from fedsim.report.figures import canvas
-from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION
+from fedsim.report.figures.canvas import BLUE, GREEN, HEIGHT, INK, PURPLE, VERMILION, line
+from fedsim.report.figures.series import keep_ends
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE)
@@ -72,24 +73,22 @@ def _measured(
 ) -> None:
     values = _numbers(series, key)
     point, low, high = (_numbers(series, each) for each in (name, f"{name}_low", f"{name}_high"))
-    axes.vlines(values, low, high, color=colour, linewidth=2, label=f"_{label or name}")
-    axes.plot(values, point, "o", color=colour, label=label)
+    axes.vlines(values, low, high, color=colour, linewidth=2)
+    keep_ends(axes, label or "", values, low, high)
+    line(axes, values, point, label or "", "o", color=colour)
 
 
 def _advantage(axes: Axes, key: str, series: Rows, colour: str, label: str, named: bool) -> None:
     values = _numbers(series, key)
     _measured(axes, key, series, "advantage", colour, label or "measured")
-    for name, line, alone, text in (
+    for name, look, alone, text in (
         ("rho_alpha", "-", INK, "bound ρα"),
         ("predicted", "--", VERMILION, "prediction"),
     ):
-        axes.plot(
-            values,
-            _numbers(series, name),
-            line,
+        line(
+            *(axes, values, _numbers(series, name), text if named else "", look),
             color=colour if label else alone,
             linewidth=1.2,
-            label=text if named else None,
         )
 
 
@@ -98,14 +97,9 @@ def _epsilon(
 ) -> None:
     values = _tight_epsilon(axes, key, series, named)
     for (name, label), marker in zip(bounds.items(), MARKERS, strict=False):
-        axes.plot(
-            values,
-            _numbers(series, f"{BOUND_COLUMN}{name}"),
-            marker,
-            color=colour,
-            markersize=5,
-            label=f"at least, {label}" if named else None,
-        )
+        shown = f"at least, {label}" if named else ""
+        column = _numbers(series, f"{BOUND_COLUMN}{name}")
+        line(axes, values, column, shown, marker, color=colour, markersize=5)
 
 
 def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> None:
@@ -113,15 +107,14 @@ def _estimates(axes: Axes, key: str, series: Rows, colour: str, named: bool) -> 
     first, *others = ESTIMATES
     _measured(axes, key, series, first, colour, f"ε′, {ESTIMATES[first]}" if named else None)
     for name, marker in zip(others, MARKERS[1:], strict=False):
-        label = f"ε′, {ESTIMATES[name]}" if named else None
-        axes.plot(values, _numbers(series, name), marker, color=colour, markersize=5, label=label)
+        label = f"ε′, {ESTIMATES[name]}" if named else ""
+        line(axes, values, _numbers(series, name), label, marker, color=colour, markersize=5)
 
 
 def _tight_epsilon(axes: Axes, key: str, series: Rows, named: bool) -> Floats:
     """Draw epsilon along a key; return the key's values."""
     values = _numbers(series, key)
-    label = "ε, tight" if named else None
-    axes.plot(values, _numbers(series, "epsilon"), "-", color=INK, label=label)
+    line(axes, values, _numbers(series, "epsilon"), "ε, tight" if named else "", "-", color=INK)
     return values
 
 

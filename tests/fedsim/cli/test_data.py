@@ -1,7 +1,6 @@
 """`fedsim data` as a user types it: what is there, data distribution, one line for bad input."""
 
 import json
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,32 +79,16 @@ def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experim
     assert "values of 'label'" in fedsim(experiment, *key)[1]
 
 
-def test_the_page_needs_nothing_else_and_is_its_users_own(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "page"
-    status, printed, err = fedsim(experiment, "--out", out, "--json")
-    assert status == 0
-    assert str(out / "report.html") in err
-    assert json.loads(printed) == json.loads((out / "report.json").read_text())
-    assert stat.S_IMODE(out.stat().st_mode) == 0o700
-    page = (out / "report.html").read_text()
-    assert page.count("<svg") == 1
-    assert "http" not in page
-    assert "<script" not in page
-
-
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (["--out", "x"], "--set and --out need a configuration"),
+        (["--set", "data.name=digits"], "--set needs a configuration"),
         (["no.toml"], "no configuration file 'no.toml'"),
         (["EXPERIMENT", "--set", "data.name=digit"], "did you mean 'digits'?"),
         (["EXPERIMENT", "--set", "federation.partition=quantiy"], "did you mean 'quantity'?"),
         (["EXPERIMENT", "--set", "federation.partition=key"], "name one of them"),
         (["EXPERIMENT", "--set", "federation.partition-key=label"], "'iid', which does not use it"),
         (["EXPERIMENT", "--set", "federation.clients=25"], "25 clients need a record each"),
-        (["EXPERIMENT", "--out", "EXPERIMENT"], "name another directory with --out"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(
@@ -116,24 +99,6 @@ def test_bad_input_is_one_line_and_status_2(
     assert (status, out) == (2, "")
     assert wrong in err
     assert err.count("\n") == 1
-
-
-def test_bad_input_leaves_no_directory_behind(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "deep" / "page"
-    assert fedsim(experiment, "--out", out, "--set", "federation.partition=key")[0] == 2
-    assert not out.parent.exists()
-
-
-def test_what_a_run_left_is_not_replaced(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "report.json").write_text("{}")
-    status, out, err = fedsim(experiment, "--out", run)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert "holds a run or a report" in err
-    assert [(path.name, path.read_text()) for path in run.iterdir()] == [("report.json", "{}")]
 
 
 OWN = """

@@ -15,6 +15,7 @@ from fedsim.audits.results.theory import ReleasedTogether
 from fedsim.config import Scalar, from_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import comparison
+from fedsim.report.document.html import fragment
 from fedsim.report.document.wording import percent
 from fedsim.report.sections.first import states
 
@@ -109,7 +110,7 @@ def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(
         assert row["verdict"].startswith(mark.text)
 
 
-def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
+def test_privacy_stands_beside_what_it_costs(of: Of) -> None:
     report = of("central")
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
@@ -117,7 +118,7 @@ def test_privacy_stands_beside_what_it_costs(of: Of, tmp_path: Path) -> None:
     assert (row["criterion"], row["value"]) == ("accuracy", report.utility.accuracy.mean[-1])
     assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
     shown = " ".join(_shown([report]).split())
-    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
+    page = fragment(comparison.blocks(rows))
     for words in (shown, page):
         for value in (row["rho_beta"], row["tail_limit"], row["value"]):
             assert percent(value) in words
@@ -231,21 +232,18 @@ def _limited(report: Report, advantage: float, accuracy: float) -> Report:
     return replace(report, verdicts=verdicts, utility=replace(report.utility, accuracy=curve))
 
 
-def test_a_page_says_which_run_is_stricter_by_how_much_and_at_what_cost(
+def test_a_comparison_says_which_run_is_stricter_by_how_much_and_at_what_cost(
     written: Runs, tmp_path: Path
 ) -> None:
     report = written("central").report
     places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
     reports = [_limited(report, 0.292, 0.642), _limited(report, 0.166, 0.6)]
-    page = comparison.write_comparison(
-        comparison.side_by_side(places, reports), tmp_path / "page"
-    ).read_text()
-    assert "privacy.rho-beta: 0.9 or 0.75" in page
+    rows = comparison.side_by_side(places, reports)
     assert (
         "rho-beta 0.75 is stricter than rho-beta 0.9: the operator of the server is right in at "
         "most 58.3% of cases instead of 64.6%. The accuracy of rho-beta 0.75 is 60.0% instead of "
         "64.2%."
-    ) in page
+    ) in comparison.sentences(rows, comparison.named(rows))
 
 
 def test_uneven_classes_are_compared_by_their_criterion(written: Runs) -> None:
@@ -285,18 +283,16 @@ def test_a_run_that_allows_the_server_less_and_a_participant_more_is_not_stricte
         return replace(report, verdicts=verdicts)
 
     rows = comparison.side_by_side(places, [allowing(0.5, 0.4), allowing(0.6, 0.2)])
-    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
     assert (
         "Neither rho-beta 0.9 nor rho-beta 0.75 is stricter: the operator of the server is right "
         "in at most 75.0% of cases instead of 80.0% in rho-beta 0.9, but a participant is right in "
         "at most 70.0% of cases instead of 60.0%."
-    ) in page
+    ) in comparison.sentences(rows, comparison.named(rows))[0]
 
 
 def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_path: Path) -> None:
     report = written("central").report
     places = _configured(tmp_path, [{}, {"run.name": "another"}])
     rows = comparison.side_by_side(places, [report, report])
-    page = comparison.write_comparison(rows, tmp_path / "page").read_text()
     said = "run 1 allows as much as run 2 at every vantage point. The accuracy is the same."
-    assert said in page
+    assert said in comparison.sentences(rows, comparison.named(rows))

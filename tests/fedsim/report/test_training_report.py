@@ -32,6 +32,8 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
         ("Participant", "open", "Theory allows 59.9%."),
     ]
     assert "A. Engineer" in page
+    assert "No attack was measured." in page
+    assert "Limit by theory: no attack was tried" in page
     assert "Checks: 4 passed" in page
 
 

@@ -36,7 +36,11 @@ def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
 
 @pytest.mark.parametrize("operator", conditions.OPERATORS)
 @pytest.mark.parametrize(
-    "path", ["advantage", "one_run.count", "empirical.advantage_interval.5", "verdicts.#"]
+    "path",
+    [
+        *("advantage", "one_run.count", "empirical.advantage_interval.5", "verdicts.#"),
+        *("empirical.advantage_intervall.0", "__import__('os').getpid()", "{0.__class__}"),
+    ],
 )
 def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
     said = complaint(parse(f"{path} {operator} 0", [RUN]), REPORT)
@@ -46,13 +50,8 @@ def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("advantag.low > .1", "did you mean 'advantage.low'"),
-        ("empirical.advantage_intervall.0 > .1", "did you mean 'empirical.advantage_interval.0'"),
-        ("vantages.server.empirical.advantag > .1", "'vantages.NAME.empirical.advantage'"),
+        ("advantag > .1", "it has accuracy, advantage, advantage.high"),
         ("name > 1", "has no number 'name'"),
-        ("empirical.advantage_interval > 1", "has no number"),
-        ("__import__('os').getpid() > 1", "has no number"),
-        ("{0.__class__} > 1", "has no number"),
         *((text, "is not a condition") for text in ("", "advantage", "> 1", "advantage => 1")),
         *(
             (f"advantage > {number}", "is not a condition")
@@ -72,7 +71,7 @@ SHORT = sorted(NAMES[RUN])
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("name", SHORT)
 def test_every_kind_of_report_has_every_short_name_or_says_why_not(kind: str, name: str) -> None:
-    assert sorted(NAMES[kind]) == SHORT
+    assert {*NAMES[kind]} >= {*SHORT}
     entry = NAMES[kind][name]
     if paths_of(entry):
         assert parse(f"{name} > 0", [kind]).path == name
@@ -88,9 +87,3 @@ def test_every_kind_of_report_has_every_short_name_or_says_why_not(kind: str, na
 @pytest.mark.parametrize("kind", NAMES)
 def test_alarms_is_a_short_name_of_every_kind(kind: str) -> None:
     assert paths_of(NAMES[kind]["alarms"])
-
-
-def test_every_name_of_a_runs_report_is_a_number_of_its_schema() -> None:
-    for entry in NAMES[RUN].values():
-        for path in paths_of(entry):
-            assert parse(f"{path.format(vantage='server')} > 0", [RUN])

@@ -189,4 +189,3 @@ def test_many_classes_and_strange_column_names_are_shown_as_they_are(
     assert "[red]: " in shown
     assert "most of" in shown
     assert "records by label" not in shown
-    assert "[red]: " in distribution_report.render_html(report)

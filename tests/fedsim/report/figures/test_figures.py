@@ -344,19 +344,3 @@ def test_figures_leave_no_global_state_behind(game):
     del figure
     gc.collect()
     assert alive() is None
-
-
-class TestDataDistribution:
-    def test_the_bars_of_a_client_are_its_labels_stacked(self):
-        counts = np.array([[3, 0, 2], [1, 4, 0]])
-        (axes,) = training_figures.distribution(counts).axes
-        assert [str(text.get_text()) for text in axes.get_legend().get_texts()] == ["2", "1", "0"]
-        heights = np.array([[bar.get_height() for bar in label] for label in axes.containers])
-        np.testing.assert_array_equal(heights.T, counts)
-        bottoms = np.array([[bar.get_y() for bar in label] for label in axes.containers])
-        np.testing.assert_array_equal(bottoms.T, [[0, 3, 3], [0, 1, 5]])
-
-    def test_many_labels_have_a_colour_bar_instead_of_a_legend(self):
-        axes, bar = training_figures.distribution(np.ones((2, 30), np.int64)).axes
-        assert axes.get_legend() is None
-        assert bar.get_ylabel() == "label"
