@@ -228,11 +228,12 @@ def _audits() -> Iterator[Kind]:
     broken += ("1", "--out", "audit")
     yield Kind("loop-audit-broken", (broken,))
     server = ("audit", "transcript", "server.fedt")
+    of_client = ("--claimed-unit", "client", *claim)
     yield Kind(
         "transcript-audit",
         (
-            (*server, *claim, "20", "--out", "claimed"),
-            (*server, *claim, "0.1", "--out", "refuted"),
+            (*server, *of_client, "20", "--out", "claimed"),
+            (*server, *of_client, "0.1", "--out", "refuted"),
             (*server, "--out", "unclaimed"),
         ),
         files="inputs.server",
