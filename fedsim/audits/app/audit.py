@@ -25,10 +25,10 @@ from fedsim.audits.app.process import (
     claim_of,
 )
 from fedsim.audits.app.rules import findings
+from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
-from fedsim.audits.sandbox.channel import Log, started
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring

@@ -41,8 +41,8 @@ from fedsim.audits.app.process import (
     Vector,
     direction,
 )
-from fedsim.audits.sandbox import channel
-from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.audits.child_process import channel
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 

@@ -25,8 +25,8 @@ from fedsim.audits.app.process import (
     direction,
 )
 from fedsim.audits.app.rules import findings
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.child_process.channel import Channel, ProcessReply
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.sandbox.channel import Channel, ProcessReply
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage

@@ -34,7 +34,7 @@ import numpy.typing as npt
 from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
-from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.learning.data import BUNDLED, load
 from fedsim.learning.data.loaders import npz

@@ -14,8 +14,8 @@ from scipy.stats import chi2, norm
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.child_process.channel import Channel, ProcessReply
 from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
-from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """Features of every attacked run, in the order of `Features`.

@@ -14,8 +14,8 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit, audit
 from fedsim.audits.app.execution import opened
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring

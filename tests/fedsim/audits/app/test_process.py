@@ -12,8 +12,8 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
 from fedsim.audits.app.process import AppOrder, AppProcess
-from fedsim.audits.sandbox import channel
-from fedsim.audits.sandbox.channel import AppFailedError, Log, started
+from fedsim.audits.child_process import channel
+from fedsim.audits.child_process.channel import AppFailedError, Log, started
 from fedsim.config import Scalar
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"

@@ -12,8 +12,8 @@ from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.process import Script
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.sandbox.channel import AppFailedError
 
 FORMS = Path(__file__).parents[3] / "apps" / "forms"
 

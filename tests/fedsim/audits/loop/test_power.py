@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import array, carried
 from fedsim.audits.loop.measurement import Learnt
 from fedsim.audits.loop.running import differences, learnt
 from fedsim.audits.loop.support import least_apart, power
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "returned_loops.py"
