@@ -194,7 +194,7 @@ def audited(
     progress: Callable[[int], None],
 ) -> LoopAudit:
     loop, seeds = loops[0], _Seeds(order.seed)
-    pair, learnt = _betraying(loop, seeds)
+    pair, learnt = _choose_pair(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
@@ -301,7 +301,7 @@ class _Seeds:
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
-def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
+def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
     """Return the pair of worlds that pilots tell apart best, and what they learnt about it."""
     apart, learnt = [], []
     for pair in range(len(loop.pairs)):
