@@ -283,7 +283,7 @@ def audit(
         path: file of a transcript, directory of an app, "file.py:function" or "module:function".
         claimed_epsilon: epsilon of the whole run; needs claimed_delta.
         claimed_delta: delta of claimed_epsilon.
-        claimed_unit: unit that the claim protects; None to infer it.
+        claimed_unit: unit that the claim protects; needed for a claim about an app.
         delta: delta of a recorded transcript's epsilons, if there is no claim; None for 1e-5.
         confidence: confidence of every interval, in (0, 1).
         trials: app or loop: number of runs under attack; None for the default.

@@ -217,7 +217,8 @@ def _tables() -> Iterator[Kind]:
 def _audits() -> Iterator[Kind]:
     claim = ("--claimed-delta", "1e-5", "--claimed-epsilon")
     app = ("audit", "app", str(TESTS / "apps" / "dp_app"), "--trials", "20", "--clients", "2")
-    app += ("--rounds", "2", "--run-config", "clients=2", *claim, "1.4")
+    app += ("--rounds", "2", "--run-config", "clients=2", "--claimed-unit", "client")
+    app += (*claim, "1.4")
     yield Kind("app-audit", ((*app, "--out", "audit"),))
     weighted = ("--run-config", "variant=weighted")
     yield Kind("app-audit-broken", ((*app, *weighted, "--out", "audit"),))
@@ -227,11 +228,12 @@ def _audits() -> Iterator[Kind]:
     broken += ("1", "--out", "audit")
     yield Kind("loop-audit-broken", (broken,))
     server = ("audit", "transcript", "server.fedt")
+    of_client = ("--claimed-unit", "client", *claim)
     yield Kind(
         "transcript-audit",
         (
-            (*server, *claim, "20", "--out", "claimed"),
-            (*server, *claim, "0.1", "--out", "refuted"),
+            (*server, *of_client, "20", "--out", "claimed"),
+            (*server, *of_client, "0.1", "--out", "refuted"),
             (*server, "--out", "unclaimed"),
         ),
         files="inputs.server",

@@ -56,7 +56,7 @@ ROOMS = (
     "fedsim.audits.judgement",
     "fedsim.audits.run",
     "fedsim.audits.recorded",
-    "fedsim.audits.sandbox",
+    "fedsim.audits.child_process",
     "fedsim.audits.app",
     "fedsim.audits.loop",
     "fedsim.audits.recording",

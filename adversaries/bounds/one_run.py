@@ -115,6 +115,26 @@ def f_dp_bound(
     )
 
 
+def bounds(
+    included: Bools, scores: Floats, delta: float, confidence: float, guesses: int = 0
+) -> dict[str, EpsilonBound]:
+    """Return `binomial_bound` and `f_dp_bound`, by name.
+
+    Args:
+        included: bool [m], True where the canary was in.
+        scores: float64 [m].
+        delta: in (0, 1).
+        confidence: of each bound by itself, in (0, 1).
+        guesses: their number or a code for `plans`, decided before the scores were seen.
+
+    Raises InputError for bad arrays, guesses, delta or confidence.
+    """
+    return {
+        "binomial": binomial_bound(included, scores, delta, confidence, guesses),
+        "f_dp": f_dp_bound(included, scores, delta, confidence, guesses),
+    }
+
+
 def client_canary_estimate(
     included: Bools, scores: Floats, delta: float, confidence: float
 ) -> CanaryEstimate:

@@ -1,13 +1,14 @@
 """One-run audits: planted canaries, their scores, and what these prove about epsilon."""
 
 import csv
-import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, FiniteFloat, NonNegativeInt, ValidationError
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
@@ -87,10 +88,7 @@ def estimate(
     from adversaries.bounds import one_run as estimators  # noqa: PLC0415
 
     check_positive_delta(delta)
-    bounds = {
-        "binomial": estimators.binomial_bound(included, scores, delta, confidence, guesses),
-        "f_dp": estimators.f_dp_bound(included, scores, delta, confidence, guesses),
-    }
+    bounds = estimators.bounds(included, scores, delta, confidence, guesses)
     suggested = estimators.client_canary_estimate(included, scores, delta, confidence)
     return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
 
@@ -143,64 +141,64 @@ def scored(path: Path, data_root: Path | None = None) -> "Scored":
     return Scored(np.arange(len(scores)), arrays["canaries_included"], scores)
 
 
+class _Row(BaseModel):
+    """A canary's row in a file of scores."""
+
+    included: Literal["0", "1"]
+    score: FiniteFloat
+    trial: NonNegativeInt = 0
+    canary: str = ""
+
+
 def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
     """Return a trial, the coins bool [m] and the scores float64 [m] of its canaries."""
     try:
-        # Spreadsheets start their files with a byte order mark.
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            header = [name.strip() for name in rows.fieldnames or ()]
-            rows.fieldnames = header
-            for name in COLUMNS:
-                if header.count(name) > 1:
-                    raise InputError(
-                        f"'{path}' has {header.count(name)} columns '{name}'; keep one"
-                    )
-            pairs: set[tuple[int, str]] = set()
-            lines = [_line(row, f"'{path}', line {rows.line_num}", pairs) for row in rows]
+        rows = _rows(path)
     except InputError:
         raise
     except (csv.Error, *reading.DAMAGE) as error:
         why = reading.reason(error)
         raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
-    if not ({"included", "score"} <= set(header) and lines):
+    named = Counter((row.trial, row.canary) for row in rows if row.canary)
+    for (number, canary), times in named.items():
+        if times == 1:
+            continue
+        raise InputError(
+            f"'{path}': canary {canary!r} of trial {number} occurs {times} times, but it had one "
+            "coin; keep one row of each"
+        )
+    numbers = {row.trial for row in rows}
+    number = min(numbers) if trial is None else trial
+    if number not in numbers:
+        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
+    chosen = [row for row in rows if row.trial == number]
+    coins = np.array([row.included == "1" for row in chosen])
+    return number, coins, np.array([row.score for row in chosen])
+
+
+def _rows(path: Path) -> list[_Row]:
+    # Spreadsheets start their files with a byte order mark.
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file)
+        header = [name.strip() for name in next(lines, [])]
+        for name in COLUMNS:
+            if header.count(name) > 1:
+                raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
+        numbered = [(lines.line_num, line) for line in lines if line]
+    if not ({"included", "score"} <= set(header) and numbered):
         raise InputError(
             f"'{path}' has no columns 'included' and 'score' with rows; give what fedsim one-run "
             "score writes, or a CSV with these two"
         )
-    numbers = {line[0] for line in lines}
-    number = min(numbers) if trial is None else trial
-    if number not in numbers:
-        raise InputError(f"'{path}' has no trial {number}; it has {min(numbers)} to {max(numbers)}")
-    chosen = [line for line in lines if line[0] == number]
-    coins, scores = ([line[place] for line in chosen] for place in (1, 2))
-    return number, np.asarray(coins, np.bool_), np.asarray(scores, np.float64)
+    return [_row(header, line, f"'{path}', line {number}") for number, line in numbered]
 
 
-def _line(
-    row: Mapping[str | None, Any], place: str, pairs: set[tuple[int, str]]
-) -> tuple[int, bool, float]:
-    """Return trial, coin and score of a row, and add its trial and canary to `seen`."""
-    if not {"included", "score"} <= row.keys():
-        return 0, False, 0.0  # the caller refuses the header
-    if None in row:
+def _row(header: list[str], line: list[str], place: str) -> _Row:
+    if len(line) > len(header):
         raise InputError(f"{place}: more fields than the header has; give one score a row")
-    trial, canary, included, score = ((row.get(name) or "").strip() for name in COLUMNS)
-    if not (trial or "0").isdecimal():
-        raise InputError(f"{place}: trial is {trial!r}; give a whole number")
-    if included not in ("0", "1"):
-        raise InputError(f"{place}: included is {included!r}; give 0 or 1")
+    cells = zip(header, map(str.strip, line), strict=False)
     try:
-        value = float(score)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{place}: score is {score!r}; give a finite number")
-    number = int(trial or 0)
-    if canary and (number, canary) in pairs:
-        raise InputError(
-            f"{place}: canary {canary!r} of trial {number} occurs twice, but it had one coin; "
-            "keep one row of each"
-        )
-    pairs.add((number, canary))
-    return number, included == "1", value
+        return _Row.model_validate({name: cell for name, cell in cells if cell})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None

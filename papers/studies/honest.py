@@ -24,13 +24,13 @@ from fedsim import client_app, server_app
 from fedsim.audits.app.audit import audit as audit_app
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
+from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.judgement.report import AuditOptions, of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.recorded.recorded_report import RecordedReport
-from fedsim.audits.sandbox.channel import set_seeds
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid

@@ -216,9 +216,11 @@ def test_a_transcript_is_audited_as_by_the_command(
 @pytest.mark.slow
 def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> None:
     small = {"trials": 20, "clients": 2, "rounds": 2, "run_config": {"clients": 2}}
-    found = fedsim.audit(APP, claimed_epsilon=1.4, claimed_delta=1e-5, **small)
-    options = "--trials 20 --clients 2 --rounds 2 --run-config clients=2 --claimed-delta 1e-5"
-    report = printed("audit", "app", APP, *options.split(), "--claimed-epsilon", 1.4, "--json")
+    unit = {"claimed_unit": "client"}
+    found = fedsim.audit(APP, claimed_epsilon=1.4, claimed_delta=1e-5, **unit, **small)
+    options = "--trials 20 --clients 2 --rounds 2 --run-config clients=2 --claimed-unit client"
+    claim = ("--claimed-epsilon", 1.4, "--claimed-delta", 1e-5)
+    report = printed("audit", "app", APP, *options.split(), *claim, "--json")
     assert report == found.report
     assert (found.verdict, found.delta) == (Verdict.SUPPORTED, 1e-5)
 

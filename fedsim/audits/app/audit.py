@@ -13,7 +13,7 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import description, rules
+from fedsim.audits.app import description
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
@@ -25,10 +25,10 @@ from fedsim.audits.app.process import (
     claim_of,
 )
 from fedsim.audits.app.rules import findings
+from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.run import detectable
-from fedsim.audits.sandbox.channel import started
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -43,6 +43,15 @@ UNKNOWN = (
     "nothing. Theory covers Flower's own DP wrappers around FedAvg"
 )
 """Why a claim is not judged where only an attack looked at it."""
+
+OF_A_RECORD = (
+    "the claim is about a record. This audit changes a client's whole update, and does not measure "
+    "how training treats one record"
+)
+UNIT_MISSING = (
+    "The claim does not state what it protects; give --claimed-unit client (a client's update, as "
+    "its training returns it) or --claimed-unit record (one record of a client)."
+)
 
 OWN_NOISE = (
     "the app's own code makes the noise of {}. The same amount of noise from Flower's code would "
@@ -95,19 +104,15 @@ class AppAudit(Judged):
 
     @property
     def judgement(self) -> Judgement:
-        strategies = " > ".join(self.configuration.strategies)
+        strategies, claim = " > ".join(self.configuration.strategies), self.claim
         evidence = Evidence(
-            incomparable=self.training_unseen,
-            refuted=self.claim is not None and self.proven.epsilon > self.claim.epsilon,
+            incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
+            refuted=claim is not None and self.proven.epsilon > claim.epsilon,
             unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
             exceeded=not self.allowed,
             unsure=[OWN_NOISE.format(strategies)] if self._own_noise else [],
         )
-        return judge(self.claim, evidence)
-
-    @property
-    def training_unseen(self) -> str:
-        return rules.unseen(self.configuration, self.claim)
+        return judge(claim, evidence)
 
     @property
     def _own_noise(self) -> bool:
@@ -126,11 +131,7 @@ class AppAudit(Judged):
             theory,
             {"seen_below": self.seen_below},
             app=self.app,
-            judged={
-                "delta": self.delta,
-                "scope": self.scope.value,
-                "training_unseen": bool(self.training_unseen),
-            },
+            judged={"delta": self.delta, "scope": self.scope.value},
             configuration=asdict(self.configuration),
             vantage=self.vantage.value,
             neighbouring=self.neighbouring.value,
@@ -276,7 +277,7 @@ def audit_directory(
     confidence: float = 0.95,
     seed: int = 0,
     time_limit: float = 3600.0,
-    show: Callable[[str], None] = lambda line: None,
+    log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     """Return the audit of the app in a directory.
@@ -286,6 +287,8 @@ def audit_directory(
     if clients < 2:
         raise InputError(f"--clients is {clients}; a federation needs at least 2")
     check_numbers(trials, confidence, seed, time_limit)
+    if claim is not None and claim.unit is None:
+        raise InputError(UNIT_MISSING)
     overrides = dict(run_config or {})
     if rounds is not None:
         overrides[ROUNDS_KEY] = rounds
@@ -296,7 +299,7 @@ def audit_directory(
         )
     description.read(app.expanduser().resolve())  # before a process takes seconds to start
     order = AppOrder(str(app), clients, overrides)
-    with started("fedsim.audits.app.execution", "app", time_limit, show) as channel:
+    with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
         return audit(
             AppProcess(order, channel),
             trials=trials,

@@ -27,7 +27,7 @@ from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
-from fedsim.audits.app import introspection, loading, rules
+from fedsim.audits.app import introspection, loading
 from fedsim.audits.app.introspection import flat, flat_record, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
@@ -36,15 +36,13 @@ from fedsim.audits.app.process import (
     AppAnswer,
     AppRound,
     AppStatement,
-    AppTraining,
     Execution,
     Script,
     Vector,
     direction,
 )
-from fedsim.audits.recorded import recorded_noise
-from fedsim.audits.sandbox import channel
-from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.audits.child_process import channel
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
@@ -58,7 +56,6 @@ class AuditedApp:
         self._recorder: _Recorder | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._app: FlowerApp
-        self._seed = 0
 
     @property
     def name(self) -> str:
@@ -70,7 +67,6 @@ class AuditedApp:
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
-        self._seed = seed
         channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
@@ -98,12 +94,7 @@ class AuditedApp:
         if not kind.startswith("train"):
             return call_next(message, context)
         if script is None:
-            if self._recorder.random is None:
-                again = self._seed + 1
-                answer = introspection.rehearsed(call_next, message, context, again)
-                reply, self._recorder.random = answer
-            else:
-                reply = call_next(message, context)
+            reply = call_next(message, context)
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
@@ -184,11 +175,9 @@ class _Recorder:
         self.clients, self.script = clients, script
         self.statements: list[AppStatement] = []
         self.seeded = False
-        self.random: bool | None = None  # whether training is random; None until a client trained
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
         self._failed = ""  # first failure of a client
         self.local: LocalDpMod | None = None
-        self._epsilons: list[recorded_noise.Epsilon] = []
         self._rounds: list[AppRound] = []
         self._model: Vector = np.empty(0)
         self._replies: dict[int, RecordDict] = {}
@@ -218,9 +207,6 @@ class _Recorder:
             if not self._model.size:
                 raise InputError(loading.NO_NUMBERS)
         self._replies[partition] = copy.copy(reply.content)
-        for metrics in reply.content.metric_records.values():
-            epsilon = recorded_noise.reported_epsilon(metrics)
-            self._epsilons += [] if epsilon is None else [epsilon]
 
     def attach(self, strategy: Strategy) -> None:
         self._strategy = strategy
@@ -276,21 +262,12 @@ class _Recorder:
             raise InputError(loading.untrained(self._kinds))
         mods = (*app.mods, self.local) if self.local is not None else app.mods
         configuration = introspection.configuration_of(self._strategy, mods, len(self._rounds))
-        largest = max(self._epsilons, default=None)
         return Execution(
             tuple(self._rounds),
             configuration,
             tuple(self.statements),
             self.seeded,
             self._model.size,
-            None
-            if self.random is None
-            else AppTraining(
-                self.random,
-                rules.libraries(app.root),
-                None if largest is None else largest.value,
-                "" if largest is None else largest.metric,
-            ),
         )
 
     def _watch_inside(self, inner: Strategy) -> None:

@@ -253,7 +253,6 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
         client_norm_kept=False,
         seeded=honest.seeded,
         statements=honest.statements,
-        training=honest.training,
         noise_coordinates=honest.parameters,
     )
     configuration = replace(configuration, observation=observation)

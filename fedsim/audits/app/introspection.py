@@ -1,11 +1,7 @@
 """Reads the privacy configuration off Flower's objects, and writes replies of scripted runs."""
 
-import copy
 import math
-import random
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -29,8 +25,8 @@ from fedsim.audits.app.process import (
     direction,
 )
 from fedsim.audits.app.rules import findings
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
 CLIENT_SIDE = (
@@ -183,44 +179,3 @@ def flat_record(record: ArrayRecord) -> Vector:
 
 def _floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)
-
-
-def rehearsed(train: Train, message: Message, context: Context, seed: int) -> tuple[Message, bool]:
-    """Train, then train a copy with another seed; return the reply, and whether the two differ.
-
-    The second training leaves no trace in the generators. If it fails, it counts as different.
-    """
-    # Copied first, since training may change both.
-    message_again, context_again = copy.deepcopy(message), copy.deepcopy(context)
-    reply = train(message, context)
-    if reply.has_error():
-        return reply, True
-    with _generators_kept():
-        set_seeds(seed)
-        try:
-            other = train(message_again, context_again)
-        except Exception:
-            return reply, True
-        return reply, other.has_error() or _arrays(other.content) != _arrays(reply.content)
-
-
-@contextmanager
-def _generators_kept() -> Iterator[None]:
-    torch = sys.modules.get("torch")
-    of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    of_torch = None if torch is None else torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(of_torch)
-
-
-def _arrays(content: RecordDict) -> dict[tuple[str, str], bytes]:
-    return {
-        (name, key): array.data
-        for name, record in content.array_records.items()
-        for key, array in record.items()
-    }

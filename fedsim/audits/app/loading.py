@@ -42,7 +42,6 @@ class FlowerApp:
     client_app: ClientApp
     run_config: dict[str, Scalar]
     mods: tuple[object, ...]
-    root: Path
     described: Mapping[str, Any]
     trains: bool
 
@@ -65,7 +64,7 @@ def loaded(
         client_app = _component(root, described, "clientapp", ClientApp)
         name = str(described.get("project", {}).get("name", root.name))
         trains = client_app in trained
-        parts = server_app, client_app, run_config, tuple(mods), root, described, trains
+        parts = server_app, client_app, run_config, tuple(mods), described, trains
         yield FlowerApp(name, *parts)
 
 

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.child_process.channel import Channel, ProcessReply
 from fedsim.audits.judgement.claim import Claim, Scope
-from fedsim.audits.sandbox.channel import Channel, ProcessReply
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage
@@ -90,23 +90,6 @@ class AppStatement:
 
 
 @dataclass(frozen=True)
-class AppTraining:
-    """Observations of the clients' training in the honest run; trials do not train.
-
-    Attributes:
-        random: whether a client returned two different updates when it trained one model twice
-            with different seeds.
-        libraries: libraries of differential privacy that the app's modules import.
-        epsilon: largest epsilon that a client reported among its metrics; None without one.
-    """
-
-    random: bool
-    libraries: tuple[str, ...] = ()
-    epsilon: float | None = None
-    metric: str = ""
-
-
-@dataclass(frozen=True)
 class AppObservation:
     """Observations of one honest run of the app, and of one with a huge update.
 
@@ -127,7 +110,6 @@ class AppObservation:
     client_norm_kept: bool
     seeded: bool
     statements: tuple[AppStatement, ...]
-    training: AppTraining | None = None
     noise_coordinates: int = 0
 
     @property
@@ -239,7 +221,6 @@ class Execution:
     Attributes:
         seeded: whether the server set the seed or the state of NumPy's global generator.
         parameters: P, the number of the model's floating-point parameters.
-        training: None for a scripted run.
     """
 
     rounds: tuple[AppRound, ...]
@@ -247,7 +228,6 @@ class Execution:
     statements: tuple[AppStatement, ...]
     seeded: bool
     parameters: int
-    training: AppTraining | None = None
 
 
 class App(Protocol):

@@ -5,105 +5,14 @@ is one function and one entry in `RULES`. Rules only read the configuration; the
 whether the guarantee is broken.
 """
 
-import ast
 import math
-import os
-import sys
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.process import Configuration, claim_of, local_claim
 from fedsim.audits.judgement.claim import Claim, Finding, Rule, Scope, objections
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.trust.model import Vantage
-
-LIBRARIES = ("opacus", "tensorflow_privacy", "jax_privacy")
-
-DECLARE = (
-    "if the claim is about a client's whole update as training returns it, set the claimed unit "
-    "to client"
-)
-
-
-def libraries(root: Path) -> tuple[str, ...]:
-    """Return which of `LIBRARIES` the loaded modules of a directory import.
-
-    Their source is parsed, not run, so that an import within a function counts too.
-    """
-    imported: set[str] = set()
-    within = f"{root}{os.sep}"  # a plain prefix is fast: every trial checks thousands of modules
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file is not None and file.startswith(within) and file.endswith(".py"):
-            imported |= _imported(file)
-    return tuple(name for name in LIBRARIES if name in imported)
-
-
-@cache
-def _imported(file: str) -> frozenset[str]:
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return frozenset()
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-    return frozenset(name.partition(".")[0] for name in names)
-
-
-def _signs(configuration: Configuration) -> str:
-    run = configuration.observation
-    if run is None or run.training is None:
-        return ""
-    training = run.training
-    signs = []
-    if training.libraries:
-        signs.append(f"its modules import {' and '.join(training.libraries)}")
-    if training.epsilon is not None:
-        signs.append(
-            f"clients report an epsilon of their own, up to {training.epsilon:.4g} a round (their "
-            f"metric {training.metric!r})"
-        )
-    return " and ".join(signs)
-
-
-def unseen(configuration: Configuration, claim: Claim | None = None) -> str:
-    """Return why trials without training cannot judge a claim; "" if they can.
-
-    They can judge a claim about a client's update as training returns it. They can also judge a
-    claim that is not stated to be about records in two cases: noise is added after training, or
-    training is not random.
-    """
-    unit = None if claim is None else claim.unit
-    if unit == "client":
-        return ""
-    if unit == "record":
-        return (
-            "the claim is about a record. This audit changes a client's whole update, and does not "
-            "measure how training treats one record"
-        )
-    if private := _signs(configuration):
-        return (
-            f"{private}. The claim may therefore be about records. Trials do not train, so that "
-            f"no trial contains the noise of training; {DECLARE}"
-        )
-    run = configuration.observation
-    silent = configuration.central is None or not configuration.central.noise_multiplier
-    if not silent or configuration.local is not None or run is None or run.training is None:
-        return ""
-    if not run.training.random:
-        return ""
-    return (
-        "training is random: two trainings of one model with different seeds gave different "
-        "updates. Training may add noise of its own. No trial contains that noise, since trials "
-        "do not train. Add the noise in a Flower strategy or a mod, where the audit sees it. Or, "
-        f"{DECLARE}"
-    )
 
 
 @dataclass(frozen=True)
@@ -303,30 +212,30 @@ def _no_noise(subject: RuleSubject) -> Finding | None:
     configuration = subject.configuration
     if not configuration.known or _adds_noise(configuration):
         return None
-    run = configuration.observation
-    # Before the run it is unknown what training does.
-    trained = run is not None and run.training is not None and not unseen(configuration)
+    run, claim = configuration.observation, subject.claim
+    # A claim about records may rest on noise within training.
+    updates = run is not None and claim is not None and claim.unit == "client"
     return Finding(
         "nothing adds noise: every participant receives the average of the unchanged updates"
-        if trained
+        if updates
         else (
             "nothing adds noise after training: every participant receives the average of the "
             "updates as training returns them, with whatever noise training adds"
         ),
         "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant"
-        if trained
+        if updates
         else (
             "change nothing if training is private by itself (for example with Opacus) and the "
             "claim is about records; otherwise wrap the strategy in "
             "DifferentialPrivacyServerSideFixedClipping"
         ),
-        severity="alarm" if trained else "note",
+        severity="alarm" if updates else "note",
     )
 
 
 def _noise_below_claim(subject: RuleSubject) -> Finding | None:
     claim, guarantee = subject.claim, subject.guarantee
-    if claim is None or guarantee is None or unseen(subject.configuration, claim):
+    if claim is None or guarantee is None or claim.unit == "record":
         return None
     epsilon = guarantee.epsilon(claim.delta, claim.scope)
     if claim.allows(epsilon):

@@ -8,7 +8,6 @@ probability 95 %.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from fedsim.audits.run import detectable
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy import identifiability
 
-MOST = 1 << 20
 HALF = 0.5
 """Share of the claimed noise that must be detectable, with `detectable.POWER`."""
 
@@ -97,8 +95,7 @@ def _of_worlds(audit: LiveAudit, worlds: Bools | None, observed: Bools | None, b
         return "all trials with a belief are in one world"
     if _all_won(observed) > bound:
         return ""
-    needed = _least(lambda trials: _all_won(np.arange(trials) % 2 == 0) > bound)
-    return f"winning all {observed.size} trials would not refute it {SURE}: {needed} are needed"
+    return f"winning all {observed.size} trials would not refute it {SURE}"
 
 
 def _of_canaries(audit: LiveAudit) -> str:
@@ -112,11 +109,7 @@ def _of_canaries(audit: LiveAudit) -> str:
     loud, quiet = watch.sides
     if _tells(loud, quiet, claimed):
         return ""
-    needed = _least(lambda canaries: _tells(canaries // 2, canaries // 2, claimed))
-    return (
-        f"{loud + quiet} canaries could not distinguish half of the noise from all of it {SURE}: "
-        f"{needed} are needed"
-    )
+    return f"{loud + quiet} canaries could not distinguish half of the noise from all of it {SURE}"
 
 
 def _of_noise(audit: LiveAudit) -> str:
@@ -140,16 +133,3 @@ def _tells(loud: int, quiet: int, claimed: float) -> bool:
     tail = significance(ALARM_CONFIDENCE) / 2
     share = detectable.by_separation(claimed, claimed, loud, quiet, tail, checked=False)
     return share >= HALF
-
-
-def _least(suffices: Callable[[int], bool]) -> str:
-    high = 4
-    while not suffices(high):
-        high *= 2
-        if high > MOST:
-            return f"more than {MOST}"
-    low = high // 2
-    while high - low > 2:
-        middle = (low + high) // 4 * 2
-        low, high = (low, middle) if suffices(middle) else (middle, high)
-    return str(high)

@@ -18,6 +18,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.app.audit import check_numbers
+from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, largest
 from fedsim.audits.loop import guarantee, support
@@ -33,7 +34,6 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
-from fedsim.audits.sandbox.channel import started
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
@@ -167,7 +167,7 @@ def audit_loop(
     time_limit: float = 3600.0,
     workers: int = 1,
     strict: bool = False,
-    show: Callable[[str], None] = lambda line: None,
+    log: Log = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
     check_numbers(trials, confidence, seed, time_limit)
@@ -176,7 +176,7 @@ def audit_loop(
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
     with ExitStack() as processes:
         channels = [
-            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, show))
+            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, log))
             for _ in range(places.processes(workers))
         ]
         loops = [LoopProcess(order, channel) for channel in channels]
@@ -194,7 +194,7 @@ def audited(
     progress: Callable[[int], None],
 ) -> LoopAudit:
     loop, seeds = loops[0], _Seeds(order.seed)
-    pair, learnt = _betraying(loop, seeds)
+    pair, learnt = _choose_pair(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
@@ -301,7 +301,7 @@ class _Seeds:
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
-def _betraying(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
+def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
     """Return the pair of worlds that pilots tell apart best, and what they learnt about it."""
     apart, learnt = [], []
     for pair in range(len(loop.pairs)):

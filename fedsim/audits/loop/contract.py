@@ -14,19 +14,18 @@ Where Opacus is observed and a model is returned, the steps count as released, a
 assumes. A function whose third parameter is called `seeds` trains one model for each of T seeds at
 once, and returns [T, P] or [T, k, P].
 
-Besides floating-point numbers a model may carry integer tensors, buffers outside its state dict,
-and attributes of modules. `carried` returns their names with a checksum of each. Functions and
-classes are compared by name only.
+A module counts as its state dict: save `model.state_dict()`, since a pickled module also has
+attributes, which no audit reads. Besides floating-point numbers a state dict may have integer
+tensors. `carried` returns their names with a checksum of each.
 """
 
 import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -35,22 +34,11 @@ import numpy.typing as npt
 from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import clipbkd_point
 from adversaries.errors import InputError
-from fedsim.audits.loop.measurement import UNREAD
-from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.learning.data import BUNDLED, load
 from fedsim.learning.data.loaders import npz
 from fedsim.privacy.mechanism import Neighbouring
-
-OPACUS = ("grad_sample", "summed_grad", "_forward_counter", "_norm_sample", "_current_grad_sample")
-"""Attributes that Opacus adds to every parameter, outside any state dict."""
-
-OPACUS_MODULE = ("trainable_parameters", "_per_sample_gradient_norms", "per_sample_gradient_norms")
-"""Attributes that Opacus adds to a module for ghost clipping, outside any state dict."""
-
-CODE = (type, FunctionType, MethodType, BuiltinFunctionType)
-DEEPEST = 16
-"""Deepest nesting of containers that is read."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +93,7 @@ def array(value: Any) -> Floats:
     """Return the result of a function as float64: a model [P], or an array's own shape."""
     if several(value):
         return _stacked([array(each) for each in value])
-    state = getattr(value, "state_dict", None)
-    if callable(state) and not hasattr(value, "shape"):
-        value = state()
+    value = _state(value)
     try:
         if isinstance(value, Mapping):
             if not all(hasattr(each, "shape") for each in value.values()):
@@ -161,9 +147,7 @@ def tensors(value: Any) -> dict[str, Floats]:
             for place, model in enumerate(value)
             for name, each in tensors(model).items()
         }
-    state = getattr(value, "state_dict", None)
-    if callable(state) and not hasattr(value, "shape"):
-        value = state()
+    value = _state(value)
     named = value if isinstance(value, Mapping) else {"of what the loop returned": value}
     return {str(name): _numbers(each) for name, each in named.items()}
 
@@ -176,44 +160,26 @@ def _numbers(value: Any) -> Floats:
 
 
 def carried(value: Any) -> tuple[tuple[str, str], ...]:
-    """Return names and checksums, in order; `UNREAD` for objects that cannot be read."""
+    """Return names and checksums of the integer tensors in a model's state, in order."""
     if several(value):
         return tuple(
             (f"{name} of model {place + 1}", checksum)
             for place, each in enumerate(value)
             for name, checksum in carried(each)
         )
-    checksums: dict[str, str] = {}
+    named = _state(value)
+    if not isinstance(named, Mapping):
+        return ()
+    whole = {
+        name: each for name, each in named.items() if hasattr(each, "shape") and not _floating(each)
+    }
+    return tuple(sorted((f"integer tensor {name}", _checksum(whole[name])) for name in whole))
+
+
+def _state(value: Any) -> Any:
+    """Return the state dict of a module; anything else is returned as it is."""
     state = getattr(value, "state_dict", None)
-    named = state() if callable(state) and not hasattr(value, "shape") else value
-    if isinstance(named, Mapping):
-        for name, each in named.items():
-            if hasattr(each, "shape") and not _floating(each):
-                checksums[f"integer tensor {name}"] = _checksum(each)
-    if callable(getattr(value, "named_modules", None)):
-        checksums |= dict(_attributes(value))
-    return tuple(sorted(checksums.items()))
-
-
-def _attributes(model: Any) -> Iterator[tuple[str, str]]:
-    from torch.nn import Module  # noqa: PLC0415  (a loop that returns a module has loaded it)
-
-    usual, state = vars(Module()).keys(), model.state_dict(keep_vars=True)
-    for name, buffer in model.named_buffers():
-        if name not in state:
-            yield f"buffer {name}", _checksum(buffer)
-    for path, module in model.named_modules():
-        for name, each in vars(module).items():
-            if name not in usual and not (name in OPACUS_MODULE and _of_opacus(module)):
-                yield f"attribute {path}.{name}".replace(" .", " "), _checksum(each)
-    for path, parameter in model.named_parameters():
-        for name, each in vars(parameter).items():
-            if name not in OPACUS:
-                yield f"attribute {path}.{name}", _checksum(each)
-
-
-def _of_opacus(module: Any) -> bool:
-    return type(module).__module__.startswith("opacus.")
+    return state() if callable(state) and not hasattr(value, "shape") else value
 
 
 def _floating(tensor: Any) -> bool:
@@ -221,36 +187,11 @@ def _floating(tensor: Any) -> bool:
     return bool(method()) if callable(method) else np.asarray(tensor).dtype.kind == "f"
 
 
-def _checksum(value: Any) -> str:
-    parts = list(_parts(value, DEEPEST))
-    if None in parts:
-        return UNREAD
-    return hashlib.sha256(b"\0".join(part for part in parts if part is not None)).hexdigest()[:16]
-
-
-def _parts(value: Any, depth: int) -> Iterator[bytes | None]:
-    if callable(getattr(value, "detach", None)):
-        value = value.detach().cpu()
-        if value.dtype.is_floating_point:  # NumPy has no bfloat16
-            value = value.double()
-        value = value.numpy()
-    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-        yield f"{value.dtype}{np.shape(value)}".encode()
-        yield value.tobytes()
-    elif value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        yield f"{type(value).__name__} {value!r}".encode()
-    elif isinstance(value, CODE) or type(value).__name__ == "RemovableHandle":
-        yield getattr(value, "__qualname__", "hook").encode()
-    elif type(value).__module__ == "torch":  # dtypes, devices, layouts
-        yield repr(value).encode() if type(value).__name__ != "Generator" else None
-    elif isinstance(value, Mapping | list | tuple | set | frozenset) and depth:
-        yield f"{type(value).__name__} {len(value)}".encode()
-        if isinstance(value, set | frozenset):
-            value = sorted(value, key=repr)
-        for each in value.items() if isinstance(value, Mapping) else value:
-            yield from _parts(each, depth - 1)
-    else:
-        yield None
+def _checksum(tensor: Any) -> str:
+    detach = getattr(tensor, "detach", None)
+    numbers = np.asarray(detach().cpu().numpy() if callable(detach) else tensor)
+    described = f"{numbers.dtype}{numbers.shape}".encode()
+    return hashlib.sha256(described + numbers.tobytes()).hexdigest()[:16]
 
 
 LOUD, VERY_LOUD = 3.0, 30.0

@@ -22,7 +22,6 @@ from fedsim.audits.loop import measurement
 from fedsim.audits.loop.measurement import (
     NOTHING,
     SHOWN,
-    UNREAD,
     NoiseSums,
     ObservedRun,
     StepSeen,
@@ -128,17 +127,12 @@ class LoopObservation:
 
     @cached_property
     def beside(self) -> tuple[str, ...]:
-        """Names of what a model carries that differs between honest runs, or cannot be read.
+        """Names of integer tensors that differ between honest runs.
 
-        Content that is the same in all runs, such as the width of a layer, reveals no record.
+        One that is the same in all runs, such as a number of steps, reveals no record.
         """
         pairs = Counter(pair for run in self.runs for pair in set(run.beside))
-        wrong = {
-            name
-            for (name, checksum), times in pairs.items()
-            if checksum == UNREAD or times < len(self.runs)
-        }
-        return tuple(sorted(wrong))
+        return tuple(sorted({name for (name, _), times in pairs.items() if times < len(self.runs)}))
 
     @property
     def unlike(self) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from scipy.stats import chi2, norm
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.child_process.channel import Channel, ProcessReply
 from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
-from fedsim.audits.sandbox.channel import Channel, ProcessReply
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """Features of every attacked run, in the order of `Features`.
@@ -102,10 +102,6 @@ class StepSeen:
     secure: bool
 
 
-UNREAD = ""
-"""Checksum of an object that cannot be read."""
-
-
 @dataclass(frozen=True)
 class LoopStatement:
     epsilon: float
@@ -126,8 +122,7 @@ class ObservedRun:
         explained: whether those steps alone moved the model.
         epochs: passes over the data that steps drew from, unfinished ones included; 0 without a
             loader.
-        beside: names and checksums of what the model carries beside floating-point numbers: integer
-            tensors, and attributes of its modules.
+        beside: names and checksums of the model's integer tensors.
         unnoised: steps of an ordinary optimizer on the same model, after the first of them.
         start: checksum of the model before the first step, and of its parts that no step changes.
         released: checksum of all releases.

@@ -19,6 +19,8 @@ from typing import Any, Self
 import numpy as np
 
 from adversaries.arrays import Floats
+from fedsim.audits.child_process import channel
+from fedsim.audits.child_process.channel import AppFailedError, set_seeds
 from fedsim.audits.loop import contract
 from fedsim.audits.loop.contract import (
     Data,
@@ -51,8 +53,6 @@ from fedsim.audits.loop.measurement import (
 )
 from fedsim.audits.loop.step_sums import Influence
 from fedsim.audits.loop.watching import LoopWatch, wrap
-from fedsim.audits.sandbox import channel
-from fedsim.audits.sandbox.channel import AppFailedError, set_seeds
 from fedsim.privacy.mechanism import Neighbouring
 
 LARGEST = 50.0

@@ -105,8 +105,8 @@ UNKNOWN = (
 )
 
 BESIDE = (
-    "besides its weights, the model carries content that differs between honest runs, or that "
-    "cannot be read ({}); return a state dict of weights alone"
+    "besides its weights, the model has numbers that differ between honest runs ({}); return a "
+    "state dict of weights alone"
 )
 
 UNEVEN = (

@@ -108,7 +108,7 @@ class LoopWatch:
         Args:
             model: numbers of the returned model; None where the function returned nothing.
             released: everything that the run released.
-            beside: what the model carries beside its numbers, as `contract.carried` returns it.
+            beside: the model's integer tensors, as `contract.carried` returns them.
             given: the records' features [n, ...] and labels [n].
         """
         records = [] if self.dataset is None else contents(self.dataset, given)

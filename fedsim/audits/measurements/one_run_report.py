@@ -6,7 +6,7 @@ import numpy as np
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import one_run as estimators
-from adversaries.statistics import gaussian, intervals
+from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -68,7 +68,7 @@ def report(
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
-        bounds=_bounds(mine, guesses, delta, confidence),
+        bounds=estimators.bounds(*mine, delta, confidence, guesses),
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(stated, limit)
@@ -129,20 +129,11 @@ def _histogram(included: Bools, scores: Floats) -> CanaryScores:
     return CanaryScores(edges.tolist(), inside.tolist(), outside.tolist())
 
 
-def _bounds(
-    mine: Mine, guesses: int, delta: float, confidence: float
-) -> dict[str, intervals.EpsilonBound]:
-    return {
-        "binomial": estimators.binomial_bound(*mine, delta, confidence, guesses),
-        "f_dp": estimators.f_dp_bound(*mine, delta, confidence, guesses),
-    }
-
-
 def alarm(mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
     """Return the alarm of canaries that show more than the noise allows; None without one."""
     # Each of two bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / 2
-    proven = max(bound.epsilon for bound in _bounds(mine, guesses, delta, sure).values())
+    proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure, guesses).values())
     if proven <= limit:
         return None
     return (

@@ -31,14 +31,12 @@ from fedsim.audits.judgement.claim import (
     judged_claim,
 )
 from fedsim.audits.judgement.report import AuditOptions
-from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import (
     NUMBERS,
     Asked,
-    Epsilon,
     MeasuredRounds,
     Notes,
     unbelievable,
@@ -47,7 +45,6 @@ from fedsim.audits.recorded.recorded_report import (
     Ending,
     RecordedReport,
     ReleaseReport,
-    Reported,
     StepRelease,
 )
 from fedsim.audits.recorded.server_rounds import ServerRounds
@@ -68,10 +65,9 @@ CLIENTS = (
     "the claim is about a client's whole update, but the noise of this recorded training loop "
     "protects a record"
 )
-UNKNOWN_UNIT = (
-    "clients report an epsilon of their own ({}). The claim may be about their records, which a "
-    "transcript does not measure. If it is about a client's whole update, state that: "
-    'record(..., unit="client"), or the claimed unit client'
+UNSTATED_UNIT = (
+    "the claim does not state what it protects. State --claimed-unit client (a client's whole "
+    'update, as its training returns it), or record(..., unit="client")'
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
@@ -86,10 +82,6 @@ UNKNOWN_COUNT = (
     "adaptive clipping also releases a count of clipped updates, but no noise on it was recorded"
 )
 HIDDEN = "the configured noise is so small that rounding hides whether it was added"
-CANARY_UNIT = (
-    "canaries measure what is learnt about a client's whole update as training returns it. The "
-    "claim does not state that it is about this; if it is, set the claimed unit to client"
-)
 CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
@@ -113,14 +105,12 @@ class Recorded:
 
     Attributes:
         mechanism: as recorded; the last round that names a value counts.
-        reported: epsilons of the clients' own training; None if no client reports one.
         missing: why rounds may be missing, "" if none are.
         alarms: whether the report has an alarm, after which no claim is supported.
     """
 
     mechanism: Mapping[str, Any]
     measured: MeasuredRounds
-    reported: Reported | None
     missing: str
     alarms: bool
 
@@ -134,10 +124,10 @@ def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> Judged
     unit = unit if unit in UNITS else None
     other = RECORDS if recorded.measured.unit == "client" else CLIENTS
     refuted, evidence = list[str](), Evidence(incomparable=other)
-    if unit is None and recorded.reported is not None:
-        evidence = Evidence(incomparable=UNKNOWN_UNIT.format(recorded.reported.named))
-    elif unit in (None, recorded.measured.unit):
-        refuted, evidence = _of_updates(claim, unit, recorded)
+    if unit is None:
+        evidence = Evidence(incomparable=UNSTATED_UNIT)
+    elif unit == recorded.measured.unit:
+        refuted, evidence = _of_updates(claim, recorded)
     findings += [
         Finding(f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
         for text in refuted
@@ -145,12 +135,10 @@ def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> Judged
     return judged_claim(claim, unit, evidence)
 
 
-def _of_updates(claim: Claim, unit: str | None, recorded: Recorded) -> tuple[list[str], Evidence]:
+def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
     release, canary = recorded.measured.release, recorded.measured.canary
     refuted, unjudged = [], []
-    if canary is not None and unit is None and "clipping" not in recorded.mechanism:
-        unjudged.append(CANARY_UNIT)
-    elif canary is not None:
+    if canary is not None:
         unjudged.append(CANARIES)
         refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "that canaries show")
     if release is None:
@@ -224,7 +212,6 @@ class Auditor:
         self._numbers: set[int] = set()
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
-        self._reported: dict[int, list[Epsilon]] = {}
         self._notes = Notes()
         self._vantage: ServerRounds | ParticipantRounds | LoopSteps
         if facts.vantage == "server":
@@ -243,8 +230,6 @@ class Auditor:
         for name in NUMBERS:
             if unbelievable(observed.mechanism.get(name)):
                 self._notes.add("caution", UNBELIEVABLE.format(name), observed.round)
-        for node, epsilon in recorded_noise.epsilons_of(observed, self.facts.node).items():
-            self._reported.setdefault(node, []).append(epsilon)
         if observed.model or observed.replies:
             self.rounds += 1
             # A loop's recorder counts the steps of each engine from 1.
@@ -273,13 +258,9 @@ class Auditor:
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
-        reported = recorded_noise.composed(self._reported.values())
-        if reported is not None:
-            short = claim is not None and reported.total > claim.epsilon
-            findings.append(Finding(str(reported), severity="caution" if short else "note"))
         judged = None
         if claim is not None:
-            evidence = Recorded(self._mechanism, measured, reported, missing, alarms(findings) > 0)
+            evidence = Recorded(self._mechanism, measured, missing, alarms(findings) > 0)
             judged = _judged(claim, evidence, findings)
         return RecordedReport(
             facts=self.facts,
@@ -288,7 +269,6 @@ class Auditor:
             delta=delta,
             confidence=confidence,
             claim=judged,
-            reported=reported,
             mechanism=self._mechanism,
             release=measured.release,
             canary=measured.canary,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import bdtrc
-from scipy.stats import chi2
 
 from adversaries.arrays import Floats
 from adversaries.attacks import residuals
@@ -18,9 +17,6 @@ from fedsim.audits.recorded.recorded_report import Sampling
 from fedsim.audits.recorded.transcript_release import EXCESS
 
 TAIL = 1 - ALARM_CONFIDENCE
-LARGEST_SCALE = 600.0
-"""Largest epsilon stated: a double has no smaller chances than exp(-700)."""
-
 MOST_SIZES = 33
 """Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
@@ -39,9 +35,9 @@ OWN_SIZE = (
     "expected size"
 )
 NEIGHBOUR = (
-    "the divisor is {:g}, but {:g} with one record fewer: the scale of {} noise values tells the "
-    "two apart, with an epsilon of {} for that alone. If the size of the data set is public (a "
-    "record is replaced by one that adds nothing), record with size_public=True"
+    "the divisor is {:g}, but {:g} with one record fewer, so that the scale of the noise tells the "
+    "two apart. No epsilon here covers that. If the size of the data set is public (a record is "
+    "replaced by one that adds nothing), record with size_public=True"
 )
 NOT_POISSON = (
     "the accountant assumes that every record joins a batch independently with probability {:g}, "
@@ -87,8 +83,7 @@ class Checked:
         sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.
         taken: records of each step; None where some step does not state them.
         favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
-        divisors: for each step, d with one record fewer over d, and the numbers released with it;
-            empty where d does not change.
+        divisor_changes: whether a step's divisor would change with one record fewer.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -97,7 +92,7 @@ class Checked:
     sampling: Sampling | None = None
     taken: tuple[tuple[int, ...], ...] | None = None
     favoured_rate: float = 0.0
-    divisors: tuple[tuple[float, int], ...] = ()
+    divisor_changes: bool = False
 
     def most_mu(self, steps: Sequence[RecordedStep], multipliers: Sequence[float]) -> float:
         """Return the signal-to-noise ratio of the record that took part most, over all steps."""
@@ -125,52 +120,6 @@ class Checked:
         # The sum of all steps moves by count * C, in noise of variance sum z^2 C^2.
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
-    def neighbour(self, steps: Sequence[RecordedStep], delta: float) -> str:
-        one = next(step for step in steps if step.neighbour_divisor not in (None, step.divisor))
-        numbers, epsilon = sum(n for _, n in self.divisors), self.scale_epsilon(delta)
-        limit = f"{LARGEST_SCALE:g} or more" if epsilon >= LARGEST_SCALE else f"{epsilon:.3g}"
-        return NEIGHBOUR.format(one.divisor, one.neighbour_divisor, numbers, limit)
-
-    def scale_epsilon(self, delta: float) -> float:
-        ratios = {ratio for ratio, _ in self.divisors}
-        return max(
-            (
-                scale_epsilon(ratio, sum(n for one, n in self.divisors if one == ratio), delta)
-                for ratio in ratios
-            ),
-            default=0.0,
-        )
-
-
-def scale_epsilon(ratio: float, numbers: int, delta: float) -> float:
-    """Return epsilon at delta between N(0, I) and N(0, ratio^2 I), at most `LARGEST_SCALE`.
-
-    The loss is monotone in the squared length, which is chi-square, so that its tails are exact.
-    """
-    if ratio == 1:
-        return 0.0
-
-    def exceeds(epsilon: float, ratio: float) -> bool:
-        # ln p/q = n ln r - x (1 - 1/r^2)/2 for a squared length x: chi-square under p, and r^2
-        # times a chi-square under q.
-        limit = 2 * (numbers * math.log(ratio) - epsilon) / (1 - ratio**-2)
-        tail = chi2.logcdf if ratio > 1 else chi2.logsf
-        # delta(epsilon) = P[loss > epsilon] - e^epsilon Q[loss > epsilon], in logs.
-        own, other = tail(limit, numbers), epsilon + tail(limit / ratio**2, numbers)
-        return bool(own > other and own + math.log1p(-math.exp(other - own)) > math.log(delta))
-
-    largest = 0.0
-    # Both directions: N(0, r^2 I) against N(0, I) is N(0, I) against N(0, I/r^2), up to scale.
-    for each in (ratio, 1 / ratio):
-        low, high = 0.0, LARGEST_SCALE
-        if exceeds(high, each):
-            return high
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if exceeds(middle, each) else (low, middle)
-        largest = max(largest, low)
-    return largest
-
 
 def checked(steps: Sequence[RecordedStep]) -> Checked:
     if not steps:
@@ -179,18 +128,14 @@ def checked(steps: Sequence[RecordedStep]) -> Checked:
     members = taken if len(taken) == len(steps) else None
     sampling, wrong = _sampling(steps)
     favoured, more = _members(steps, members)
-    divisors = tuple(
-        (step.divisor / step.neighbour_divisor, step.parameters)
-        for step in steps
-        if step.neighbour_divisor and step.neighbour_divisor != step.divisor
-    )
     wrong += more
     # Without a rate nothing amplifies; with one, every fault of batches speaks against it.
     amplified = all(step.sample_rate for step in steps) and not wrong
     unsure = UNTESTED if amplified and not _tested(steps) else ""
     cautions = [Finding(unsure, severity="caution")] if unsure else []
     findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
-    return Checked(findings, amplified, unsure, sampling, members, favoured, divisors)
+    changes = _changing(steps) is not None
+    return Checked(findings, amplified, unsure, sampling, members, favoured, changes)
 
 
 def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Finding]]:
@@ -310,8 +255,17 @@ def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
     return [*findings, Finding(LONG_SUM.format(*longest))]
 
 
+def _changing(steps: Sequence[RecordedStep]) -> RecordedStep | None:
+    """Return the first step whose divisor would change with one record fewer."""
+    return next(
+        (step for step in steps if step.neighbour_divisor not in (None, step.divisor)), None
+    )
+
+
 def _divisors(steps: Sequence[RecordedStep]) -> list[Finding]:
     findings = []
+    if step := _changing(steps):
+        findings.append(Finding(NEIGHBOUR.format(step.divisor, step.neighbour_divisor)))
     own = [step for step in steps if step.batch]
     if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
         findings.append(Finding(OWN_SIZE))

@@ -88,8 +88,6 @@ class LoopSteps:
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         checked = loop_checks.checked(self._steps)
         findings += checked.findings
-        if checked.divisors:
-            findings.append(Finding(checked.neighbour(self._steps, options.delta)))
         if why:
             findings.append(Finding(why, severity="caution"))
             return MeasuredRounds(unmeasured=why, unit=unit)
@@ -134,10 +132,8 @@ class LoopSteps:
         least = level.least_stds()
         compared = self._releases[:MOST_COMPARED]
         account = _Account(self._steps, checked, delta)
-        # Neighbours differ in one record's gradient, or in the scale alone.
-        scale = checked.scale_epsilon(delta)
-        proven = max(account.at_least(self._multipliers(level.most_stds())), scale)
         multipliers = self._multipliers([one.point for one in stated])
+        proven = account.at_least(self._multipliers(level.most_stds()))
         # More noise reveals less: the ends of the intervals change places.
         ends = (
             multipliers,
@@ -153,7 +149,7 @@ class LoopSteps:
             clients=[],
             steps=len(self._steps),
             epsilon=epsilon,
-            epsilon_at_least=max(account.at_least(ends[1]), scale),
+            epsilon_at_least=account.at_least(ends[1]),
             right_at_most=Estimated(*map(account.right, ends)),
             amplified=checked.amplified,
             sampling=checked.sampling,
@@ -171,7 +167,7 @@ class LoopSteps:
             assumptions=[
                 NEIGHBOURS.format(
                     "the divisor may change with it"
-                    if checked.divisors
+                    if checked.divisor_changes
                     else "the divisor stays as it is"
                 ),
                 SAMPLED if checked.amplified else UNSAMPLED,
@@ -220,7 +216,7 @@ class _Account:
 
     def at_most(self, multipliers: Sequence[float]) -> float:
         """Return an epsilon that noise of at least these multipliers surely keeps."""
-        return math.inf if self.checked.divisors else self.of(multipliers)
+        return math.inf if self.checked.divisor_changes else self.of(multipliers)
 
     def at_least(self, multipliers: Sequence[float]) -> float:
         """Return an epsilon that noise of at most these multipliers surely exceeds."""

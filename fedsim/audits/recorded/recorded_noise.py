@@ -1,17 +1,14 @@
-"""Recorded mechanisms in believable numbers, the clients' own epsilons, and what an audit notes."""
+"""Recorded mechanisms in believable numbers, and what an audit notes."""
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
     ReleaseReport,
-    Reported,
 )
 from fedsim.federation.transcripts.records import ObservedRound
 
@@ -86,7 +83,6 @@ class RecordedStep:
     Attributes:
         place: index in the file, from 1.
         engine: name of its recorder, one for each engine or process.
-        parameters: size of the whole model; the transcript may have a part of it.
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
         sum_length: |S| of the whole clipped sum.
         expected: expected size of the batch, N q rounded down, where N was not recorded.
@@ -98,7 +94,6 @@ class RecordedStep:
 
     place: int
     engine: str
-    parameters: int
     divisor: float
     clipping_norm: float | None
     noise_multiplier: float | None
@@ -125,13 +120,11 @@ def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
     reply = next(iter(observed.replies.values()), None)
     size = None if reply is None else reply.num_examples
     rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
-    kept = sum(array.size for array in (observed.aggregate or {}).values())
     clipped = mechanism.get("clipped")
     adaptive = mechanism.get("adaptive") is True
     return RecordedStep(
         place=place,
         engine=str(mechanism.get("engine", "")),
-        parameters=int(number(mechanism, "parameters") or kept),
         divisor=divisor,
         clipping_norm=number(mechanism, "clipping_norm"),
         noise_multiplier=number(mechanism, "noise_multiplier"),
@@ -158,49 +151,6 @@ def _charge(observed: ObservedRound) -> Charge | None:
     if multiplier is None or rate is None or not 0 < rate <= 1 or not steps:
         return None
     return Charge(multiplier, rate, int(steps))
-
-
-LEAST = 1e-4
-"""Smallest epsilon; smaller numbers may be an optimiser's eps, such as 1e-8."""
-
-
-class Epsilon(NamedTuple):
-    value: float
-    metric: str
-
-
-def reported_epsilon(metrics: Mapping[str, Any]) -> Epsilon | None:
-    reported = [
-        Epsilon(float(value), name)
-        for name, value in metrics.items()
-        if {"epsilon", "eps"} & set(re.split(r"[^a-z]+", name.lower()))
-        and isinstance(value, int | float)
-        and value >= LEAST
-    ]
-    return max(reported, default=None)
-
-
-def epsilons_of(observed: ObservedRound, node: int | None) -> dict[int, Epsilon]:
-    reported = {node: reported_epsilon(reply.metrics) for node, reply in observed.replies.items()}
-    if not reported:
-        value = number(observed.mechanism, "client_epsilon")
-        named = str(observed.mechanism.get("client_epsilon_metric", "epsilon"))
-        reported = {node or 0: None if value is None else Epsilon(value, named)}
-    return {node: epsilon for node, epsilon in reported.items() if epsilon is not None}
-
-
-def composed(reports: Iterable[Sequence[Epsilon]]) -> Reported | None:
-    clients, names = [], set[str]()
-    for each in reports:
-        series = [one.value for one in each]
-        names |= {one.metric for one in each}
-        kept = len(series) > 1 and all(a < b for a, b in pairwise(series))
-        clients.append((series[-1] if kept else sum(series), kept, max(series)))
-    if not clients:
-        return None
-    total, kept, _ = max(clients)
-    largest = max(largest for *_, largest in clients)
-    return Reported(len(clients), largest, total, kept, tuple(sorted(names)))
 
 
 class Notes:

@@ -274,42 +274,6 @@ class CanaryReport:
 
 
 @dataclass(frozen=True)
-class Reported:
-    """The clients' own epsilons of a run.
-
-    Attributes:
-        total: largest epsilon of one client's reports over its rounds.
-        kept: whether that client's reports rise in every round, as those of one engine do. The last
-            is then its total; else the reports are summed.
-        metrics: names under which clients report, sorted.
-    """
-
-    clients: int
-    largest: float
-    total: float
-    kept: bool
-    metrics: tuple[str, ...]
-
-    @property
-    def named(self) -> str:
-        return ", ".join(map(repr, self.metrics))
-
-    def __str__(self) -> str:
-        basis = (
-            "its reports rise in every round, as one engine's do, so that the last one counts"
-            if self.kept
-            else "a new engine in every round counts only that round, so that reports and their "
-            "deltas add up (basic composition)"
-        )
-        return (
-            f"{self.clients} {'client reports' if self.clients == 1 else 'clients report'} an "
-            f"epsilon of their own ({self.named}) for their records: up to {self.largest:.4g} in "
-            f"one report, {self.total:.4g} in all rounds of a client ({basis}); this audit cannot "
-            "check them"
-        )
-
-
-@dataclass(frozen=True)
 class Ending:
     """How the transcript's file ends. `incomplete`: why rounds are missing, "" if none are."""
 
@@ -334,7 +298,6 @@ class RecordedReport:
     delta: float
     confidence: float
     claim: JudgedClaim | None
-    reported: Reported | None
     mechanism: Mapping[str, Any]
     release: ReleaseReport | None
     canary: CanaryReport | None

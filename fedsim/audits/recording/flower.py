@@ -36,7 +36,6 @@ from fedsim.audits.app.introspection import (
     own_code,
     weighting_key,
 )
-from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recording.loop import RoundSink, Sink, append, safely
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.transcripts.records import (
@@ -131,10 +130,8 @@ def mechanism_of(
     return keys
 
 
-def client_mechanism(
-    message: Message, reply: Message, local_dp: LocalDpMod | None
-) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: the server's norm, its own noise and epsilon."""
+def client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
+    """Return what a client knows of the noise: the server's norm and its own noise."""
     keys: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
         norm = config.get("clipping_norm")
@@ -142,11 +139,6 @@ def client_mechanism(
             keys |= {"clipping": "client", "clipping_norm": norm}
     if local_dp is not None:
         keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
-    if reply.has_error():
-        return keys
-    epsilon = recorded_noise.reported_epsilon(_metrics(reply))
-    if epsilon is not None:
-        keys |= {"client_epsilon": epsilon.value, "client_epsilon_metric": epsilon.metric}
     return keys
 
 
@@ -294,7 +286,7 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
                 model=received,
                 own={} if reply.has_error() else arrays(reply),
                 unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=client_mechanism(message, reply, local_dp),
+                mechanism=client_mechanism(message, local_dp),
             )
 
         node, run = partial(node_of, context), str(context.run_id)
@@ -356,7 +348,7 @@ def canary_mod(
         reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
 
         def observed() -> ObservedRound:
-            mechanism = client_mechanism(message, reply, None)
+            mechanism = client_mechanism(message, None)
             return ObservedRound(round, model=received, mechanism=mechanism, canary=canary)
 
         keep(observed)

@@ -19,6 +19,7 @@ from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.theory import Residuals
 from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 
 
@@ -32,10 +33,6 @@ class DataFacts:
     """Number of records in D."""
     held_out: int
     """Records on which the model was evaluated."""
-    partition: str
-    """Scheme that deals records to clients."""
-    partition_key: str | None
-    """Column whose values are never split between clients; None without one."""
     client_sizes: list[int]
     """Number of records of each client."""
     label_skew: Mapping[str, Real] | None
@@ -46,46 +43,12 @@ class DataFacts:
 class Model:
     """The network."""
 
-    name: str
-    """As in `model.name`."""
     parameters: int
     """Number of trained parameters."""
     gradient_fallbacks: Mapping[str, str]
     """Layers whose gradients went through torch.func, with the reason."""
-    frozen: str
-    """Which layers or parameters are not trained, as configured."""
     frozen_parameters: int
     """Number of parameters that are not trained."""
-    batch_norm: str
-    """Replacement for batch normalisation."""
-
-
-@dataclass(frozen=True)
-class TrainingFacts:
-    """Settings of the training, except those of the mechanism."""
-
-    learning_rate: Real
-    """The server's learning rate, before the schedule scales it in each round."""
-    local_learning_rate: Real
-    """Learning rate of a client's own steps; 0 for the server's."""
-    local_epochs: int
-    """Epochs of a client's own training, where the unit of privacy is a client."""
-    local_batches: int
-    """Batches of a client's own training instead of whole epochs; 0 for epochs."""
-    local_momentum: Real
-    """Momentum of a client's own training, in [0, 1)."""
-    proximal_term: Real
-    """How strongly a client's own training is pulled towards the round's model."""
-    batch_size: int
-    """Records in a batch of a client's own training; 0 for all."""
-    optimizer: str
-    """The server's optimizer."""
-    momentum: Real
-    """Momentum of "sgd", in [0, 1)."""
-    schedule: str
-    """Schedule by which the learning rate falls over the rounds."""
-    warmup_rounds: int
-    """Rounds over which the learning rate grows to its full value; 0 for none."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +110,6 @@ class MechanismFacts:
     """Nominal: standard deviation of all noise over the sensitivity."""
     effective_noise_multiplier: Real | None
     """Multiplier of the noise that the configured vantage faces; None where rounds differ."""
-    clipping_norm: Real
-    """C: largest norm that a record, or a client, contributes to a step."""
     clipping: bool
     """Whether C is enforced."""
     sensitivity: str
@@ -207,6 +168,8 @@ class Report:
         strict=True, extra="forbid", use_attribute_docstrings=True
     )
 
+    config: Mapping[str, Scalar]
+    """The configuration by dotted keys, without those of the server's machine."""
     name: str
     """`run.name` of the configuration."""
     job: str
@@ -231,7 +194,6 @@ class Report:
     """Unit of privacy: "record" or "client"."""
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
-    """The adversary's belief in D before the first round."""
     trials: int
     """Number of audited trainings, T."""
     rounds: int
@@ -246,10 +208,6 @@ class Report:
     """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    training: TrainingFacts
-    """Settings of the training."""
-    audit_mode: str
-    """Adversary that computed the beliefs: "participant", "oracle", or one that the user wrote."""
     verdicts: list[VantageVerdict]
     """Verdict at every vantage, measured or by theory, the worst first."""
     challenge: ChallengeFacts

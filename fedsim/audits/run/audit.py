@@ -136,6 +136,7 @@ def _measured(run: AuditedRun) -> Report:
     rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
     return Report(
+        config=set_up.configuration(run),
         name=config.run.name,
         job=config.run.job,
         created=facts["created"],
@@ -155,8 +156,6 @@ def _measured(run: AuditedRun) -> Report:
         data=set_up.data(run),
         model=set_up.model(run),
         precision=facts["precision"],
-        training=set_up.training(run),
-        audit_mode=config.audit.mode,
         verdicts=[],
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),

@@ -11,9 +11,9 @@ from fedsim.audits.results.report import (
     Model,
     RoundingCost,
     Timing,
-    TrainingFacts,
 )
 from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.config import Scalar, to_run_config
 from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import Scheme
 from fedsim.federation.runs.ledger_row import LedgerRow
@@ -102,7 +102,16 @@ def cautions(
     return texts
 
 
-MECHANISM_KEYS = {"rounds", "clipping_norm", "clipping", "sampling_rate", "local_steps"}
+OF_THE_MACHINE = {
+    *("data.root", "data.public-root", "model.weights", "run.out"),
+    *("run.device", "run.threads", "run.max-memory"),
+}
+"""Keys that a report leaves out: paths and limits of one machine."""
+
+
+def configuration(run: AuditedRun) -> dict[str, Scalar]:
+    values = to_run_config(run.config)
+    return {key: value for key, value in values.items() if key not in OF_THE_MACHINE}
 
 
 def data(run: AuditedRun) -> DataFacts:
@@ -111,27 +120,18 @@ def data(run: AuditedRun) -> DataFacts:
         name=facts["dataset"],
         records=config.data.records,
         held_out=facts["held_out"],
-        partition=config.federation.partition,
-        partition_key=config.federation.partition_key or None,
         client_sizes=facts["client_sizes"],
         label_skew=facts["label_skew"],
     )
 
 
 def model(run: AuditedRun) -> Model:
-    facts, configured = run.facts, run.config.model
+    facts = run.facts
     return Model(
-        name=configured.name,
         parameters=facts["parameters"],
         gradient_fallbacks=facts["gradient_fallbacks"],
-        frozen=configured.frozen,
         frozen_parameters=facts["frozen_parameters"],
-        batch_norm=configured.batch_norm,
     )
-
-
-def training(run: AuditedRun) -> TrainingFacts:
-    return TrainingFacts(**run.config.training.model_dump(exclude=MECHANISM_KEYS))
 
 
 def mechanism(run: AuditedRun) -> MechanismFacts:
@@ -140,7 +140,6 @@ def mechanism(run: AuditedRun) -> MechanismFacts:
     return MechanismFacts(
         noise_multiplier=nominal,
         effective_noise_multiplier=_common_noise_multiplier(run.of_one.towards(run.vantage)),
-        clipping_norm=config.training.clipping_norm,
         clipping=config.training.clipping,
         sensitivity=config.privacy.sensitivity,
         steps=run.mechanism.steps,

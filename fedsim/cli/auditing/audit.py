@@ -39,7 +39,7 @@ def app(
     Runs the app many times, under attack, in a separate process with your rights. Only name code
     that you would run yourself.
 
-    Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5
+    Example: fedsim audit app my-app --claimed-epsilon 2 --claimed-delta 1e-5 --claimed-unit client
     """
     from fedsim.cli.auditing.code_audit import audit_app  # noqa: PLC0415
 

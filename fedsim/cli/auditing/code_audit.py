@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import NamedTemporaryFile
+from typing import IO, TYPE_CHECKING, Any
 
 import typer
 from rich.console import Group
@@ -39,6 +39,8 @@ CONTRADICTION = (
     "theory does not model, or theory is wrong, or this is the one audit in "
     f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that may err by chance."
 )
+
+UNIT = "a client's update, as its training returns it"
 
 Rows = Sequence[tuple[str, str]]
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
@@ -110,14 +112,13 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
-    update = "for the update as training returns it: " if outcome.training_unseen else ""
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
-        ("Judged", f"{per}, at delta {outcome.delta:g}"),
+        ("Judged", f"{per}, at delta {outcome.delta:g}; unit: {UNIT}"),
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
-        ("By measured noise" if outcome.noise_off else "By theory", update + _theory(outcome)),
-        ("By attack", update + _proven(outcome, counted(observations, "observation"))),
+        ("By measured noise" if outcome.noise_off else "By theory", _theory(outcome)),
+        ("By attack", _proven(outcome, counted(observations, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
         ("Compared", _worlds(outcome)),
     ]
@@ -180,17 +181,31 @@ def _worlds(outcome: "AppAudit") -> str:
 
 @contextmanager
 def _running(name: str, trials: int, first: str) -> Iterator[dict[str, Any]]:
-    """Yield a function that prints the code's output, and one that shows the number of trials."""
+    """Yield a file for the code's output, and a function that shows the number of trials."""
     from fedsim.report.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
 
     console = Terminal(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with ProgressSteps(*columns, console=console) as bar:
+    with ProgressSteps(*columns, console=console) as bar, _logged(name, console) as log:
         task = bar.add_task(first, total=trials)
         yield {
-            "show": partial(console.print, f"{name}:", soft_wrap=True, highlight=False),
+            "log": log,
             "progress": lambda done: bar.update(task, completed=done, description="attacking"),
         }
+
+
+@contextmanager
+def _logged(name: str, console: Terminal) -> Iterator[IO[bytes]]:
+    """Yield a temporary file, which is kept and named if the code prints anything."""
+    with NamedTemporaryFile(prefix=f"fedsim-{name}-", suffix=".log", delete=False) as log:
+        try:
+            yield log
+        finally:
+            path = Path(log.name)
+            if path.stat().st_size:
+                console.print(f"Output of the {name}: {path}", soft_wrap=True, highlight=False)
+            else:
+                path.unlink()
 
 
 def loop(

@@ -56,8 +56,7 @@ class Claimed:
         Literal["client", "record"] | None,
         typer.Option(
             help="Unit that the claim protects: a client (its whole update) or a record of its "
-            "data.",
-            show_default="inferred",
+            "data. A claim about an app or a federation needs it.",
         ),
     ] = None
     strict: Strict = False

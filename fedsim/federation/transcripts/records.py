@@ -84,7 +84,6 @@ class ObservedRound:
     - "unit": one of `UNITS`, if it was declared.
     - For a local mechanism: "local_clipping_norm", "local_sensitivity", "local_epsilon" and
       "local_delta".
-    - For a client that reports an epsilon: "client_epsilon" and "client_epsilon_metric".
 
     In a training loop (vantage "loop") a round is a step of DP-SGD without a model. The only reply
     is the sum of the clipped gradients, `aggregate` is (sum + noise)/divisor, and `participants`

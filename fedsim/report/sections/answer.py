@@ -59,7 +59,7 @@ def _rehearsal(report: Report) -> Label:
     bounds, mechanism = report.bounds, report.mechanism
     gradients = "gradients that are not clipped"
     if is_clipped(report):
-        gradients = f"gradients clipped to {plain(mechanism.clipping_norm)}"
+        gradients = f"gradients clipped to {plain(report.config['training.clipping-norm'])}"
     return Label(
         f"Rehearsal of the training '{report.name}': not a DP guarantee for these records.",
         f"It stands for fedsim train with the same file: the same {report.rounds} rounds, "
@@ -92,7 +92,7 @@ def _possible_cautions(report: Report) -> list[tuple[bool, str, str]]:
             "noise. Use this run for measuring, not for protecting people.",
         ),
         (
-            report.audit_mode == "oracle",
+            report.config["audit.mode"] == "oracle",
             "Oracle audit, not a DP guarantee.",
             "The auditor computed the beliefs from the noise, which the clients disclosed. The "
             "numbers equal the adversary's own and cost less to compute, but this federation "
@@ -169,8 +169,9 @@ def _by_chance(report: Report, limit: float) -> str:
 
 def _knew(report: Report) -> str:
     """Return what the adversary knew; a seat of a user's own need not have known it all."""
-    if report.audit_mode not in INFORMED:
-        return f"It was “{report.audit_mode}” and may have known everything else."
+    mode = report.config["audit.mode"]
+    if mode not in INFORMED:
+        return f"It was “{mode}” and may have known everything else."
     return f"{PLACE[report.vantage]} and knew everything else."
 
 
@@ -220,7 +221,7 @@ def _canaries_prove(report: Report) -> str:
 
 def game(report: Report) -> str:
     advantage = "Advantage is its true-positive rate minus its false-positive rate"
-    knows = "knows" if report.audit_mode in INFORMED else "may know"
+    knows = "knows" if report.config["audit.mode"] in INFORMED else "may know"
     return (
         f"The game: every trial trains the federation anew, on the data D with "
         f"{challenge_of(report)} or on D′, {_neighbour(report)}. The adversary "

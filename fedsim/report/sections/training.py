@@ -67,22 +67,20 @@ def _sizes(sizes: list[int]) -> list[int] | str:
 
 
 def _configuration(report: Report) -> list[Block]:
-    federation = (
-        *("clients", "colluding", "rounds", "trials", "trust", "vantage", "unit", "neighbouring"),
-        *("audit_mode", "runtime", "device", "precision"),
-    )
+    tables: dict[str, list[tuple[str, str]]] = {}
+    for key, value in report.config.items():
+        table, _, name = key.partition(".")
+        tables.setdefault(table.capitalize(), []).append(
+            (name, "" if value == "" else setting(value))
+        )
     sizes = ("Records of each client", setting(_sizes(report.data.client_sizes)))
-    tables = {
-        "Federation": _listed(report, *federation),
-        "Data": [*_settings(report.data, "client_sizes"), sizes],
-        "Model": _settings(report.model),
-        "Challenge": _settings(report.challenge),
-        "Mechanism": _settings(report.mechanism, "rounding"),
-        "Training": _settings(report.training),
-        "Randomness and versions": [
-            *_listed(report, "seed", "noise_source"),
-            *report.versions.items(),
-        ],
+    tables |= {
+        "Runtime": _listed(report, "runtime", "device", "precision"),
+        "Loaded data": [*_settings(report.data, "client_sizes"), sizes],
+        "Built model": _settings(report.model),
+        "Drawn challenge": _settings(report.challenge),
+        "Accounted mechanism": _settings(report.mechanism, "rounding"),
+        "Versions": list(report.versions.items()),
         "Seconds": _settings(report.timing),
     }
     for title, part in (

@@ -242,10 +242,10 @@ def largest(
 ) -> Truth:
     """Return the pairs of the largest local sensitivity at one model, and the ranks of others.
 
-    Pairs whose local sensitivities differ by less than ROUNDING times the bound count as equal; of
-    these, the lowest positions come first. The search takes bounded memory and one pass over the
-    pool. Raises InputError if a position does not exist, `top` exceeds the number of pairs, or
-    gradients are not clipped.
+    Local sensitivities that round to the same multiple of ROUNDING times the bound count as equal;
+    of equal pairs, the lowest positions come first. The search takes bounded memory and one pass
+    over the pool. Raises InputError if a position does not exist, `top` exceeds the number of
+    pairs, or gradients are not clipped.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
@@ -327,15 +327,10 @@ def _check_searchable(
 
 
 def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:
-    """Return pairs from the largest on; of equal ones, the lowest positions first."""
-    # Pairs within `equal` share a rank: only pairs that are clearly larger count.
-    ranks = 1 + (values[:, None] > values + equal).sum(axis=0)
-    left = sorted(range(len(pairs)), key=lambda i: -values[i])
-    order: list[int] = []
-    while left:
-        ties = [i for i in left if values[i] >= values[left[0]] - equal]
-        order += sorted(ties, key=lambda i: (pairs[i][0], pairs[i][1] or 0))
-        left = left[len(ties) :]
+    """Return pairs from the largest on; of equal multiples of `equal`, lowest positions first."""
+    steps = np.round(values / equal)
+    ranks = 1 + (steps[:, None] > steps).sum(axis=0)
+    order = sorted(range(len(pairs)), key=lambda i: (-steps[i], pairs[i][0], pairs[i][1] or 0))
     return tuple(_ranked(pairs[i], values[i], ranks[i]) for i in order)
 
 

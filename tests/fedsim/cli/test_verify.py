@@ -238,7 +238,7 @@ def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path:
             seen = {"aggregate": {"w": after}, "mechanism": mechanism}
             writer.append(ObservedRound(round, {"w": np.zeros(200)}, replies, **seen))
         writer.end()
-    claim = "--claimed-epsilon", "10", "--claimed-delta", "1e-5"
+    claim = "--claimed-epsilon", "10", "--claimed-delta", "1e-5", "--claimed-unit", "client"
     status, _, text = fedsim("audit", "transcript", path, *claim, "--fail-if", "epsilon.low > 1")
     assert (status, "Gate shut: epsilon.low > 1" in text) == (3, True)
     audit = tmp_path / "server-audit"

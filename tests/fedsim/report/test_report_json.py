@@ -124,8 +124,12 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
     assert "advantage 0.900: Meets." in shown
     after = encode(results.read(directory))
     assert [len(each["limits"]) for each in after["verdicts"]] == [2, 2, 2]
+    assert after["config"] == before["config"] | {
+        "report.limit-advantage": 0.9,
+        "report.limit-belief": 0.7,
+    }
     for each in (before, after):
-        del each["verdicts"]
+        del each["verdicts"], each["config"]
     assert before == after
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), "--limit-belief", "0.4"])

@@ -14,9 +14,8 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit, audit
 from fedsim.audits.app.execution import opened
-from fedsim.audits.app.process import AppTraining
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import results
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
@@ -168,43 +167,23 @@ def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack
     assert audited("own-quiet", FOUR_SIGMA, CLAIM, trials=200).verdict is Verdict.CONVICTED
 
 
-def test_noise_within_training_is_not_judged_but_where_the_claim_leaves_it_out() -> None:
-    claim = Claim(0.4, 1e-5, Scope.RUN, "given")
+def test_noise_within_training_is_judged_for_updates_and_not_for_records() -> None:
+    claim = Claim(0.4, 1e-5, Scope.RUN, "given", unit="record")
     with opened(OPACUS, 3, {"num-server-rounds": 1}) as app:
         outcome = audit(app, trials=60, seed=0, claim=claim)
     assert outcome.verdict is Verdict.NOT_JUDGED
-    said = "its modules import opacus and clients report an epsilon of their own"
-    assert said in outcome.reasons[0]
+    assert "the claim is about a record" in outcome.reasons[0]
     # The page says why, and of what its numbers are: not that the claim holds out against them.
     page = render_html(outcome, results(outcome))
-    assert f"Not judged: {said}" in page
+    assert "Not judged: the claim is about a record" in page
     assert "has not disproved" not in page
     bar = f"Right in {percent((1 + outcome.advantage.point) / 2)}"
     assert f'<span class="mark open">Not judged.</span> <span class="meta">{bar}' in page
     assert "--fail-if &#39;measured.seen_below &lt; 0.5&#39;" in page
-    shown = dict(results(outcome))
-    for name in ("By theory", "By attack"):
-        assert shown[name].startswith("for the update as training returns it: epsilon")
-    assert outcome.as_json()["judged"]["training_unseen"] is True
+    assert "unit: a client's update, as its training returns it" in dict(results(outcome))["Judged"]
     assert [finding for finding in outcome.findings if finding.breaks] == []
-    of_records = replace(outcome, claim=replace(claim, unit="record"))
-    assert of_records.verdict is Verdict.NOT_JUDGED
-    assert "the claim is about a record" in of_records.reasons[0]
     # Noise for records is none for a client's whole update.
     assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
-
-
-@pytest.mark.slow
-def test_training_at_random_may_hold_noise_that_no_trial_sees() -> None:
-    outcome = audited("none", FOUR_SIGMA, Claim(0.4, 1e-5, Scope.RUN, "given"), trials=60)
-    seen = outcome.configuration.observation
-    assert seen is not None
-    assert seen.training == AppTraining(random=False)
-    assert outcome.verdict is Verdict.CONVICTED
-    at_random = replace(seen, training=AppTraining(random=True))
-    hidden = replace(outcome, configuration=replace(outcome.configuration, observation=at_random))
-    assert hidden.verdict is Verdict.NOT_JUDGED
-    assert "Training may add noise of its own" in hidden.reasons[0]
 
 
 def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:

@@ -13,7 +13,7 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
 from fedsim.audits.app.execution import opened
-from fedsim.audits.sandbox.channel import AppFailedError
+from fedsim.audits.child_process.channel import AppFailedError
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SERVER = "from flwr.serverapp import ServerApp\napp = ServerApp()\n"

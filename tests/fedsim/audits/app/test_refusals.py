@@ -12,8 +12,8 @@ from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.process import Script
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.sandbox.channel import AppFailedError
 
 FORMS = Path(__file__).parents[3] / "apps" / "forms"
 
@@ -109,13 +109,3 @@ def test_a_script_of_the_older_stack_is_named(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"server\.py calls start_server of"):
         audit_directory(tmp_path, trials=20)
-
-
-@pytest.mark.slow
-def test_a_progress_bar_of_an_app_is_one_line() -> None:
-    """Its states come behind carriage returns. A log needs no more than the first."""
-    lines: list[str] = []
-    found = audit_directory(FORMS, trials=20, clients=3, show=lines.append)
-    assert found.verdict is Verdict.NO_CLAIM
-    bars = [line for line in lines if "Training" in line]
-    assert len(bars) == 1

@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import (
 
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.introspection import configuration_findings, configuration_of
-from fedsim.audits.app.process import AppObservation, AppStatement, AppTraining, Configuration
+from fedsim.audits.app.process import AppObservation, AppStatement, Configuration
 from fedsim.audits.app.rules import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -34,7 +34,6 @@ HONEST = AppObservation(
     client_norm_kept=False,
     seeded=False,
     statements=(),
-    training=AppTraining(random=False),
 )
 
 
@@ -86,13 +85,22 @@ def test_an_honest_configuration_is_left_alone() -> None:
         ),
         ("realised-noise", observed(fixed(), noise_ratios=(Interval(0.09, 0.11, 0.999),) * 2)),
         ("seeded-noise", observed(fixed(), seeded=True)),
-        ("no-noise", observed(FedAvg())),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_rule_finds_its_mistake(rule: str, configuration: Configuration) -> None:
     assert rule in broken(configuration)
     assert set(broken(configuration)) <= {rule, "noise-below-claim"}
+
+
+@pytest.mark.parametrize(("unit", "alarms"), [("client", ["no-noise"]), ("record", [])])
+def test_updates_without_noise_break_a_claim_about_clients_alone(
+    unit: str, alarms: list[str]
+) -> None:
+    plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, Scope.RUN, "given", unit=unit)
+    assert [rule for rule in broken(plain, claim) if rule == "no-noise"] == alarms
+    assert broken(plain) == []
+    assert "no-noise" in [finding.rule for finding in findings(plain, Neighbouring.ADD_REMOVE)]
 
 
 def test_noise_is_compared_with_the_claim() -> None:
@@ -109,10 +117,13 @@ def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> 
     assert broken(loose, claim) == ["local-sensitivity", "local-below-claim"]
 
 
+BESIDES = ("noise-below-claim", "local-below-claim", "unknown-strategy")
+
+
 def test_every_rule_is_tested_here() -> None:
     marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
     tested = {case[0] for mark in marks for case in mark.args[1]}
-    assert tested | {"noise-below-claim", "local-below-claim", "unknown-strategy"} == set(RULES)
+    assert tested | {"no-noise", *BESIDES} == set(RULES)
 
 
 @pytest.mark.parametrize(

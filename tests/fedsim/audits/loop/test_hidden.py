@@ -17,6 +17,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 from typer.testing import CliRunner
 
 from adversaries.arrays import Floats
+from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.loop.contract import Data, Function, drawn, loaded, tensors
 from fedsim.audits.loop.first_network import same_first_network
 from fedsim.audits.loop.guarantee import LoopObservation, epsilon, refuted
@@ -25,7 +26,6 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.support import doubts
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.audits.sandbox.channel import set_seeds
 from fedsim.cli.main import app
 
 pytestmark = pytest.mark.filterwarnings("ignore")

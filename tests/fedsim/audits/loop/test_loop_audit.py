@@ -9,12 +9,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.cli.auditing.code_audit import loop_results as results
 from fedsim.cli.main import app
 

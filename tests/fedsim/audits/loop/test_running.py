@@ -13,12 +13,12 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import LoopObservation
 from fedsim.audits.loop.measurement import LoopStatement, ObservedRun
 from fedsim.audits.loop.running import Direction, Loop, LoopTrials, learnt
 from fedsim.audits.loop.watching import LoopWatch, wrap
-from fedsim.audits.sandbox.channel import AppFailedError
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -121,7 +121,9 @@ def audited(
 ) -> RecordedReport:
     options = AuditOptions(delta=delta, confidence=confidence)
     if claimed_epsilon is not None:
-        options = AuditOptions(claim=Claim(claimed_epsilon, delta), confidence=confidence)
+        options = AuditOptions(
+            claim=Claim(claimed_epsilon, delta, unit="client"), confidence=confidence
+        )
     return audit(transcript, options)
 
 
@@ -646,7 +648,8 @@ def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
 ) -> None:
     """Two of ten rounds keep a claim that ten exceed: only the user knows how many there are."""
     whole = local(0, noise=1.0, epsilon=3.0, rounds=10)
-    claim = Claim(factor * report_of(whole)["release"]["clients"][0]["epsilon"]["point"], DELTA)
+    epsilon = report_of(whole)["release"]["clients"][0]["epsilon"]["point"]
+    claim = Claim(factor * epsilon, DELTA, unit="client")
     part = replace(whole, rounds=whole.rounds[:seen])
     judged = audit(part, AuditOptions(claim=claim, rounds=stated)).claim
     assert judged is not None

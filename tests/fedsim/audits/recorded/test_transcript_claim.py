@@ -17,9 +17,7 @@ from adversaries.bounds.canaries import direction
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
-from fedsim.audits.recorded import recorded_noise
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.recorded.recorded_noise import Epsilon
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Canary, ObservedRound, Transcript, TranscriptFacts
 from fedsim.recording import record
@@ -42,7 +40,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Make]:
     return classes
 
 
-def clients(metrics: dict[str, float], unequal: bool = False) -> ClientApp:
+def clients(unequal: bool = False) -> ClientApp:
     """Return clients whose updates hardly change from round to round, and are clipped.
 
     unequal: whether the second has twice as many examples as the first, and so on
@@ -59,7 +57,7 @@ def clients(metrics: dict[str, float], unequal: bool = False) -> ClientApp:
             for name, part in parts.items()
         }
         examples = context.node_id - FIRST_NODE + 1 if unequal else 1
-        said = MetricRecord({"num-examples": examples, **metrics})
+        said = MetricRecord({"num-examples": examples})
         return Message(RecordDict({"arrays": ArrayRecord(sent), "m": said}), reply_to=message)
 
     return app
@@ -67,7 +65,6 @@ def clients(metrics: dict[str, float], unequal: bool = False) -> ClientApp:
 
 def recorded(
     strategy: FedAvg,
-    metrics: dict[str, float] | None = None,
     unequal: bool = False,
     **declared: Any,
 ) -> Transcript:
@@ -76,7 +73,7 @@ def recorded(
     zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
     initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
     record(strategy, seen.append, **declared).start(
-        InProcessGrid(clients(metrics or {}, unequal), NODES, {}),
+        InProcessGrid(clients(unequal), NODES, {}),
         initial,
         ROUNDS,
         train_config=ConfigRecord(),
@@ -84,7 +81,7 @@ def recorded(
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
-def judged(transcript: Transcript, claim: float, unit: str | None = None) -> Report:
+def judged(transcript: Transcript, claim: float, unit: str | None = "client") -> Report:
     return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).as_json()
 
 
@@ -139,29 +136,11 @@ def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) ->
 def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
     unit: str | None,
 ) -> None:
-    reporting = recorded(FedAvg(fraction_evaluate=0.0), {"epsilon": 0.7})
-    for transcript in (recorded(FedAvg(fraction_evaluate=0.0)), reporting):
-        report = judged(transcript, 2.0, unit)
-        assert report["claim"]["verdict"] == "not judged"
-        assert alarms(report) == []
-    composed = {"clients": NODES, "largest": 0.7, "total": 2.8, "kept": False}
-    assert report["reported"] == composed | {"metrics": ("epsilon",)}
-    said = " ".join(one["why"] for one in report["findings"])
-    assert "2.8 in all rounds of a client (a new engine in every round" in said
-
-
-def test_a_client_that_reports_an_epsilon_leaves_open_whom_a_claim_protects(
-    own: dict[str, Make],
-) -> None:
-    # Honest for clients at epsilon 8, and for records at what they report.
-    transcript = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, **DECLARED)
-    assert "('epsilon'). The claim may be about their records" in " ".join(
-        judged(transcript, 2.0)["claim"]["reasons"]
-    )
-    assert judged(transcript, 2.0)["claim"]["verdict"] == "not judged"
-    assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
-    declared = recorded(own["own-clipping"](NORM, Z), {"epsilon": 0.2}, unit="client", **DECLARED)
-    assert judged(declared, 2.0)["claim"]["verdict"] == "convicted"
+    report = judged(recorded(FedAvg(fraction_evaluate=0.0)), 2.0, unit)
+    assert report["claim"]["verdict"] == "not judged"
+    assert alarms(report) == []
+    stated = "does not state what it protects" in report["claim"]["reasons"][0]
+    assert stated == (unit is None)
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.9])
@@ -206,26 +185,6 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
     transcript = Transcript(
         TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0
     )
-    assert (
-        "The claim does not state that it is about this"
-        in judged(transcript, 2.0)["claim"]["reasons"][0]
-    )
+    assert "does not state what it protects" in judged(transcript, 2.0, None)["claim"]["reasons"][0]
     assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
     assert judged(transcript, 1e6, "client")["claim"]["verdict"] == "not judged"
-
-
-def test_reports_of_an_epsilon_are_composed() -> None:
-    assert recorded_noise.composed([]) is None
-
-    def of(*values: float) -> list[Epsilon]:
-        return [Epsilon(value, "eps") for value in values]
-
-    anew = recorded_noise.composed([of(0.5, 0.5, 0.5), of(0.4)])
-    assert anew == recorded_noise.Reported(2, 0.5, 1.5, False, ("eps",))
-    kept = recorded_noise.composed([of(0.5, 0.7, 0.9)])
-    assert kept == recorded_noise.Reported(1, 0.9, 0.9, True, ("eps",))
-    assert "as one engine's do, so that the last one counts" in str(kept)
-    said = recorded_noise.reported_epsilon({"train_loss": 0.1, "eps": 2, "dp-epsilon": 3.0})
-    assert said == Epsilon(3.0, "dp-epsilon")
-    assert recorded_noise.reported_epsilon({"adam_eps": 1e-8}) is None
-    assert recorded_noise.reported_epsilon({"epsilons-greedy": 1.0, "steps": 3}) is None

@@ -233,7 +233,7 @@ def _scaled(optimizer: Any, add: Callable[[], None], factor: float) -> None:
         p.grad = p.summed_grad + factor * (p.grad - p.summed_grad)
 
 
-def test_a_divisor_that_depends_on_the_number_of_records_is_convicted_where_it_does(
+def test_a_divisor_that_depends_on_the_number_of_records_is_an_alarm_where_it_does(
     tmp_path: Path,
 ) -> None:
     verdicts = {}
@@ -244,7 +244,7 @@ def test_a_divisor_that_depends_on_the_number_of_records_is_convicted_where_it_d
         epsilon = training.run(opacus(PrivacyEngine(), path), 4)
         verdicts[records] = _audited(path, epsilon)
     # int(500/10) is 50 and int(499/10) 49; int(505/11) is int(504/11).
-    assert verdicts[500]["claim"]["verdict"] == "convicted"
+    assert verdicts[500]["claim"]["verdict"] == "suspect"
     assert "50, but 49 with one record fewer" in _texts(verdicts[500], "alarm")
     assert verdicts[505]["claim"]["verdict"] == "supported", verdicts[505]["findings"]
 
@@ -265,7 +265,7 @@ def _of(factor: float) -> Callable[[Any], Any]:
     ("records", "public", "settings", "verdict"),
     [
         (505, False, {}, "supported"),
-        (500, False, {}, "convicted"),
+        (500, False, {}, "suspect"),
         (500, True, {}, "supported"),
         (505, False, {"poisson_sampling": False}, "suspect"),
         *((505, False, {"after": _of(factor)}, "convicted") for factor in (0.9, 0.7, 0.5)),

@@ -325,9 +325,10 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
     )
     facts, transcript = _game(config)
     old = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))
-    assert old.audit_mode == "oracle"
-    assert (old.training.optimizer, old.training.momentum) == ("sgd", 0.9)
-    assert old.training.schedule == "cosine"
+    assert old.config["audit.mode"] == "oracle"
+    assert (old.config["training.optimizer"], old.config["training.momentum"]) == ("sgd", 0.9)
+    assert old.config["training.schedule"] == "cosine"
+    assert "run.out" not in old.config
     assert (old.precision, old.model.gradient_fallbacks) == ("float32", {})
     facts |= {"precision": "bf16", "gradient_fallbacks": {"norm": "no rule for it"}}
     new = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.005))

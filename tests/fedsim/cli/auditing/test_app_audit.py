@@ -1,6 +1,7 @@
 """`fedsim audit app`, from the command line to the verdict."""
 
 import json
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -15,7 +16,7 @@ from fedsim.cli.main import app
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SMALL = (
     f"audit app {APP} --trials 60 --clients 2 --rounds 2 --run-config clients=2 "
-    "--claimed-delta 1e-5 --claimed-epsilon"
+    "--claimed-delta 1e-5 --claimed-unit client --claimed-epsilon"
 )
 
 
@@ -57,7 +58,7 @@ def test_json_is_one_document_and_nothing_else() -> None:
         "scope": "run",
         "source": "given",
         "vantage": None,
-        "unit": None,
+        "unit": "client",
     }
     assert document["configuration"]["rounds"] == 2
     assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
@@ -95,13 +96,18 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
     patched = f"{SMALL} 1.4 --trials 20 --run-config noise-multiplier=0.1"
     result = run(patched.replace(str(APP), str(tmp_path / "app")))
     assert ("CONVICTED" in result.stdout, "SUPPORTED" in result.stdout) == (True, False)
-    assert "app: Verdict SUPPORTED" in result.stderr.splitlines()
+    (named,) = re.findall("Output of the app: (.+)", result.stderr)
+    output = Path(named)
+    assert "Verdict SUPPORTED" in output.read_text().splitlines()
+    output.unlink()
 
 
 @pytest.mark.slow
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "the claimed delta" in refusal(f"audit app {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit app {APP} --clients 1")
+    claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
+    assert "give --claimed-unit client" in refusal(f"audit app {APP} {claim}")
     assert "pyproject" in refusal(f"audit app {tmp_path}")
     assert "num-server-rounds is 0" in refusal(f"audit app {APP} --rounds 0")
     spelt = f"audit app {APP} --run-config num-server-rounds=-1"

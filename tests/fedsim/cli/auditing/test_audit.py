@@ -70,6 +70,7 @@ def test_json_is_the_report_and_nothing_else(
     out = tmp_path / "elsewhere" / "deep"
     path = server(tmp_path / "t", 0.2)
     options = ["--json", "--out", out, "--claimed-epsilon", "3", "--claimed-delta", "1e-6"]
+    options += ["--claimed-unit", "client"]
     assert command(path, *options) == 4
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((out / "report.json").read_text())
@@ -93,7 +94,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         (cut, 10, 3, "is not judged. Why: The transcript does not state that the run has ended"),
         (bare, 10, 3, "is not judged. Why: The measured noise allows an epsilon of up to"),
     ):
-        claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5)
+        claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5, "--claimed-unit", "client")
         assert command(path, *claim) == status, (path, epsilon)
         printed = " ".join(capsys.readouterr().err.split())
         assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed

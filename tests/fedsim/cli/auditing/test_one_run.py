@@ -105,17 +105,17 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
     for header, rows, complaint in (
         ("a,b", [(0, 1.0)], "no columns 'included' and 'score'"),
         ("included,score", [], "no columns 'included' and 'score' with rows"),
-        ("included,score", [(1, 1.0), (2, 1.0)], "line 3: included is '2'; give 0 or 1"),
-        ("included,score", [(1, "high")], "line 2: score is 'high'; give a finite number"),
-        ("included,score", [(1, "nan")], "line 2: score is 'nan'"),
-        ("included,score", [(1,)], "line 2: score is ''"),
-        ("trial,included,score", [("x", 1, 1.0)], "line 2: trial is 'x'"),
+        ("included,score", [(1, 1.0), (2, 1.0)], "line 3: included: Input should be '0' or '1'"),
+        ("included,score", [(1, "high")], "line 2: score: Input should be a valid number"),
+        ("included,score", [(1, "nan")], "line 2: score: Input should be a finite number"),
+        ("included,score", [(1,)], "line 2: score: Field required"),
+        ("trial,included,score", [("x", 1, 1.0)], "line 2: trial: Input should be a valid integer"),
         ("included,score,included", [(1, 1.0, 0)], "has 2 columns 'included'; keep one"),
         ("included,score", [(1, 1.0, 0)], "line 2: more fields than the header has"),
         (
             "trial,canary,included,score",
             [(0, 7, 1, 1.0), (1, 7, 1, 1.0), (0, 7, 1, 1.0)],
-            "line 4: canary '7' of trial 0 occurs twice",
+            "canary '7' of trial 0 occurs 2 times",
         ),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)

@@ -60,7 +60,7 @@ def test_the_server_stands_first_and_then_the_least_protected_nodes(honest: str)
 
 
 def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
-    halved = page(noise=0.5, claim=Claim(9.8, 1e-5))
+    halved = page(noise=0.5, claim=Claim(9.8, 1e-5, unit="client"))
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
     assert failed == [
         "alarms &gt; 0",

@@ -7,12 +7,10 @@ process ends, exceeds the time limit, or sends anything else.
 import contextlib
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,12 +24,6 @@ from adversaries.errors import InputError
 
 LONGEST_ANSWER = 64 * 2**20
 """Bytes; enough for thousands of rounds of hundreds of clients."""
-
-LONGEST_LINE = 4096
-MOST_LINES = 1000
-CONTROL = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-BAR = re.compile(r"\d+%\|?|\d+/\d+ \[|\d+it \[")
-"""Start of the part of a progress bar that changes while it runs."""
 
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """Makes PyTorch's threads sleep while they wait for each other. On a busy machine with two cores, a
@@ -61,6 +53,7 @@ class ProcessReply:
 
 
 Answer = TypeVar("Answer", bound=ProcessReply)
+Log = IO[bytes] | None
 
 
 class Channel:
@@ -121,16 +114,14 @@ class Channel:
 
 
 @contextlib.contextmanager
-def started(
-    module: str, kind: str, time_limit: float, show: Callable[[str], None]
-) -> Iterator[Channel]:
+def started(module: str, kind: str, time_limit: float, log: Log = None) -> Iterator[Channel]:
     """Start a process that ends with the block, and yield it.
 
     Args:
         module: module that the process runs, with its socket's descriptor as an argument.
         kind: kind of the audited code in messages, such as "app".
         time_limit: seconds for every answer.
-        show: called in a thread with every printed line, of at most `LONGEST_LINE` bytes.
+        log: file that takes everything that the code prints; None: nothing is kept.
     """
     channel, theirs = socket.socketpair()
     with channel:
@@ -138,26 +129,29 @@ def started(
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.DEVNULL if log is None else log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
-                env=WAITING | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=WAITING | os.environ | _own_environment(),
                 # A group, so that it can be killed; no terminal, where code could write a verdict.
                 start_new_session=True,
             )
-        assert process.stdout is not None
-        relay = threading.Thread(target=_relay, args=[process.stdout, show], daemon=True)
-        relay.start()
         try:
             yield Channel(kind, channel, process, time_limit)
         finally:
             with contextlib.suppress(OSError):  # the process has ended
                 channel.shutdown(socket.SHUT_RDWR)  # ends a thread that waits for an answer
             channel.close()  # ends the process, unless its code delays it
-            relay.join(GRACE)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
             with contextlib.suppress(ProcessLookupError):  # the whole group has ended already
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _own_environment() -> dict[str, str]:
+    # Unbuffered, so that a killed process leaves all that it printed.
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
 
 
 def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[ProcessReply]]) -> None:
@@ -182,31 +176,6 @@ def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[ProcessReply]]) -
 def _line(message: object) -> bytes:
     """Return a message as a line of JSON with NaN and infinity."""
     return to_json(message, inf_nan_mode="constants") + b"\n"
-
-
-def _relay(output: IO[bytes], show: Callable[[str], None]) -> None:
-    """Show the code's output, once for each line that differs by more than its numbers.
-
-    An audit runs the code hundreds of times. Each state of a progress bar is a line.
-    """
-    printed, pending = set[str](), b""
-
-    def show_once(line: bytes) -> None:
-        text = CONTROL.sub(b"", line[:LONGEST_LINE]).decode(errors="replace").rstrip()
-        bar = BAR.search(text)
-        kind = re.sub(r"[\W\d_]+", "0", text[: bar.start()] + "|" if bar else text)
-        if text and kind not in printed and len(printed) < MOST_LINES:
-            printed.add(kind)
-            show(text)
-
-    with output:
-        while chunk := os.read(output.fileno(), 2**16):
-            *lines, pending = re.split(rb"[\r\n]", pending + chunk)
-            if len(pending) > LONGEST_LINE:
-                lines, pending = [*lines, pending], b""
-            for line in lines:
-                show_once(line)
-        show_once(pending)
 
 
 def set_seeds(seed: int) -> None:
