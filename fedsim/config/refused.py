@@ -47,12 +47,6 @@ federation.sampling-rate is below 1; privacy.unit is "client"; trust.server_draw
     federation.tolerated-dropouts is 0; federation.dropout-rate is 0
     | The clients that join a round stay secret, but a missing client would be named.
     | set federation.trust = "distributed"
-federation.adversary-rounds is "own": federation.sampling-rate is below 1; privacy.unit is "client";
-    trust.server_draws; audit.mode is "participant"; training.optimizer is "sgd"; training.momentum
-    is 0; training.schedule is "constant"; training.warmup-rounds is 0
-    | The adversary reads the sum of several rounds from two models. All server steps must have one
-      size.
-    | set federation.adversary-rounds = "every"
 privacy.unit is "record": training.local-epochs is 1; training.local-batches is 0;
     training.local-momentum is 0; training.proximal-term is 0; training.batch-size is 0
     | A client sends gradients, and one record is the target. | set privacy.unit = "client"

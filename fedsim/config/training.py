@@ -100,7 +100,7 @@ class TrainingConfig(TomlTable):
         batch_size: Batch size of local training. 0: all records of the client in one batch.
         optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "normalized"
             in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
-            privacy.unit = "client", the vantage "released-model" or adversary rounds "own".
+            privacy.unit = "client" or the vantage "released-model".
         momentum: Momentum of the optimiser "sgd".
         schedule: Schedule of the learning rate. Empty: "linear" for the optimiser "normalized",
             else "constant".
@@ -139,7 +139,6 @@ class TrainingConfig(TomlTable):
 NEED_SGD = (
     ("privacy", "unit", "client"),
     ("federation", "vantage", "released-model"),
-    ("federation", "adversary-rounds", "own"),
 )
 """Tables, keys and values whose server steps must be linear in the aggregates, or have the scale
 of the clients' updates."""

@@ -106,13 +106,6 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
-    if scheme.federation.adversary_rounds == "own":
-        texts.append(
-            "The participant was itself sampled, and saw only the models of its own rounds. Its "
-            "log-odds are the score of an attack along a replay between them, not an exact "
-            "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
-            "and the Clopper-Pearson bound count decisions and stay valid."
-        )
     if scheme.federation.vantage is Vantage.RELEASED_MODEL:
         texts.append(
             "The adversary saw only the released model. Its log-odds are the score of an attack "

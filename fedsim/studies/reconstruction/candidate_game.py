@@ -239,7 +239,6 @@ def check_guessed_training(rules: GameRules) -> None:
             ("training.clipping", scheme.training.clipping, True),
             ("training.local-steps", scheme.training.local_steps, 1),
             ("federation.sampling-rate", scheme.federation.sampling_rate, 1.0),
-            ("federation.adversary-rounds", scheme.federation.adversary_rounds, "every"),
             ("federation.vantage", scheme.federation.vantage.value, "participant"),
             ("federation.colluding", scheme.federation.colluding, 0),
             ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
