@@ -14,11 +14,6 @@ not trust.summed_securely: federation.secure-aggregation is "simulated"
 federation.auditor-sees is "messages": federation.trust is "local"
     | An auditor may see a message only if the message carries the whole noise.
     | set federation.auditor-sees = "sums"
-# Keys of certain kinds of challenge
-challenge.kind is one of "record", "gradient": challenge.label is -1
-    | This kind of target takes no label. | set another challenge.kind
-challenge.kind is not "gradient": challenge.coordinate is -1
-    | Only a gradient target points along a parameter. | set challenge.kind = "gradient"
 challenge.kind is not "record": challenge.replacement is -1
     | Only a record of D is replaced by a record of the pool. | set challenge.kind = "record"
 # Trials in both worlds

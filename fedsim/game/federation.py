@@ -347,9 +347,7 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
     if challenge.kind == "record":
         return loaded
     if challenge.kind == "gradient":
-        direction = crafting.direction(
-            challenge.coordinate, neighbouring, rules.data_seed, record, theta.numel()
-        )
+        direction = crafting.direction(neighbouring, rules.data_seed, record, theta.numel())
         return replace(loaded, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> Floats:

@@ -40,8 +40,8 @@ ELSEWHERE = {
     ),
     "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (
-        *("challenge.record", "challenge.replacement", "challenge.copies", "challenge.label"),
-        *("challenge.coordinate", "canaries.count", "canaries.guesses"),
+        *("challenge.record", "challenge.replacement", "challenge.copies"),
+        *("canaries.count", "canaries.guesses"),
         *("audit.evaluated-trials", "audit.bayesian-pairs"),
     ),
 }
