@@ -92,9 +92,6 @@ class TrainingConfig(TomlTable):
         local_learning_rate: Learning rate of local steps or local training. 0: the server's
             learning rate.
         local_epochs: Number of epochs of local training in each round.
-        local_batches: Number of batches of local training in each round. They replace whole epochs.
-            0: use training.local-epochs.
-        local_momentum: Momentum of local training. It restarts in every round.
         proximal_term: Proximal term of local training (mu of FedProx). Larger values keep it closer
             to the model of the round.
         batch_size: Batch size of local training. 0: all records of the client in one batch.
@@ -115,8 +112,6 @@ class TrainingConfig(TomlTable):
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
     local_epochs: PositiveInt = 1
-    local_batches: Annotated[int, Field(ge=0)] = 0
-    local_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     proximal_term: Annotated[float, Field(ge=0)] = 0.0
     batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"

@@ -70,10 +70,6 @@ class TrainingFacts:
     """Learning rate of a client's own steps; 0 for the server's."""
     local_epochs: int
     """Epochs of a client's own training, where the unit of privacy is a client."""
-    local_batches: int
-    """Batches of a client's own training instead of whole epochs; 0 for epochs."""
-    local_momentum: Real
-    """Momentum of a client's own training, in [0, 1)."""
     proximal_term: Real
     """How strongly a client's own training is pulled towards the round's model."""
     batch_size: int

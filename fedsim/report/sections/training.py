@@ -107,12 +107,10 @@ def _round_of_joining_clients(report: Report) -> str:
 
 def _round_of_clients(report: Report) -> str:
     training = report.training
-    epochs, size, most = training.local_epochs, training.batch_size, training.local_batches
-    long = f"{counted(most, 'step') if most else counted(epochs, 'epoch')} in "
-    more = f", with momentum {plain(training.local_momentum)}" if training.local_momentum else ""
+    size, more = training.batch_size, ""
     if training.proximal_term:
         term = plain(training.proximal_term)
-        more += f", drawn back to the round's model by a proximal term of {term}"
+        more = f", drawn back to the round's model by a proximal term of {term}"
     sampled, joining = "", report.mechanism.joining_rate
     if joining < 1:
         sampled = (
@@ -131,7 +129,8 @@ def _round_of_clients(report: Report) -> str:
     return (
         f"In each of {report.rounds} rounds, {'clients' if sampled else 'every client'} trained a "
         f"copy of the model on {'their' if sampled else 'its'} own records, without noise, for "
-        f"{long}{f'batches of {size}' if size else 'one batch'}{more}. Each sent the "
+        f"{counted(training.local_epochs, 'epoch')} in "
+        f"{f'batches of {size}' if size else 'one batch'}{more}. Each sent the "
         "change of its weights, clipped as a whole. Only this update is accounted for, whatever "
         f"the client did in between.{sampled}"
     )
@@ -249,7 +248,7 @@ def _training(report: Report) -> Settings:
     training, idle = report.training, {"learning_rate"}
     idle |= set() if training.optimizer == "sgd" else {"momentum"}
     if not is_client(report):
-        idle |= {"local_epochs", "local_batches", "local_momentum", "proximal_term", "batch_size"}
+        idle |= {"local_epochs", "proximal_term", "batch_size"}
         idle |= set() if takes_local_steps(report) else {"local_learning_rate"}
     return {
         "Learning rate": report.mechanism.learning_rate,

@@ -37,12 +37,12 @@ def test_the_list_has_one_line_for_each_key_and_the_usual_ones_first(fedsim: Fed
 
 
 def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
-    status, out, _ = fedsim("config", "explain", "training.local-batches", "--json")
+    status, out, _ = fedsim("config", "explain", "training.local-steps", "--json")
     found = json.loads(out)
     assert status == 0
-    assert (found["type"], found["allowed"]) == ("whole number", "at least 0")
-    (row, *_) = [row for row in found["goes_with"] if "is above 0" in row["where"]]
-    assert row["needs"] == "training.local-epochs is 1"
+    assert (found["type"], found["allowed"]) == ("whole number", "at least 1")
+    (row, *_) = [row for row in found["goes_with"] if "local-steps is above 1" in row["where"]]
+    assert row["needs"] == 'federation.trust is "local"'
     _, out, _ = fedsim("config", "explain", "privacy.unit")
     assert '"record" or "client"' in out
 

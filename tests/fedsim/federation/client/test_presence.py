@@ -53,7 +53,6 @@ ADVERSE: dict[str, Scalar] = {
     "privacy.unit": "client",
     "training.local-learning-rate": 1000.0,
     "training.local-epochs": 20,
-    "training.local-momentum": 0.999999,
 }
 """Settings with which one client's own training diverges."""
 
@@ -81,8 +80,6 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "training.sampling-rate": (1.0, 0.5, 1e-6),
     "training.local-steps": (1, 3, 1000),
     "training.local-epochs": (1, 20, 100),
-    "training.local-batches": (0, 7, 1000),
-    "training.local-momentum": (0.0, 0.999999),
     "training.proximal-term": (0.0, 1.0, 1000.0),
     "training.batch-size": (0, 1, 4, 10**6),
     "training.optimizer": ("", "normalized", "sgd", "adam"),

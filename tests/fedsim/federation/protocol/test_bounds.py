@@ -21,7 +21,7 @@ ELSEWHERE = {
     ),
     "they are probabilities or shares": (
         *("federation.sampling-rate", "federation.dropout-rate", "federation.measures-share"),
-        *("training.local-momentum", "privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"),
+        *("privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"),
         *("privacy.baseline-risk", "privacy.delta"),
     ),
     "federation.clients bounds them": (
@@ -76,7 +76,7 @@ def _set(context: Context, key: str, value: Any) -> None:
     context.run_config[key] = value
     if key.startswith("training.local-") and key != "training.local-learning-rate":
         context.run_config["federation.trust"] = "local"
-    if key in ("training.local-epochs", "training.local-batches", "training.batch-size") or (
+    if key in ("training.local-epochs", "training.batch-size") or (
         key in ("training.proximal-term", "training.local-learning-rate")
     ):
         context.run_config |= {"privacy.unit": "client", "training.optimizer": "sgd"}
