@@ -88,7 +88,7 @@ audit.bayesian-pairs is above 0: federation.tolerated-dropouts is 0
     | set audit.bayesian-pairs = 0
 # Unbounded sums, and targets that no noise meets
 training.clipping is false: privacy.rho-beta is 0; privacy.rho-alpha is 0; privacy.max-risk is 0;
-    privacy.epsilon is 0; privacy.mutual-information is 0
+    privacy.epsilon is 0
     | Nothing bounds what one record can change, so no noise meets a target. Give
       privacy.noise-multiplier.
     | set training.clipping = true

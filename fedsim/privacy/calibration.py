@@ -95,22 +95,6 @@ def success_at_most(risk: float, baseline: float) -> Requirement:
     )
 
 
-def information_at_most(nats: float) -> Requirement:
-    """Require that all steps reveal at most these nats, in (0, ln 2); else InputError."""
-    if not 0 < nats < math.log(2):
-        raise InputError(
-            f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
-            "which is all the information in one bit; give for example 0.1"
-        )
-    from fedsim.privacy import pac  # noqa: PLC0415  (for this requirement alone)
-
-    return Requirement(
-        f"{nats:.4g} nats of mutual information",
-        lambda mechanism: math.log(pac.mutual_information(mechanism)) - math.log(nats),
-        lambda mechanism: f"{pac.mutual_information(mechanism):.4g} nats",
-    )
-
-
 def noise_multiplier(
     requirement: Requirement,
     steps: int,

@@ -278,8 +278,6 @@ class Report:
     """Times of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
     """Bounds and measurements by vantage, the configured one among them."""
-    pac: theory.PacResult
-    """PAC privacy, in nats and probabilities, for any noise."""
     crafted: measured.CraftedResult | None
     """None where the target is one record of D."""
     residuals: Residuals | None

@@ -113,7 +113,6 @@ def calibrate(
     rho_beta: options.RhoBeta = None,
     rho_alpha: options.RhoAlpha = None,
     epsilon: options.Epsilon = None,
-    mutual_information: options.MutualInformation = None,
     max_risk: options.MaxRisk = None,
     baseline_risk: options.BaselineRisk = None,
     delta: options.Deltas = None,
@@ -143,7 +142,6 @@ def calibrate(
                 "rho-beta": beliefs or None,
                 "rho-alpha": rho_alpha,
                 "epsilon": epsilon,
-                "mutual-information": mutual_information,
                 "max-risk": max_risk,
             },
             accountant,
@@ -157,7 +155,6 @@ def calibrate(
         rho_beta=beliefs[0] if beliefs else None,
         rho_alpha=rho_alpha,
         epsilon=epsilon,
-        mutual_information=mutual_information,
         max_risk=max_risk,
         baseline_risk=baseline_risk,
         delta=deltas[0] if deltas else None,
@@ -167,7 +164,7 @@ def calibrate(
     assumed = guarantees.assumed(calibrated.bounds.delta, delta is None)
     if json_:
         print_json(calibrated.document)
-    elif rho_alpha is None and mutual_information is None and max_risk is None:
+    elif rho_alpha is None and max_risk is None:
         # Every accountant can solve these targets itself.
         columns = (calibrated.unknown, "effective_noise_multiplier", "rho_alpha")
         _print_answer(calibrated, f"The same request by every accountant{assumed}", columns)
@@ -187,8 +184,6 @@ def _print_answer(calibrated: Calibrated, title: str, columns: Sequence[str]) ->
     guarantees.print_description(calibrated.releases, calibrated.vantage, console)
     console.print(guarantees.verdict(calibrated.bounds, calibrated.document["tail_limit"]))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
-    if "pac" in calibrated.document:
-        guarantees.print_pac(calibrated.document["pac"], console)
     headings = {name: COLUMNS.get(name, name) for name in columns}
     guarantees.print_accountants(title, calibrated.document["accountants"], headings, console)
     guarantees.print_risks(calibrated.document["risks"], console)

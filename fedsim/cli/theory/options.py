@@ -90,13 +90,6 @@ RhoAlpha = Annotated[
     float | None, typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Epsilon to reach. Replaces --rho-beta.")]
-MutualInformation = Annotated[
-    float | None,
-    typer.Option(
-        help="Information about the world that all rounds may release (PAC privacy), in "
-        "nats, 0 to 0.69. Bounds an average; not a DP guarantee."
-    ),
-]
 MaxRisk = Annotated[
     float | None,
     typer.Option(help="Largest success of any attack with the release, such as 0.005."),

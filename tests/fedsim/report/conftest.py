@@ -52,7 +52,6 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "local DP-SGD": LOCAL
     | {"training.local-steps": 3, "training.sampling-rate": 0.2}
     | {"privacy.neighbouring": "add-remove"},
-    "information": {"privacy.rho-beta": 0.0, "privacy.mutual-information": 0.1},
     "client": {"privacy.unit": "client"},
     "one run": {"canaries.count": 40},
     "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},

@@ -32,7 +32,7 @@ ELSEWHERE = {
         *("federation.measures-epsilon", "trials.count", "trials.batch", "trials.first"),
     ),
     "the noise multiplier that follows from them is searched for in a range": (
-        *("privacy.epsilon", "privacy.mutual-information", "privacy.stop-at"),
+        *("privacy.epsilon", "privacy.stop-at"),
     ),
     "only the server computes with them": (
         *("training.momentum", "federation.timeout"),
