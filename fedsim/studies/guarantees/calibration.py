@@ -185,7 +185,7 @@ def calibrate(
         "epsilon": epsilon,
         "max-risk": max_risk,
     }
-    check_targets(targets, accountant)
+    _check_targets(targets, accountant)
     if baseline_risk is not None and max_risk is None:
         raise InputError("baseline-risk needs max-risk; give both, or leave it out")
     at = ASSUMED if delta is None else delta
@@ -200,7 +200,7 @@ def calibrate(
     return _met_epsilon(sought, epsilon, at, accountant)
 
 
-def check_targets(targets: Mapping[str, object], accountant: str) -> None:
+def _check_targets(targets: Mapping[str, object], accountant: str) -> None:
     """Raise InputError unless exactly one target is set, which the accountant can solve."""
     names = [name for name, value in targets.items() if value is not None]
     if len(names) != 1:
@@ -208,14 +208,10 @@ def check_targets(targets: Mapping[str, object], accountant: str) -> None:
             "give exactly one of rho-beta, rho-alpha, epsilon and max-risk, such as rho-beta 0.9"
         )
     find_accountant(accountant)
-    if names[0] in ("rho-alpha", "max-risk"):
-        refuse_accountant(accountant, f"it has no effect on {names[0]}")
-
-
-def refuse_accountant(name: str, reason: str) -> None:
-    """Raise InputError for an accountant other than the default, which has no effect."""
-    if name != DEFAULT_ACCOUNTANT:
-        raise InputError(f"the accountant is '{name}', but {reason}; leave it out")
+    if names[0] in ("rho-alpha", "max-risk") and accountant != DEFAULT_ACCOUNTANT:
+        raise InputError(
+            f"the accountant is '{accountant}', but it has no effect on {names[0]}; leave it out"
+        )
 
 
 def _met(sought: Sought, requirement: Requirement, delta: float) -> Calibrated:
