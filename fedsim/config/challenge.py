@@ -23,7 +23,6 @@ class ChallengeConfig(TomlTable):
         kind: Kind of target. "record": a record of D; "backdoor", "clipbkd", "mislabelled",
             "blank": a crafted record that replaces one of D. "gradient": a vector of norm C in
             place of a record's gradient.
-        copies: Number of copies of the target in D.
     """
 
     dissimilarity: str = "euclidean"
@@ -33,7 +32,6 @@ class ChallengeConfig(TomlTable):
     replacement: Annotated[int, Field(ge=-1)] = -1
     client: Annotated[int, Field(ge=-1)] = -1
     kind: Literal["record", "backdoor", "clipbkd", "mislabelled", "blank", "gradient"] = "record"
-    copies: Annotated[int, Field(ge=1, le=1024)] = 1
 
     @property
     def is_crafted(self) -> bool:

@@ -116,7 +116,6 @@ class Config(TomlTable):
             self.training,
             self.participation,
             self.data.records,
-            self.challenge.copies,
             self.trials.count,
         )
 

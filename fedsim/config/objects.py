@@ -19,7 +19,6 @@ class Scheme:
     training: TrainingConfig
     participation: Participation
     records: int
-    copies: int
     trial_count: int
 
     @property

@@ -115,8 +115,8 @@ canaries.count is above 0; privacy.unit is "client": canaries.known-data is fals
 canaries.score is "loss": canaries.kind is "mislabelled"; canaries.known-data is false
     | This score is the loss of a canary, so each canary must be a record.
     | set canaries.score = "sums"
-# Crafted challenges and groups
-privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
+# Crafted challenges
+privacy.unit is "client": challenge.kind is "record"
     | All records of a client are the target. | set privacy.unit = "record"
 model.weights-sha256 is not "": model.weights is not "glorot"
     | This hash is the hash of a file of initial values.
@@ -130,16 +130,10 @@ model.initialisation is "worst-case"; challenge.kind is "record": challenge.reco
     | set another challenge.kind or model.initialisation = "random"
 challenge.kind is "gradient": training.clipping is true
     | A gradient target is a vector of the clipping norm. | set another challenge.kind
-audit.bayesian-pairs is above 0: challenge.kind is "record"; challenge.copies is 1
-    | The Bayesian guarantee is for the distribution of the records. A crafted or copied target is
-      not drawn from it.
+audit.bayesian-pairs is above 0: challenge.kind is "record"
+    | The Bayesian guarantee is for the distribution of the records. A crafted target is not
+      drawn from it.
     | set audit.bayesian-pairs = 0
-training.sampling-rate is below 1: challenge.copies is 1
-    | Each copy is sampled by itself, and no adversary of fedsim counts the sampled copies.
-    | set training.sampling-rate = 1.0
-privacy.sensitivity is "local": challenge.copies is 1
-    | This noise grows with the group. It would hide all copies as well as one record.
-    | set privacy.sensitivity = "global"
 # Rounded gradients
 audit.mode is "participant": run.precision is "float32"
     | The participant would compare sums in full precision with rounded sums.
@@ -185,7 +179,7 @@ run.job is "training": training.clipping is true; privacy.sensitivity is "global
     federation.colluding is 0
     | The guarantee of a training covers every record and every client.
     | rehearse the training (fedsim rehearse)
-run.job is "training": challenge.kind is "record"; challenge.copies is 1; canaries.count is 0
+run.job is "training": challenge.kind is "record"; canaries.count is 0
     | A training has no target, and its clients' records are not changed.
     | rehearse the training (fedsim rehearse)
 run.job is "training": model.initialisation is not "worst-case"

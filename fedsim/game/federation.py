@@ -52,7 +52,6 @@ class Federation:
     clipper: Clipper
     device: torch.device
     crafted: "Crafted | None" = None
-    copies: int = 1
     start: Tensor | None = None
     _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
@@ -306,7 +305,7 @@ def _load(experiment: Experiment, client: int | None) -> Federation:
         exact=exact,
         expected=scheme.participation.divisor / scheme.federation.clients,
     )
-    loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)
+    loaded = Federation(split, client_of, model, clipper, where)
     return _with_challenge(rules, loaded)
 
 

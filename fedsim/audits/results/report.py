@@ -104,8 +104,6 @@ class ChallengeFacts:
     """Dissimilarity of the target to its replacement, or to D; None if unmeasured."""
     kind: str
     """"record" for a record of D; otherwise how the target was crafted."""
-    copies: int
-    """Number of copies of the target in D."""
     label: int | None
     """Label of a crafted record."""
     records: int

@@ -165,7 +165,7 @@ def _measured(run: AuditedRun) -> Report:
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
         # A canary is one record, even where the target is a group of records.
-        one_run=one_run_report.report(rules, transcript, run.of_one, delta, confidence),
+        one_run=one_run_report.report(rules, transcript, run.releases, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         vantages=vantage_report.report(

@@ -113,12 +113,6 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
             "prediction describe that score and raise no alarm. The advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
         )
-    if scheme.copies > 1:
-        texts.append(
-            f"The challenge is a group of {scheme.copies} records. Bounds and "
-            "predictions are those of the group. The ledger, the budget and 'crafted' are about "
-            "one record."
-        )
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(
             f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "

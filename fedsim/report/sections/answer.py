@@ -180,15 +180,13 @@ def _secret(report: Report) -> str:
         if replaced:
             return "which of two sets of data one client used"
         return "whether one client's data were used"
-    copies, crafted = report.challenge.records, _crafted(report)
-    of, used = ("", "was used") if copies == 1 else (f"{copies} copies of ", "were used")
-    if crafted:
+    if crafted := _crafted(report):
         opposite = report.challenge.kind == "gradient"
-        other = f" or {of}{'its opposite' if opposite else 'the original record'}"
-        return f"whether {of}{crafted}{other * replaced} {used}"
+        other = f" or {'its opposite' if opposite else 'the original record'}"
+        return f"whether {crafted}{other * replaced} was used"
     if not replaced:
-        return f"whether {of}one person's record {used}"
-    return "which of two people's records was used" + f" (in {copies} copies)" * bool(of)
+        return "whether one person's record was used"
+    return "which of two people's records was used"
 
 
 def _crafted(report: Report) -> str:

@@ -244,7 +244,6 @@ def check_guessed_training(rules: GameRules) -> None:
             ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
             ("federation.tolerated-dropouts", scheme.federation.tolerated_dropouts, 0),
             ("challenge.kind", rules.challenge.kind, "record"),
-            ("challenge.copies", scheme.copies, 1),
             ("canaries.count", rules.canaries.count, 0),
         ),
         "fedsim reconstruct plays a curious participant against DP-SGD on single records",

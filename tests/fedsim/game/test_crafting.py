@@ -151,12 +151,11 @@ def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-@pytest.mark.parametrize("copies", [1, 3])
 @pytest.mark.parametrize("kind", ["clipbkd", "gradient", "record"])
-def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
-    kind: str, copies: int, neighbouring: str, small: Make
+def test_the_worlds_differ_by_the_target_and_by_nothing_else(
+    kind: str, neighbouring: str, small: Make
 ) -> None:
-    config, known = _known(small, kind, challenge_copies=copies, privacy_neighbouring=neighbouring)
+    config, known = _known(small, kind, privacy_neighbouring=neighbouring)
     chosen = choose(config.experiment)
     theta = initial_parameters(config.game, known, range(2))
     with_it, without = (
@@ -179,7 +178,7 @@ def test_the_worlds_differ_by_every_copy_and_by_nothing_else(
         (one,) = known.clipper.clipped_gradients(
             theta[:1], *known.members(np.asarray([chosen.record]))
         )
-        torch.testing.assert_close(present[0], copies * one[0])
+        torch.testing.assert_close(present[0], one[0])
 
 
 def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(small: Make) -> None:
@@ -228,9 +227,6 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
     ("changes", "message"),
     [
         ({"challenge.kind": "blank", "privacy.unit": "client"}, "privacy.unit is 'client'"),
-        ({"challenge.copies": 2, "privacy.unit": "client"}, "challenge.copies is 2, but"),
-        ({"challenge.copies": 2, "training.sampling-rate": 0.5}, "copy is sampled by itself"),
-        ({"challenge.copies": 2, "privacy.sensitivity": "local"}, "hide all copies as well as"),
         ({"challenge.kind": "blank", "audit.bayesian-pairs": 2}, "or set audit.bayesian-pairs = 0"),
         (
             {

@@ -43,7 +43,6 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "server": {"federation.vantage": "server", "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 4.0},
     "few trials": {"trials.count": 2, "trials.batch": 2},
-    "copies": {"challenge.copies": 2},
     "released model": {"federation.vantage": "released-model"},
     "replace": {"privacy.neighbouring": "replace"},
     "sampled": {"training.sampling-rate": 0.5},
@@ -54,7 +53,7 @@ KINDS: dict[str, dict[str, Scalar]] = {
     | {"privacy.neighbouring": "add-remove"},
     "client": {"privacy.unit": "client"},
     "one run": {"canaries.count": 40},
-    "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},
+    "crafted": {"challenge.kind": "clipbkd"},
     "gradient": {"challenge.kind": "gradient"},
     "oracle": {"audit.mode": "oracle"},
     "bayesian": {"audit.bayesian-pairs": 4},

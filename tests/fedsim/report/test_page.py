@@ -259,8 +259,7 @@ def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report)
         ("released model", "It saw only the released model and knew everything else"),
         ("replace", "tell which of two people's records was used"),
         ("client", "tell whether one client's data were used"),
-        ("copies", "tell whether 2 copies of one person's record were used"),
-        ("crafted", "tell whether 2 copies of a record that was crafted for the audit were used"),
+        ("crafted", "tell whether a record that was crafted for the audit was used"),
         ("gradient", "tell whether a gradient that was crafted for the audit was used"),
     ],
 )

@@ -90,7 +90,6 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "run.max-memory": ("", "1B", "1MB", "900TB"),
     "run.threads": (1, 2, 256),
     "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled", "blank", "backdoor"),
-    "challenge.copies": (1, 3),
     "canaries.count": (0, 4),
     "audit.bayesian-pairs": (0, 2),
     "federation.measures-epsilon": (0.0, 1.0),

@@ -40,7 +40,7 @@ ELSEWHERE = {
     ),
     "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (
-        *("challenge.record", "challenge.replacement", "challenge.copies"),
+        *("challenge.record", "challenge.replacement"),
         *("canaries.count", "canaries.guesses"),
         *("audit.evaluated-trials", "audit.bayesian-pairs"),
     ),

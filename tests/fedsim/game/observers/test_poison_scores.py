@@ -58,7 +58,7 @@ def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, sm
 
 
 def test_where_nothing_was_made_there_is_no_score(small: Make) -> None:
-    config = small({"challenge.copies": 2})
+    config = small()
     known = federation.load(config.experiment)
     released = initial_parameters(config.game, known, range(2))
     assert poison_scores(config.game, known, range(2), released) is None
