@@ -61,7 +61,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 44,
     "options": 279,
-    "keys": 103,
+    "keys": 102,
     "words of documentation": 103_500,
     "lines of README": 113,
 }

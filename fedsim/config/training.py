@@ -28,8 +28,6 @@ class ModelConfig(TomlTable):
             weigh the same.
         batch_norm: Treatment of batch normalisation, which mixes records. "refuse": an error; the
             other values replace those layers.
-        frozen: Layers or parameters not to train, separated by commas. * stands for any part of a
-            name.
         weights: Initial values, or the path of a file that holds them. "": as PyTorch draws them;
             "glorot": as Keras draws them; else a safetensors file or a Hugging Face directory. On a
             client's machine the node's weights-path replaces the path.
@@ -48,7 +46,6 @@ class ModelConfig(TomlTable):
     task: Literal["classification", "next-token", "regression", "huber"] = "classification"
     class_priors: str = ""
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
-    frozen: str = ""
     weights: str = ""
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     trainable: str = ""

@@ -239,7 +239,6 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
         classes,
         model.hidden,
         model.batch_norm,
-        model.frozen,
         Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
         model.task,
         model.class_priors,

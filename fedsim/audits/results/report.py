@@ -52,8 +52,6 @@ class Model:
     """Number of trained parameters."""
     gradient_fallbacks: Mapping[str, str]
     """Layers whose gradients went through torch.func, with the reason."""
-    frozen: str
-    """Which layers or parameters are not trained, as configured."""
     frozen_parameters: int
     """Number of parameters that are not trained."""
     batch_norm: str

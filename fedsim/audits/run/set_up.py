@@ -124,7 +124,6 @@ def model(run: AuditedRun) -> Model:
         name=configured.name,
         parameters=facts["parameters"],
         gradient_fallbacks=facts["gradient_fallbacks"],
-        frozen=configured.frozen,
         frozen_parameters=facts["frozen_parameters"],
         batch_norm=configured.batch_norm,
     )

@@ -193,7 +193,7 @@ def _data(report: Report) -> Settings:
         "Records per client": _sizes(data.client_sizes),
         **({"Label skew": data.label_skew} if data.label_skew else {}),
         "Model": model.name,
-        **_fields(model, "parameters", "frozen", "frozen_parameters", "batch_norm"),
+        **_fields(model, "parameters", "frozen_parameters", "batch_norm"),
         "Precision": report.precision,
         "Layers through torch.func": model.gradient_fallbacks,
     }

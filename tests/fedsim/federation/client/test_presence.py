@@ -72,7 +72,7 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "model.hidden": (1, 4096),
     "model.lora-rank": (0, 2),
     "model.initialisation": ("random", "fixed"),
-    "model.frozen": ("", "*", "*.bias"),
+    "model.trainable": ("", "*", "*.bias"),
     "training.rounds": (1, 3, 10**5),
     "training.learning-rate": (0.0, 1e-30, 1.0, 1000.0),
     "training.local-learning-rate": (0.0, 1e-30, 1.0, 1000.0),
