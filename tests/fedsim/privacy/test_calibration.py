@@ -239,11 +239,8 @@ def test_the_accountants_reproduce_the_recorded_runs(
     assert tight_z == pytest.approx(tight, rel=1e-4)
     whole, least = Mechanism.alike(z, 30), Mechanism.alike(tight_z, 30)
     assert PLD.epsilon(whole, delta) == pytest.approx(exact, rel=1e-8)
-    routes = identifiability.rho_alpha_by_route(whole, epsilon, delta)
     advantage = gaussian.advantage(math.sqrt(30) / z)
-    assert routes["total variation"] == pytest.approx(advantage, rel=1e-9)
-    assert routes["Rényi"] == pytest.approx(advantage, rel=1e-9)
-    assert routes["epsilon and delta"] > advantage
+    assert rho_alpha(whole) == pytest.approx(advantage, rel=1e-9)
+    assert identifiability.advantage_of_epsilon(epsilon, delta) > advantage
     # The printed theorem lies above the truth for its own noise, below it for the tight one.
-    routes = identifiability.rho_alpha_by_route(least, epsilon, delta)
-    assert advantage < routes["paper (Theorem 2)"] < routes["total variation"]
+    assert advantage < identifiability.theorem2_rho_alpha(epsilon, delta) < rho_alpha(least)
