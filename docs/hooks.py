@@ -21,6 +21,7 @@ from fedsim.audits.results import report
 from fedsim.cli.main import app
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
+from fedsim.config.refused import REFUSED
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,8 +101,7 @@ def _keys_page() -> Iterator[str]:
     yield "# Every configuration key\n"
     yield (
         "Made from `fedsim/config/` of this version. "
-        "[Configuration](configuration.md) says how files and overrides are read, and which "
-        "combinations are refused.\n"
+        "[Configuration](configuration.md) says how files and overrides are read.\n"
     )
     for table, keys in groupby(every_key().values(), lambda key: key.key.partition(".")[0]):
         described = Config.model_fields[table].annotation
@@ -113,6 +113,12 @@ def _keys_page() -> Iterator[str]:
             default = json.dumps(key.default, ensure_ascii=False)
             yield f"| `{key.key}` | {_cell(key.meaning)} | {_cell(kind)} | `{default}` |"
         yield ""
+    yield "## What goes together\n"
+    yield "If every statement of the first column holds, every statement of the second must hold.\n"
+    yield "| where | needs | because | otherwise |\n|---|---|---|---|"
+    for need in REFUSED:
+        parts = (" and ".join(each.words for each in part) for part in (need.what, need.needs))
+        yield f"| {' | '.join(map(_cell, (*parts, need.why, need.instead)))} |"
 
 
 # --- Commands

@@ -31,20 +31,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 6_100,
+    "adversaries": 6_000,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 3_600,
-    "fedsim/config": 1_900,
+    "fedsim/privacy": 3_400,
+    "fedsim/config": 1_800,
     "fedsim/learning": 8_400,
-    "fedsim/game": 3_900,
+    "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 17_200,
+    "fedsim/audits": 16_700,
     "fedsim/report": 10_100,
     "fedsim/studies": 7_000,
-    "fedsim/cli": 7_300,
-    "papers": 7_100,
-    "tests": 61_100,
+    "fedsim/cli": 7_200,
+    "papers": 7_000,
+    "tests": 60_500,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -60,9 +60,9 @@ OTHER_BUDGETS = {
 
 OTHERS_HELD = {
     "commands": 44,
-    "options": 280,
-    "keys": 111,
-    "words of documentation": 104_500,
+    "options": 279,
+    "keys": 102,
+    "words of documentation": 103_500,
     "lines of README": 113,
 }
 

@@ -1,21 +1,13 @@
 """Poisoned neighbours: a record in D and not in D' that a model reveals (arXiv:2006.07709)."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import EpsilonBound
-from adversaries.statistics.roots import find_root
 
 NULL = 1e-10
 """Eigenvalues of X'X below this share of the largest are rounding."""
-
-LARGEST = 700.0
-"""Largest epsilon that is searched: beyond it exp overflows."""
 
 
 def least_direction(features: npt.ArrayLike, towards: Floats) -> Floats:
@@ -96,66 +88,3 @@ def logit_gain(logits: npt.ArrayLike, baseline: npt.ArrayLike, label: int) -> Fl
     if gain.shape[1] == 1:
         return gain[:, 0] if label else -gain[:, 0]
     return gain[:, label]
-
-
-def per_record(bound: EpsilonBound, records: int) -> EpsilonBound:
-    """Return the bound for one record that follows from a bound for a group of k records.
-
-    (epsilon, delta)-privacy of one record is (k epsilon, delta_k)-privacy of k, with delta_k =
-    delta (e^{k epsilon} - 1)/(e^epsilon - 1). The bound is the largest epsilon whose rates break
-    TPR <= e^{k epsilon} FPR + delta_k, or the same for TNR and FNR.
-
-    Args:
-        bound: of the Clopper-Pearson kind, with its rates in the details, at the delta of one
-            record. A bound with a reason is returned unchanged.
-        records: k, at least 1.
-
-    Raises InputError for another bound or an empty group. Source: Jagielski et al., Algorithm 2.
-    """
-    if records < 1:
-        raise InputError(f"the group has {records} records; give at least 1")
-    if bound.reason:
-        return bound
-    names = "true_positive_rate_low", "false_positive_rate_high"
-    if any(name not in bound.details for name in names):
-        raise InputError(
-            f"the bound by {bound.method} has no limits of the true and false positive rates to "
-            "convert; use a Clopper-Pearson bound"
-        )
-    tpr, fpr = (bound.details[name] for name in names)
-    # The second pair is the same inequality for TNR and FNR.
-    epsilon = max(
-        _refuted(tpr, fpr, bound.delta, records), _refuted(1 - fpr, 1 - tpr, bound.delta, records)
-    )
-    return replace(bound, epsilon=epsilon, method=f"{bound.method}, by group privacy of {records}")
-
-
-def group_delta(epsilon: float, delta: float, records: int) -> float:
-    """Return delta_k = delta (e^{k epsilon} - 1)/(e^epsilon - 1), for a group of k records.
-
-    Args:
-        epsilon: of one record, >= 0.
-        delta: of one record, in [0, 1).
-        records: k, at least 1.
-    """
-    # The quotient as its geometric series, which also holds at epsilon = 0.
-    exponents = epsilon * np.arange(records)
-    with np.errstate(over="ignore"):
-        return float(delta * np.exp(exponents).sum())
-
-
-def _refuted(true: float, false: float, delta: float, records: int) -> float:
-    """Return the largest epsilon at which the rates break group privacy; 0 if there is no such."""
-
-    def excess(epsilon: float) -> float:
-        """Return ln(true) - ln(e^{k epsilon} false + delta_k), which falls with epsilon."""
-        allowed = [records * epsilon + math.log(false)] if false > 0 else []
-        if delta > 0:
-            allowed.append(math.log(group_delta(epsilon, delta, records)))
-        return math.log(true) - float(np.logaddexp.reduce(allowed)) if allowed else math.inf
-
-    if true <= 0 or excess(0.0) <= 0:
-        return 0.0
-    # Keep e^(k epsilon) finite: a smaller epsilon than the rates refute is still refuted.
-    high = LARGEST / records
-    return high if excess(high) > 0 else find_root(excess, 0.0, high, xtol=1e-12)

@@ -1,8 +1,7 @@
 """Dataset sensitivity: the neighbouring dataset that differs most, chosen without gradients.
 
 Dissimilar records are assumed to have dissimilar gradients (Bernau et al., Definition 6, Eq. 18 and
-Eq. 20). Distances are computed in tiles, by several threads, and are not kept. All pairs that a
-faster variant of a measure does not exclude are measured again.
+Eq. 20). Distances are computed in tiles, by several threads, and are not kept.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +20,6 @@ from adversaries.neighbours.search import (
     best,
     chosen,
     distance_tiles,
-    distances_at,
 )
 
 
@@ -178,17 +176,9 @@ def _select_replaced(
 ) -> list[Pair]:
     """Return the best of all pairs of D and the pool (Eq. 20)."""
     width = len(pool)
-    exact = dissimilarity.measure(measure, columns)
-    # A faster variant needs a bounded error.
-    rough = dissimilarity.COARSE.get(measure)
-    if rough is None or not all(each.min() >= 0 and each.max() <= 1 for each in (features, pool)):
-        tiles = distance_tiles(exact, features, pool, threads, progress)
-        positions, distances = best(tiles, choice, width, top)
-    else:
-        # Pairs that the faster variant does not exclude are measured exactly.
-        tiles = distance_tiles(rough[0], features, pool, threads, progress)
-        again = (lambda places: distances_at(exact, features, pool, places)), rough[1]
-        positions, distances = best(tiles, choice, width, top, again)
+    distance = dissimilarity.measure(measure, columns)
+    tiles = distance_tiles(distance, features, pool, threads, progress)
+    positions, distances = best(tiles, choice, width, top)
     return [
         Pair(int(position) // width, int(position) % width, float(distance), measure)
         for position, distance in zip(positions, distances, strict=True)

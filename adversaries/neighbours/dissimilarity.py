@@ -28,12 +28,6 @@ SSIM_WINDOW = 7
 SSIM_LUMINANCE, SSIM_CONTRAST = 0.01**2, 0.03**2
 """C1 = (K1 R)^2 and C2 = (K2 R)^2 of Wang et al. (2004) for a data range R of 1."""
 
-SSIM_ROUNDING = 2.0**-7
-"""Largest error of SSIM in float32, for pixels in [0, 1].
-
-With u = 2**-24, two matrix products err by 29 u, and 2 cov <= 2.25 by 81 u, over C2.
-"""
-
 BLOCK_VALUES = 2**18
 """Window values in a block of SSIM pairs: 2 MiB an array stays in cache."""
 
@@ -48,7 +42,7 @@ NEAR, MANY = 0.1, 0.05
 again from differences; if more than MANY of all are so near, all are."""
 
 
-def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distances:
+def ssim(a: Features, b: Features) -> Distances:
     """Return 1 - SSIM of all pairs of images, [A, B].
 
     It equals `skimage.metrics.structural_similarity` with its defaults (uniform 7x7 window, sample
@@ -58,7 +52,6 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
     Args:
         a: images [A, H, W] or [A, C, H, W], pixel values in [0, 1].
         b: images [B, ...] of the same shape.
-        dtype: float32 takes half the time and is within SSIM_ROUNDING.
 
     Raises InputError for no images, or smaller than 3x3. Source: Wang et al. (2004), Eq. 13.
     """
@@ -75,14 +68,14 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
     # are [row, A, column, B], with B last for contiguous arithmetic.
     height, width = a.shape[-2:]
     down, across = _window_means(height, window), _window_means(width, window)
-    down_rounded, weights_across = down.to(dtype), (2 * unbiased * across).to(dtype)
+    weights_across = 2 * unbiased * across
 
     windows = len(down) * len(across)
     most = max(1, BLOCK_VALUES // (BLOCK_ROWS * windows))
     size = min(BLOCK_ROWS, len(a)) * len(across) * min(most, len(b))
     # Allocated once: new memory for every block would cost more than the arithmetic.
-    along_rows = torch.empty(height * size, dtype=dtype)
-    ratios, scratch = (torch.empty(len(down) * size, dtype=dtype) for _ in range(2))
+    along_rows = torch.empty(height * size, dtype=torch.float64)
+    ratios, scratch = (torch.empty(len(down) * size, dtype=torch.float64) for _ in range(2))
 
     def channel(first: list[Tensor], second: list[Tensor]) -> Tensor:
         """Return the sum over windows, [A, B], of images [A, H, W] and [row, column, B]."""
@@ -95,7 +88,7 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
         products = _part(along_rows, (*weighted.shape[:2], shape[3]))
         torch.bmm(weighted, y, out=products)
         ratio, other = _part(ratios, shape), _part(scratch, shape)
-        torch.mm(down_rounded, products.flatten(1), out=ratio.view(len(down), -1))
+        torch.mm(down, products.flatten(1), out=ratio.view(len(down), -1))
 
         # (2 cov + C2) (2 mean mean + C1), divided by the sums of squared means and of variances.
         torch.mul(mean_x, mean_y, out=other)
@@ -105,7 +98,7 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
         ratio.div_(torch.add(variance_x + SSIM_CONTRAST, variance_y, out=other))
         return ratio.sum(0).sum(1)
 
-    moments = partial(_with_moments, down=down, across=across, unbiased=unbiased, dtype=dtype)
+    moments = partial(_with_moments, down=down, across=across, unbiased=unbiased)
     left = [moments(x) for x in _channels(a)]
     distances = np.empty((len(a), len(b)))
     for columns in _slices(len(b), most):
@@ -115,21 +108,18 @@ def ssim(a: Features, b: Features, dtype: torch.dtype = torch.float64) -> Distan
         ]
         for rows in _slices(len(a), BLOCK_ROWS):
             sums = [
-                channel([part[rows] for part in first], second).double()
+                channel([part[rows] for part in first], second)
                 for first, second in zip(left, right, strict=True)
             ]
             distances[rows, columns] = 1 - torch.stack(sums).sum(0).numpy() / (windows * len(left))
     return distances
 
 
-def _with_moments(
-    images: Tensor, down: Tensor, across: Tensor, unbiased: float, dtype: torch.dtype
-) -> list[Tensor]:
-    """Return images, and their means and variances over windows, in the type for pairs."""
-    # E[x^2] - E[x]^2 in float64 before rounding to `dtype`: the difference cancels in flat windows.
+def _with_moments(images: Tensor, down: Tensor, across: Tensor, unbiased: float) -> list[Tensor]:
+    """Return images, and their means and variances over windows."""
     mean = down @ images @ across.T
     variance = unbiased * (down @ images.square() @ across.T - mean.square())
-    return [part.to(dtype) for part in (images, mean, variance)]
+    return [images, mean, variance]
 
 
 def _part(buffer: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -335,9 +325,3 @@ def measure(name: str, columns: Columns | None = None) -> Callable[[Features, Fe
     """
     chosen = lookup(MEASURES, name, "challenge.dissimilarity")
     return partial(chosen, columns=columns) if name in BY_COLUMN else chosen
-
-
-COARSE: dict[str, tuple[Measure, float]] = {
-    "ssim": (partial(ssim, dtype=torch.float32), SSIM_ROUNDING),
-}
-"""Faster variants of measures, for features in [0, 1], and their largest error."""

@@ -74,25 +74,6 @@ def distance_tiles(
                     progress(done / (len(a) * len(b)))
 
 
-def distances_at(
-    distance: Callable[[Features, Features], Distances], a: Features, b: Features, positions: Ints
-) -> Floats:
-    """Return the distances of some pairs, float64 [k].
-
-    Args:
-        distance: of two sets of records, [rows, columns].
-        a: [n, *shape], the rows.
-        b: [p, *shape], the columns.
-        positions: int64 [k], row * len(b) + column.
-    """
-    rows, columns = np.divmod(positions, len(b))
-    distances = np.empty(len(positions))
-    for row in np.unique(rows):
-        pairs = rows == row
-        distances[pairs] = distance(a[row : row + 1], b[columns[pairs]])[0]
-    return distances
-
-
 def chosen(values: Floats, choice: str, top: int) -> list[int]:
     """Return the positions of the chosen among a few values, best first.
 
@@ -114,16 +95,11 @@ def _rounded(distances: Floats) -> Floats:
     return np.ldexp(np.round(np.ldexp(distances, -quantum)), quantum)
 
 
-Exactly = Callable[[Ints], Floats]
-"""Positions of pairs -> their distances."""
-
-
 def best(
     tiles: Iterable[Tile],
     choice: str,
     width: int,
     top: int,
-    again: tuple[Exactly, float] | None = None,
 ) -> tuple[Ints, Floats]:
     """Return positions [top] of the chosen pairs, row * width + column, and their distances.
 
@@ -132,18 +108,16 @@ def best(
         choice: "max" for the largest distances, "min" for the smallest.
         width: number of columns.
         top: number of pairs.
-        again: for approximate tiles, a function for exact distances and the largest error.
     """
     sign = -1.0 if choice == "max" else 1.0  # of the cost, which is small for the chosen
     costs, distances = np.empty(0), np.empty(0)
     positions = np.empty(0, dtype=np.int64)
-    error = 0.0 if again is None else again[1]
     for tile in tiles:
         values = tile.distances.ravel()
         rough = sign * values
         # Rounding moves a distance by half of the last bit, and so its cost.
-        slack = error + max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
-        # Only pairs that may be among the best are measured exactly and merged.
+        slack = max(1.0, float(np.abs(values).max())) * 2.0**-DIGITS
+        # Only pairs that may be among the best are rounded and merged.
         limit = np.inf
         if len(costs) == top:
             limit = costs[-1] + slack
@@ -152,7 +126,7 @@ def best(
         candidates = np.flatnonzero(rough <= limit)
         row, column = np.divmod(candidates, tile.distances.shape[1])
         new_positions = (tile.rows.start + row) * width + tile.columns.start + column
-        values = values[candidates] if again is None else again[0](new_positions)
+        values = values[candidates]
         new = sign * _rounded(values)
         if len(costs) == top:
             better = (new < costs[-1]) | ((new == costs[-1]) & (new_positions < positions[-1]))

@@ -1,6 +1,5 @@
 """`fedsim config`: the keys, their explanations and the bundled files."""
 
-import shlex
 from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
@@ -79,29 +78,23 @@ def explain(
     entry = documentation.key(key)
     key = entry.key
     names = registered_names(key)
-    rows, value = documentation.rows_of(key), documentation.example(entry, names)
+    rows = documentation.rows_of(key)
     if json_:
-        more = {"names": names, "example": value, "goes_with": [_row(need) for need in rows]}
-        print_json({**asdict(entry), **more})
+        print_json({**asdict(entry), "names": names, "goes_with": [_row(need) for need in rows]})
         return
     console = Terminal(highlight=False)
     console.print(Text(entry.key, "bold"))
-    table, last = key.rsplit(".", 1)
-    written = value if isinstance(value, str) else as_toml(value)
     facts = {
         "Meaning": entry.meaning,
         "Type": entry.type,
         "Values": entry.allowed or ", ".join(names) or f"any {entry.type}",
         "Default": as_toml(entry.default),
-        "Example": f"--set {shlex.quote(f'{key}={written}')}",
-        "": f"or in the file, below [{table}]: {last} = {as_toml(value)}",
+        "Change": f"--set {key}=VALUE",
     }
     grid = Table(show_header=False, box=None, pad_edge=False)
     for name, words in facts.items():
         grid.add_row(name, Text(words))
     console.print(grid)
-    if which := documentation.choice_of_noise(key):
-        console.print(which)
     if rows:
         console.print("Requirements with other keys:")
     for row in map(_row, rows):

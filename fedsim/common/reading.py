@@ -7,7 +7,6 @@ import json
 import lzma
 import math
 import os
-import resource
 import stat
 import struct
 import tokenize
@@ -61,28 +60,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 def most_unpacked(packed: int) -> int:
     """Return the largest unpacked size of a packed file, in bytes."""
     return max(UNPACKED, RATIO * packed)
-
-
-@contextlib.contextmanager
-def memory(packed: int) -> Iterator[None]:
-    """Raise MemoryError within the block where it takes more memory than files may unpack to.
-
-    It is for libraries that trust the sizes in a file. It limits the address space of the whole
-    process, so nothing may be imported in the block or run beside it. Only Linux has such a limit.
-    """
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except OSError:
-        yield
-        return
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    most = pages * resource.getpagesize() + packed + most_unpacked(packed)
-    lowest = min(limit for limit in (most, *limits) if limit != resource.RLIM_INFINITY)
-    resource.setrlimit(resource.RLIMIT_AS, (lowest, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @contextlib.contextmanager

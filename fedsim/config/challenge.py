@@ -23,9 +23,6 @@ class ChallengeConfig(TomlTable):
         kind: Kind of target. "record": a record of D; "backdoor", "clipbkd", "mislabelled",
             "blank": a crafted record that replaces one of D. "gradient": a vector of norm C in
             place of a record's gradient.
-        copies: Number of copies of the target in D.
-        label: Label of a crafted record. -1: the label that the initial model finds least likely.
-        coordinate: Parameter that a gradient target points along. -1: a random direction.
     """
 
     dissimilarity: str = "euclidean"
@@ -35,9 +32,6 @@ class ChallengeConfig(TomlTable):
     replacement: Annotated[int, Field(ge=-1)] = -1
     client: Annotated[int, Field(ge=-1)] = -1
     kind: Literal["record", "backdoor", "clipbkd", "mislabelled", "blank", "gradient"] = "record"
-    copies: Annotated[int, Field(ge=1, le=1024)] = 1
-    label: Annotated[int, Field(ge=-1)] = -1
-    coordinate: Annotated[int, Field(ge=-1)] = -1
 
     @property
     def is_crafted(self) -> bool:
@@ -49,11 +43,9 @@ class CanariesConfig(TomlTable):
     """Canaries for a one-run audit. A fair coin decides whether a trial includes each canary.
 
     Attributes:
-        count: Number of canaries. 0: none.
+        count: Number of canaries. They are dealt to the clients in turn. 0: none.
         kind: Kind of canary. "gradient": gradients of the clipping norm in random directions;
             "mislabelled": records of the pool with a wrong label.
-        clients: Clients that hold canaries, separated by commas. Canaries are dealt to them in
-            turn. Empty: all clients.
         guesses: Number of canaries to guess. 0: one in eight; -1: try several numbers and correct
             for it.
         known_data: Use of D by the auditor to score canaries. true: subtract what D's records add
@@ -64,7 +56,6 @@ class CanariesConfig(TomlTable):
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
     kind: Literal["gradient", "mislabelled"] = "gradient"
-    clients: str = ""
     guesses: Annotated[int, Field(ge=-1)] = 0
     known_data: bool = False
     score: Literal["sums", "loss"] = "sums"

@@ -4,20 +4,19 @@ import difflib
 import inspect
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
-from fedsim.config import jobs
 from fedsim.config.experiment import Config
-from fedsim.config.files import from_run_config, to_run_config
+from fedsim.config.files import to_run_config
 from fedsim.config.needs import Need
 from fedsim.config.refused import REFUSED
 
@@ -109,53 +108,6 @@ def by_task() -> dict[str, list[Key]]:
             key for name, key in keys.items() if name.startswith(f"{table}.") and name not in FIRST
         ]
     return groups
-
-
-def choice_of_noise(name: str) -> str:
-    """Explain which of several noise targets counts; "" for a key that is no noise target."""
-    if name not in jobs.KEYS:
-        return ""
-    others = ", ".join(key for key in jobs.KEYS if key != name)
-    return (
-        f"0 = not set. Exactly one key decides how much noise is added: this one or {others}. A "
-        "later setting, such as --set, replaces what the file gives. It is an error to set two of "
-        "these keys in one place."
-    )
-
-
-def example(key: Key, names: Sequence[str] = ()) -> Scalar:
-    """Return an example value of a key that differs from the default and goes with the others."""
-    default, tries = key.default, [*re.findall(r'"([^"]+)"', key.allowed), *names]
-    if isinstance(default, bool):
-        tries = [not default]
-    elif isinstance(default, int | float):
-        kind = type(default)
-        examples = re.findall(r"such as (\d[\d.]*\d|\d)", key.meaning)
-        steps = (default * 2, default / 2, default + 2, default + 1, default + 0.1)
-        tries = [kind(value) for value in (*examples, *steps)]
-    others = [value for value in tries if value != default and _in_range(key.key, value)]
-    return next((value for value in others if _accepted(key.key, value)), [*others, default][0])
-
-
-def _accepted(name: str, value: Scalar) -> bool:
-    """Return whether a value of a key goes with the defaults of all other keys."""
-    try:
-        from_run_config(jobs.overlaid(to_run_config(Config()), {name: value}))
-    except InputError:
-        return False
-    return True
-
-
-def _in_range(name: str, value: Scalar) -> bool:
-    table, last = name.split(".")
-    described: Any = Config.model_fields[table].annotation
-    field = described.model_fields[last.replace("-", "_")]
-    limited: Any = Annotated[(field.annotation, None, *field.metadata)]
-    try:
-        TypeAdapter(limited).validate_python(value)
-    except ValidationError:
-        return False
-    return True
 
 
 def rows_of(name: str) -> list[Need]:

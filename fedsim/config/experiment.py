@@ -116,7 +116,6 @@ class Config(TomlTable):
             self.training,
             self.participation,
             self.data.records,
-            self.challenge.copies,
             self.trials.count,
         )
 
@@ -244,12 +243,6 @@ class Config(TomlTable):
             if client >= clients:
                 raise ValueError(
                     f"{key} is {client}, {numbered}; name one of them, or -1 to let fedsim choose"
-                )
-        for name in filter(None, (name.strip() for name in self.canaries.clients.split(","))):
-            if self.canaries.count and (not name.isdecimal() or int(name) >= clients):
-                raise ValueError(
-                    f"canaries.clients has '{name}', {numbered}; separate numbers by commas, or "
-                    'give "" for all clients'
                 )
         if records < clients:
             raise ValueError(

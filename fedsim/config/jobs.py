@@ -9,10 +9,7 @@ from fedsim.config.challenge import CanariesConfig, ChallengeConfig
 
 TABLE = "privacy"
 
-TARGETS = (
-    *("rho-beta", "rho-alpha", "max-risk", "epsilon", "noise-multiplier"),
-    "mutual-information",
-)
+TARGETS = ("rho-beta", "rho-alpha", "max-risk", "epsilon", "noise-multiplier")
 """Keys of the table that set a target. 0, or "" in an app's declaration, means not set."""
 
 KEYS = tuple(f"{TABLE}.{name}" for name in TARGETS)

@@ -19,14 +19,12 @@ class Scheme:
     training: TrainingConfig
     participation: Participation
     records: int
-    copies: int
     trial_count: int
 
     @property
     def scored_by_counts(self) -> bool:
         """Whether the participant's log-odds average over how often a target was sampled."""
-        local = self.training.local_steps > 1 and self.training.sampling_rate < 1
-        return local or self.federation.adversary_rounds == "own"
+        return self.training.local_steps > 1 and self.training.sampling_rate < 1
 
 
 @dataclass(frozen=True)

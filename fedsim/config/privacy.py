@@ -39,8 +39,6 @@ class PrivacyConfig(TomlTable):
             entropy of the operating system.
         stop_at: Largest epsilon that may be released, at privacy.delta. The training stops before
             the round that would exceed it. 0: no limit.
-        mutual_information: Target: nats about D or D' that leak, such as 0.1. All
-            rounds count together. The noise is chosen to meet it.
     """
 
     unit: Literal["record", "client"] = "record"
@@ -56,7 +54,6 @@ class PrivacyConfig(TomlTable):
     accountant: str = "pld"
     noise_source: Literal["seed", "system"] = "seed"
     stop_at: Annotated[float, Field(ge=0)] = 0.0
-    mutual_information: Annotated[float, Field(ge=0)] = 0.0
 
     @model_validator(mode="before")
     @classmethod

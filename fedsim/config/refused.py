@@ -14,11 +14,6 @@ not trust.summed_securely: federation.secure-aggregation is "simulated"
 federation.auditor-sees is "messages": federation.trust is "local"
     | An auditor may see a message only if the message carries the whole noise.
     | set federation.auditor-sees = "sums"
-# Keys of certain kinds of challenge
-challenge.kind is one of "record", "gradient": challenge.label is -1
-    | This kind of target takes no label. | set another challenge.kind
-challenge.kind is not "gradient": challenge.coordinate is -1
-    | Only a gradient target points along a parameter. | set challenge.kind = "gradient"
 challenge.kind is not "record": challenge.replacement is -1
     | Only a record of D is replaced by a record of the pool. | set challenge.kind = "record"
 # Trials in both worlds
@@ -47,17 +42,9 @@ federation.sampling-rate is below 1; privacy.unit is "client"; trust.server_draw
     federation.tolerated-dropouts is 0; federation.dropout-rate is 0
     | The clients that join a round stay secret, but a missing client would be named.
     | set federation.trust = "distributed"
-federation.adversary-rounds is "own": federation.sampling-rate is below 1; privacy.unit is "client";
-    trust.server_draws; audit.mode is "participant"; training.optimizer is "sgd"; training.momentum
-    is 0; training.schedule is "constant"; training.warmup-rounds is 0
-    | The adversary reads the sum of several rounds from two models. All server steps must have one
-      size.
-    | set federation.adversary-rounds = "every"
-privacy.unit is "record": training.local-epochs is 1; training.local-batches is 0;
-    training.local-momentum is 0; training.proximal-term is 0; training.batch-size is 0
+privacy.unit is "record": training.local-epochs is 1; training.proximal-term is 0;
+    training.batch-size is 0
     | A client sends gradients, and one record is the target. | set privacy.unit = "client"
-training.local-batches is above 0: training.local-epochs is 1
-    | The number of batches alone decides how long a client trains. | set training.local-batches = 0
 challenge.client is at least 0: challenge.record is -1
     | A record that you choose decides the client that holds it. | set challenge.client = -1
 # Steps
@@ -101,7 +88,7 @@ audit.bayesian-pairs is above 0: federation.tolerated-dropouts is 0
     | set audit.bayesian-pairs = 0
 # Unbounded sums, and targets that no noise meets
 training.clipping is false: privacy.rho-beta is 0; privacy.rho-alpha is 0; privacy.max-risk is 0;
-    privacy.epsilon is 0; privacy.mutual-information is 0
+    privacy.epsilon is 0
     | Nothing bounds what one record can change, so no noise meets a target. Give
       privacy.noise-multiplier.
     | set training.clipping = true
@@ -128,8 +115,8 @@ canaries.count is above 0; privacy.unit is "client": canaries.known-data is fals
 canaries.score is "loss": canaries.kind is "mislabelled"; canaries.known-data is false
     | This score is the loss of a canary, so each canary must be a record.
     | set canaries.score = "sums"
-# Crafted challenges and groups
-privacy.unit is "client": challenge.kind is "record"; challenge.copies is 1
+# Crafted challenges
+privacy.unit is "client": challenge.kind is "record"
     | All records of a client are the target. | set privacy.unit = "record"
 model.weights-sha256 is not "": model.weights is not "glorot"
     | This hash is the hash of a file of initial values.
@@ -143,16 +130,10 @@ model.initialisation is "worst-case"; challenge.kind is "record": challenge.reco
     | set another challenge.kind or model.initialisation = "random"
 challenge.kind is "gradient": training.clipping is true
     | A gradient target is a vector of the clipping norm. | set another challenge.kind
-audit.bayesian-pairs is above 0: challenge.kind is "record"; challenge.copies is 1
-    | The Bayesian guarantee is for the distribution of the records. A crafted or copied target is
-      not drawn from it.
+audit.bayesian-pairs is above 0: challenge.kind is "record"
+    | The Bayesian guarantee is for the distribution of the records. A crafted target is not
+      drawn from it.
     | set audit.bayesian-pairs = 0
-training.sampling-rate is below 1: challenge.copies is 1
-    | Each copy is sampled by itself, and no adversary of fedsim counts the sampled copies.
-    | set training.sampling-rate = 1.0
-privacy.sensitivity is "local": challenge.copies is 1
-    | This noise grows with the group. It would hide all copies as well as one record.
-    | set privacy.sensitivity = "global"
 # Rounded gradients
 audit.mode is "participant": run.precision is "float32"
     | The participant would compare sums in full precision with rounded sums.
@@ -198,7 +179,7 @@ run.job is "training": training.clipping is true; privacy.sensitivity is "global
     federation.colluding is 0
     | The guarantee of a training covers every record and every client.
     | rehearse the training (fedsim rehearse)
-run.job is "training": challenge.kind is "record"; challenge.copies is 1; canaries.count is 0
+run.job is "training": challenge.kind is "record"; canaries.count is 0
     | A training has no target, and its clients' records are not changed.
     | rehearse the training (fedsim rehearse)
 run.job is "training": model.initialisation is not "worst-case"

@@ -28,8 +28,6 @@ class ModelConfig(TomlTable):
             weigh the same.
         batch_norm: Treatment of batch normalisation, which mixes records. "refuse": an error; the
             other values replace those layers.
-        frozen: Layers or parameters not to train, separated by commas. * stands for any part of a
-            name.
         weights: Initial values, or the path of a file that holds them. "": as PyTorch draws them;
             "glorot": as Keras draws them; else a safetensors file or a Hugging Face directory. On a
             client's machine the node's weights-path replaces the path.
@@ -48,7 +46,6 @@ class ModelConfig(TomlTable):
     task: Literal["classification", "next-token", "regression", "huber"] = "classification"
     class_priors: str = ""
     batch_norm: Literal["refuse", "group-norm", "channel-affine"] = "refuse"
-    frozen: str = ""
     weights: str = ""
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     trainable: str = ""
@@ -92,15 +89,12 @@ class TrainingConfig(TomlTable):
         local_learning_rate: Learning rate of local steps or local training. 0: the server's
             learning rate.
         local_epochs: Number of epochs of local training in each round.
-        local_batches: Number of batches of local training in each round. They replace whole epochs.
-            0: use training.local-epochs.
-        local_momentum: Momentum of local training. It restarts in every round.
         proximal_term: Proximal term of local training (mu of FedProx). Larger values keep it closer
             to the model of the round.
         batch_size: Batch size of local training. 0: all records of the client in one batch.
         optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "normalized"
             in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
-            privacy.unit = "client", the vantage "released-model" or adversary rounds "own".
+            privacy.unit = "client" or the vantage "released-model".
         momentum: Momentum of the optimiser "sgd".
         schedule: Schedule of the learning rate. Empty: "linear" for the optimiser "normalized",
             else "constant".
@@ -115,8 +109,6 @@ class TrainingConfig(TomlTable):
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
     local_epochs: PositiveInt = 1
-    local_batches: Annotated[int, Field(ge=0)] = 0
-    local_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     proximal_term: Annotated[float, Field(ge=0)] = 0.0
     batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"
@@ -139,7 +131,6 @@ class TrainingConfig(TomlTable):
 NEED_SGD = (
     ("privacy", "unit", "client"),
     ("federation", "vantage", "released-model"),
-    ("federation", "adversary-rounds", "own"),
 )
 """Tables, keys and values whose server steps must be linear in the aggregates, or have the scale
 of the clients' updates."""

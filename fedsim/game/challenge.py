@@ -86,7 +86,6 @@ class Challenge:
     measure: str
     distance: float | None
     kind: str = "record"
-    copies: int = 1
     label: int | None = None
 
 
@@ -132,7 +131,6 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
             "crafted",
             None,
             given.kind,
-            given.copies,
             loaded.crafted.label,
         )
     record, measure = given.record, "given"
@@ -159,7 +157,7 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(loaded.client_of[record])
     adversary = _seat(rules.scheme.federation, privacy.unit, client)
-    return Challenge(record, replacement, client, adversary, measure, distance, copies=given.copies)
+    return Challenge(record, replacement, client, adversary, measure, distance)
 
 
 def _choose_client(

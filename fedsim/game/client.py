@@ -122,7 +122,7 @@ def clean_sum(
             present, absent = challenge_gradients(federation, parameters, record, replacement)
             return total + taking_part * torch.where(worlds[:, None], present, absent)
         # The record counts in world D, and the replacement, in one more column, in world D'.
-        taking_part = federation.copies * weights[:, column]
+        taking_part = weights[:, column].clone()
         weights[:, column] = taking_part * worlds
         features, labels = _and_replacement(federation, features, labels, replacement)
         if replacement is not None:
@@ -145,18 +145,17 @@ def challenge_gradients(
 ) -> tuple[Tensor, Tensor]:
     """Return the clipped gradients of the target and of its replacement in D', float64 [T, P] each.
 
-    They count as often as D has the target. A crafted vector has length C, and is opposed where it
-    is replaced; without a replacement the second is zero.
+    A crafted vector has length C, and is opposed where it is replaced; without a replacement the
+    second is zero.
     """
     if federation.direction is not None:
         assert federation.crafted is not None
         vector = federation.clipper.clipping_norm * federation.direction
-        present = (federation.copies * vector).expand(parameters.shape)
+        present = vector.expand(parameters.shape)
         return present, -present if federation.crafted.opposed else torch.zeros_like(present)
     records = federation.members(np.asarray([record]))
     features, labels = _and_replacement(federation, *records, replacement)
     gradients = federation.clipper.clipped_gradients(parameters, features, labels)
-    gradients = federation.copies * gradients
     present = gradients[:, 0]
     return present, torch.zeros_like(present) if replacement is None else gradients[:, 1]
 

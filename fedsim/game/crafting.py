@@ -18,7 +18,6 @@ from torch import Tensor
 
 from adversaries.arrays import Floats, Ints
 from adversaries.attacks.poisoning import clipbkd_point, least_liked
-from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
@@ -91,49 +90,26 @@ def place(challenge: ChallengeConfig, adversary: int, data_seed: int, client_of:
 def craft(rules: GameRules, split: Split, record: int, logits: Logits) -> Crafted:
     """Return the crafted record that replaces one of D.
 
-    Its label is challenge.label, or the class that the first model likes least. Where its features
-    are the replaced record's, that record's own class is excluded.
+    Its label is the class that the first model likes least. Where its features are the replaced
+    record's, that record's own class is excluded.
 
     logits: the first model's, for features of one record.
-    Raises InputError if there is no such kind or class, or the record already has that label.
+    Raises InputError if there is no such kind.
     """
-    kind, classes = rules.challenge.kind, split.dataset.classes
+    kind = rules.challenge.kind
     features = lookup(KINDS, kind, "challenge.kind")(rules, split, record)
     own = int(split.members_records.labels[record])
-    label = rules.challenge.label
-    if label >= classes:
-        raise InputError(f"challenge.label is {label}, but the labels of D are 0 to {classes - 1}")
-    if label < 0:
-        label = least_liked(logits(features), own if kind in RELABELLED else None)
-    elif label == own and kind in RELABELLED:
-        raise InputError(
-            f"challenge.label is {label}, which record {record} of D already has; give another "
-            f"label for a {kind} record"
-        )
+    label = least_liked(logits(features), own if kind in RELABELLED else None)
     return Crafted(record, features, label)
 
 
-def direction(
-    coordinate: int, neighbouring: Neighbouring, data_seed: int, record: int, parameters: int
-) -> Crafted:
-    """Return a gradient that replaces a record's in all trials and rounds.
-
-    It is along a coordinate, or along a random direction for a coordinate below 0.
+def direction(neighbouring: Neighbouring, data_seed: int, record: int, parameters: int) -> Crafted:
+    """Return a gradient in a random direction that replaces a record's in all trials and rounds.
 
     neighbouring: whether D' lacks the gradient or has its opposite.
-    Raises InputError if the model has no such coordinate.
     """
-    if coordinate >= parameters:
-        raise InputError(
-            f"challenge.coordinate is {coordinate}, but the model has parameters 0 to "
-            f"{parameters - 1}"
-        )
-    if coordinate >= 0:
-        unit = torch.zeros(parameters, dtype=torch.float64)
-        unit[coordinate] = 1.0
-    else:
-        unit = torch.from_numpy(_stream(data_seed, DIRECTION).standard_normal(parameters))
-        unit /= unit.norm()
+    unit = torch.from_numpy(_stream(data_seed, DIRECTION).standard_normal(parameters))
+    unit /= unit.norm()
     return Crafted(record, direction=unit, opposed=neighbouring is Neighbouring.REPLACE)
 
 

@@ -52,7 +52,6 @@ class Federation:
     clipper: Clipper
     device: torch.device
     crafted: "Crafted | None" = None
-    copies: int = 1
     start: Tensor | None = None
     _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False)
 
@@ -240,7 +239,6 @@ def network(model: ModelConfig, shape: tuple[int, ...], classes: int) -> nn.Modu
         classes,
         model.hidden,
         model.batch_norm,
-        model.frozen,
         Tuning(model.weights, model.weights_sha256, model.trainable, model.lora_rank),
         model.task,
         model.class_priors,
@@ -306,7 +304,7 @@ def _load(experiment: Experiment, client: int | None) -> Federation:
         exact=exact,
         expected=scheme.participation.divisor / scheme.federation.clients,
     )
-    loaded = Federation(split, client_of, model, clipper, where, copies=scheme.copies)
+    loaded = Federation(split, client_of, model, clipper, where)
     return _with_challenge(rules, loaded)
 
 
@@ -347,9 +345,7 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
     if challenge.kind == "record":
         return loaded
     if challenge.kind == "gradient":
-        direction = crafting.direction(
-            challenge.coordinate, neighbouring, rules.data_seed, record, theta.numel()
-        )
+        direction = crafting.direction(neighbouring, rules.data_seed, record, theta.numel())
         return replace(loaded, crafted=direction)
 
     def outputs(features: npt.NDArray[Any]) -> Floats:

@@ -41,12 +41,10 @@ def schedule(
     Returns: positions [T, steps, batch], with `NOBODY` at the end of a short batch; [1, steps, n]
     where each step takes all records in all trials.
     """
-    size, steps = training.batch_size, training.local_batches
+    size, epochs = training.batch_size, training.local_epochs
     if not 0 < size < records:
-        shape = (1, steps or training.local_epochs, records)
-        return np.broadcast_to(np.arange(records), shape)
+        return np.broadcast_to(np.arange(records), (1, epochs, records))
     in_epoch = -(-records // size)
-    epochs = -(-steps // in_epoch) if steps else training.local_epochs
     keys = np.empty((len(trials), epochs, records))
     for row, trial in zip(keys, trials, strict=True):
         stream = generator(seed, StreamRole.LOCAL_ORDER, trial=trial, round=round, partition=client)
@@ -55,7 +53,7 @@ def schedule(
     # Fill up the last batch of each epoch.
     filled = np.full((len(trials), epochs, in_epoch * size), NOBODY, dtype=np.int64)
     filled[:, :, :records] = order
-    return filled.reshape(len(trials), -1, size)[:, : steps or None]
+    return filled.reshape(len(trials), -1, size)
 
 
 def updates(
@@ -69,7 +67,7 @@ def updates(
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
     It points downhill like a gradient, since the server subtracts it. A step goes along the mean
-    gradient of its batch, with momentum, and back towards theta by the proximal term (Li et al.,
+    gradient of its batch, and back towards theta by the proximal term (Li et al.,
     "Federated optimization in heterogeneous networks", 2020, Algorithm 2).
 
     features: [n, *shape], the clients' records one client after another.
@@ -77,11 +75,11 @@ def updates(
     Returns: float64 [m, T, P] for m clients.
     """
     trials = len(parameters)
-    rate, momentum = training.local_rate, training.local_momentum
+    rate = training.local_rate
     start = parameters.repeat(len(plans), 1)
     # Summed in float64 beside the model, since differences of float32 models lose digits.
     update = torch.zeros(start.shape, dtype=torch.float64, device=start.device)
-    velocity, model = None, start
+    model = start
     for step in range(plans[0].shape[1]):
         # One step at a time, since all steps of many records would take too much memory.
         plan = torch.from_numpy(np.stack([each[:, step] for each in plans])).to(start.device)
@@ -100,8 +98,6 @@ def updates(
         moved *= rate / filled.sum(1, keepdim=True)
         if training.proximal_term:
             moved -= rate * training.proximal_term * update
-        if momentum:
-            velocity = moved if velocity is None else moved.add_(velocity, alpha=momentum)
         update += moved
         model = (start - update).float()
     return update.unflatten(0, (len(plans), trials))

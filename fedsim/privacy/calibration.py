@@ -8,7 +8,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_positive_delta
 from adversaries.statistics.roots import find_root
 from fedsim.privacy import identifiability, risks
-from fedsim.privacy.accounting import PLD, accountant
+from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import MOST_STEPS, Mechanism, Neighbouring
 
 MOST_NOISE = 1e15
@@ -92,22 +92,6 @@ def success_at_most(risk: float, baseline: float) -> Requirement:
         f"a success of at most {risk:.4g} from a baseline of {baseline:.4g}",
         lambda mechanism: math.log(risks.success(mechanism, baseline)) - math.log(risk),
         lambda mechanism: f"a success of {risks.success(mechanism, baseline):.4g}",
-    )
-
-
-def information_at_most(nats: float) -> Requirement:
-    """Require that all steps reveal at most these nats, in (0, ln 2); else InputError."""
-    if not 0 < nats < math.log(2):
-        raise InputError(
-            f"the mutual information is {nats}, but a budget lies between 0 and ln 2 = 0.693 nats, "
-            "which is all the information in one bit; give for example 0.1"
-        )
-    from fedsim.privacy import pac  # noqa: PLC0415  (for this requirement alone)
-
-    return Requirement(
-        f"{nats:.4g} nats of mutual information",
-        lambda mechanism: math.log(pac.mutual_information(mechanism)) - math.log(nats),
-        lambda mechanism: f"{pac.mutual_information(mechanism):.4g} nats",
     )
 
 
@@ -231,63 +215,6 @@ def sampling_rate(
     while excess(root) > 0:
         root -= 1e-10
     return math.exp(root)
-
-
-@dataclass(frozen=True)
-class CalibrationComparison:
-    """The noise of the paper's calibration beside the tight one, for one target.
-
-    Attributes:
-        exact_epsilon: the epsilon that the classic noise really guarantees at delta.
-        classic_rho_alpha, tight_rho_alpha: bounds on the advantage under each noise, by route.
-    """
-
-    rho_beta: float
-    delta: float
-    epsilon: float
-    classic: float
-    tight: float
-    wasted: float
-    exact_epsilon: float
-    classic_rho_alpha: dict[str, float]
-    tight_rho_alpha: dict[str, float]
-
-
-def compare(
-    rho_beta: float,
-    delta: float,
-    steps: int,
-    sampling_rate: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> CalibrationComparison:
-    """Return the noise for a bound on belief by the paper's accounting and by the exact one.
-
-    rho_beta: bound on the belief, in [0.5, 1).
-    delta: in (0, 1).
-    steps: at least 1.
-    sampling_rate: probability that a record takes part in a step, in (0, 1].
-    """
-    epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
-
-    def calibrated(name: str) -> Mechanism:
-        requirement = epsilon_at_most(epsilon, delta, name)
-        least = noise_multiplier(requirement, steps, sampling_rate, neighbouring)
-        return Mechanism.alike(least, steps, sampling_rate, neighbouring)
-
-    # The same target by both accountants: the ratio of their noise is what the looser one wastes.
-    classic, tight = calibrated("rdp-classic"), calibrated("pld")
-    classic_z, tight_z = (each.groups[0].noise_multiplier for each in (classic, tight))
-    return CalibrationComparison(
-        rho_beta,
-        delta,
-        epsilon,
-        classic_z,
-        tight_z,
-        classic_z / tight_z,
-        PLD.epsilon(classic, delta),
-        identifiability.rho_alpha_by_route(classic, epsilon, delta),
-        identifiability.rho_alpha_by_route(tight, epsilon, delta),
-    )
 
 
 def _check_noise_is_needed(requirement: Requirement, mechanism: Mechanism) -> None:

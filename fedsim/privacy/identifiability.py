@@ -18,7 +18,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim.privacy import risks
-from fedsim.privacy.accounting import PLD, RENYI, accountant
+from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
@@ -33,9 +33,6 @@ def advantage_of_epsilon(epsilon: float, delta: float) -> float:
     """
     return min(1.0, math.tanh(epsilon / 2) + 2 * delta * float(scipy.special.expit(-epsilon)))
 
-
-TOTAL_VARIATION, THEOREM2 = "total variation", "paper (Theorem 2)"
-"""Two routes to the advantage: the exact bound, and the paper's value, which is not a bound."""
 
 LEAST_STEP, STEPS_BELOW = 1e-3, 48
 """`tail_limit` looks delta up at so many steps below epsilon, from this share of epsilon to all."""
@@ -293,23 +290,3 @@ def epsilon_by_round(
         name: np.array([accountant(name).epsilon(each, delta) for each in mechanisms])
         for name in accountants
     }
-
-
-def rho_alpha_by_route(mechanism: Mechanism, epsilon: float, delta: float) -> dict[str, float]:
-    """Return the advantage that each way of arguing allows: three bounds, and the paper's value.
-
-    "epsilon and delta" is (e^eps - 1 + 2 delta) / (e^eps + 1) (Kairouz, Oh and Viswanath, 2015).
-    "Rényi" is 2 Phi(sqrt(eps_RDP / (2 alpha))) - 1, the exact value again, only without sampling.
-    "paper (Theorem 2)" is `theorem2_rho_alpha`, which is not a bound. epsilon is certified at
-    delta.
-    """
-    routes = {TOTAL_VARIATION: rho_alpha(mechanism)}
-    # Numerator and denominator times e^-epsilon, which cannot overflow.
-    odds = math.exp(-epsilon)
-    routes["epsilon and delta"] = min(1.0, (1 - odds + 2 * delta * odds) / (1 + odds))
-    if not mechanism.sampled and not mechanism.noiseless:
-        # The divergence of order alpha is alpha mu^2 / 2.
-        ratio = float(RENYI.curve(mechanism)[0]) / float(RENYI.orders[0])
-        routes["Rényi"] = gaussian.advantage(math.sqrt(2 * ratio))
-    routes[THEOREM2] = theorem2_rho_alpha(epsilon, delta)
-    return routes

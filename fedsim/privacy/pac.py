@@ -10,19 +10,18 @@ budget given earlier ones. Noise that fits the prior need not fit the posterior.
 """
 
 import math
-import sys
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import rel_entr
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import check_delta
-from adversaries.statistics.roots import find_root
 from fedsim.privacy.mechanism import Mechanism
 
-NEGLIGIBLE = 1e-300
-"""Smallest nonzero information in nats to compute with; 0 stays 0."""
+ROUNDING = 1e-15
+"""Nats that a bound on success allows besides, since a divergence is rounded."""
 
 
 # The noise for an information budget.
@@ -60,12 +59,26 @@ def success_bound(information: float, prior: float = 0.5) -> float:
     Raises InputError unless MI >= 0 and 0 < p0 < 1.
     Source: theorem of Xiao and Devadas for f = KL, of Bernoulli distributions.
     """
-    return 1.0 if math.isinf(_reach(information, prior)) else prior + _gain(information, prior)
+    if not 0 < prior < 1:
+        raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")
+    if not information >= 0:
+        raise InputError(f"the mutual information is {information}; give nats, at least 0")
+    if information == 0:
+        return prior
+
+    def allowed(success: float) -> bool:
+        divergence = rel_entr(success, prior) + rel_entr(1 - success, 1 - prior)
+        return bool(divergence <= information + ROUNDING)
+
+    low, high = prior, 1.0
+    while not allowed(high) and low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if allowed(middle) else (low, middle)
+    return high
 
 
 def advantage_bound(information: float) -> float:
     """Return 2p - 1 for the success bound p at even odds, of information >= 0 in nats."""
-    return 2 * _gain(information, 0.5)
+    return 2 * success_bound(information) - 1
 
 
 def epsilon_of_success(success: float, delta: float) -> float:
@@ -139,55 +152,3 @@ def mutual_information(mechanism: Mechanism) -> float:
         step.count * pair_information(step.noise_multiplier, step.sampling_rate)
         for step in mechanism.groups
     )
-
-
-def _reach(information: float, prior: float) -> float:
-    """Return u >= 0, the growth of the log-odds from p0 to p; inf where p is 1."""
-    if not 0 < prior < 1:
-        raise InputError(f"the prior success is {prior}; give a probability between 0 and 1")
-    if not information >= 0:
-        raise InputError(f"the mutual information is {information}; give nats, at least 0")
-    if information == 0:
-        return 0.0
-    highest = 40 - math.log(prior)  # 1 - p is less than half a unit in the last place of 1
-    # KL(1 || p0) = -log p0 is the largest divergence.
-    if information >= -math.log(prior) or _divergence(highest, prior) <= information:
-        return math.inf
-    information = max(information, NEGLIGIBLE)
-
-    def excess(log_reach: float) -> float:
-        divergence = max(_divergence(math.exp(log_reach), prior), sys.float_info.min)
-        return math.log(divergence) - math.log(information)
-
-    # KL <= chi^2 = gain^2/(p0 (1-p0)) <= (e^u - 1)^2/4, less than u^2 for u <= 1.
-    lowest = min(1.0, math.sqrt(information))
-    root = find_root(excess, math.log(lowest), math.log(highest), xtol=1e-15, rtol=1e-14)
-    return math.exp(root)
-
-
-def _gain(information: float, prior: float) -> float:
-    reach = _reach(information, prior)
-    return 1 - prior if math.isinf(reach) else _gain_of(reach, prior)
-
-
-def _gain_of(reach: float, prior: float) -> float:
-    """Return p - p0 where the log-odds have grown by `reach`."""
-    # (e^u - 1)/(1 + p0 (e^u - 1)) with numerator and denominator times e^-u.
-    return prior * (1 - prior) * -math.expm1(-reach) / (math.exp(-reach) * (1 - prior) + prior)
-
-
-def _divergence(reach: float, prior: float) -> float:
-    """Return KL(p || p0) where the log-odds have grown by `reach`: p u - log(1 + p0 (e^u - 1))."""
-    # Near p0 the difference below would cancel; both terms of this sum are positive.
-    gain = _gain_of(reach, prior)
-    if reach < 0.04:
-        return prior * _excess(gain / prior) + (1 - prior) * _excess(-gain / (1 - prior))
-    normaliser = np.logaddexp(math.log1p(-prior), math.log(prior) + reach)
-    return float((prior + gain) * reach - normaliser)
-
-
-def _excess(x: float) -> float:
-    """Return (1 + x) log(1 + x) - x for |x| < 0.06, without its cancellation."""
-    # The series sum_n (-x)^n/(n (n - 1)) from n = 2: 16 terms reach double precision.
-    terms = ((-x) ** (n - 2) / (n * (n - 1)) for n in range(2, 18))
-    return x * x * math.fsum(terms)

@@ -162,27 +162,3 @@ def load(path: Path) -> Releases:
     for vantage in Vantage:
         releases.towards(vantage)  # raises InputError for values out of range
     return releases
-
-
-def of_group(releases: Releases, records: int) -> Releases:
-    """Return the releases with the noise scaled to a group of records that are in or out together.
-
-    Raises InputError for fewer than one record, and for sampled steps: there each record has its
-    own coin, and the group's loss is not the loss of a Gaussian mechanism.
-    """
-    if records < 1:
-        raise InputError(f"the group has {records} records; give at least 1")
-    if records == 1:
-        return releases
-    if any(alike.sampling_rate < 1 for alike in releases.rounds):
-        raise InputError(
-            f"a group of {records} records is not accounted for under sampled steps, because each "
-            "record is sampled by itself; give full batches, or a group of 1"
-        )
-    rounds = tuple(
-        # A group of n records changes a sum n times as much, so the same noise is n times smaller
-        # in units of the change.
-        replace(alike, noise_multiplier=alike.noise_multiplier / records)
-        for alike in releases.rounds
-    )
-    return replace(releases, rounds=rounds)

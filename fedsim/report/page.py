@@ -46,7 +46,6 @@ SECTIONS = (
     training.CONFIGURATION,
     verdict.NUMBERS,
     theory.FURTHER,
-    theory.PAC,
     lower_bounds.SECTION,
     beliefs.PREDICTION,
     beliefs.RESIDUALS,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adversaries.arrays import Floats
-from adversaries.attacks.poisoning import clipbkd_point, least_liked, per_record
+from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.bounds.lower_bounds import clopper_pearson_split
 from fedsim.common import private_files
 from fedsim.common.device import resolve
@@ -221,8 +221,8 @@ class PoisonedScores:
         poisoned = self.poisoned[copies]
         worlds = np.repeat([True, False], [len(poisoned), len(self.clean)])
         scores = np.concatenate([poisoned, self.clean])
-        bound = per_record(clopper_pearson_split(worlds, scores, 0.0, confidence), copies)
-        return bound.epsilon
+        # At delta = 0 a group's epsilon is divided by its size.
+        return clopper_pearson_split(worlds, scores, 0.0, confidence).epsilon / copies
 
     def best(self, paid: bool) -> float:
         """Return the largest bound over k; paid: all of them hold together with the confidence."""

@@ -31,8 +31,6 @@ CANARIES = {"canaries.count": 12, "trials.count": 2, "trials.batch": 2}
 
 CHANGES: dict[str, dict[str, object]] = {
     "released-model": {"federation.vantage": "released-model"},
-    "own-rounds": {"federation.sampling-rate": 0.5, "federation.adversary-rounds": "own"}
-    | {"privacy.unit": "client"},
     "local-sensitivity": {"privacy.sensitivity": "local", "privacy.neighbouring": "replace"},
     "worst-case-model": {"model.initialisation": "worst-case", "challenge.kind": "blank"},
     "crafted-backdoor": {"challenge.kind": "backdoor"},

@@ -53,15 +53,11 @@ class LiveAccounting:
     """Accounts for rounds, for an observer without noise of its own.
 
     An auditor that receives single messages faces as little noise as the server.
-
-    Attributes:
-        copies: number of equal records that D and D' differ by.
     """
 
     federation: FederationConfig
     training: TrainingConfig
     privacy: PrivacyConfig
-    copies: int
 
     def mechanism(self, groups: Iterable[Steps]) -> Mechanism:
         return Mechanism(tuple(groups), self.privacy.neighbouring)
@@ -91,8 +87,6 @@ class LiveAccounting:
 
     def steps(self, nominal: float, sources: int, rounds: int) -> Steps:
         """Return rounds with this many clients."""
-        # The k records of a group change the sum k times as much.
-        nominal /= self.copies
         if self.federation.auditor_sees == "messages":
             sources = 1  # a single message has only its own client's noise
         multiplier = nominal

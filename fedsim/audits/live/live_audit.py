@@ -118,9 +118,7 @@ class LiveAudit:
             # Missing data are reported before the first belief.
             federation.load(config.experiment)
         self.config, self._configured = config, keys
-        self.accounting = LiveAccounting(
-            config.federation, config.training, config.privacy, config.challenge.copies
-        )
+        self.accounting = LiveAccounting(config.federation, config.training, config.privacy)
 
     def _begun(self, request: LiveRequest, observed: ObservedRound, attempted: int) -> LiveBatch:
         """Return a batch of trials from its first message, after attempts of so many rounds."""

@@ -216,12 +216,10 @@ class MembershipAttack:
 
 @dataclass(frozen=True)
 class CraftedResult:
-    """What a crafted target, or a group of copies, proves about one record."""
+    """What a crafted target proves about one record."""
 
     kind: str
     """How the target was crafted, as in `challenge.kind`."""
-    copies: int
-    """Number of copies in D."""
     label: int | None
     """Class that the target was given; None where it has no class."""
     description: str
@@ -234,10 +232,8 @@ class CraftedResult:
     """Confidence of every bound here, in (0, 1)."""
     epsilon: Real
     """Epsilon of one record, tight at delta."""
-    group_epsilon: Real
-    """Epsilon of all copies together."""
     lower_bounds: Mapping[str, Bound]
-    """Lower bounds on the epsilon of one record, by group privacy."""
+    """Lower bounds on the epsilon of one record."""
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,6 @@ class ChallengeFacts:
     """Dissimilarity of the target to its replacement, or to D; None if unmeasured."""
     kind: str
     """"record" for a record of D; otherwise how the target was crafted."""
-    copies: int
-    """Number of copies of the target in D."""
     label: int | None
     """Label of a crafted record."""
     records: int
@@ -240,8 +238,6 @@ class Report:
     """Times of all batches of trials together."""
     vantages: Mapping[str, measured.AtVantage]
     """Bounds and measurements by vantage, the configured one among them."""
-    pac: theory.PacResult
-    """PAC privacy, in nats and probabilities, for any noise."""
     crafted: measured.CraftedResult | None
     """None where the target is one record of D."""
     residuals: Residuals | None

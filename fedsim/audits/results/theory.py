@@ -185,30 +185,6 @@ class PredictionResult(Predicted):
 
 
 @dataclass(frozen=True)
-class PacResult:
-    """PAC privacy: information on whether D or D' was used, at even odds, and what it allows."""
-
-    mutual_information: Real
-    """Nats of information on the world that all rounds reveal at most."""
-    success_bound: Real
-    """Bound on the probability that the adversary names the right world, in [0.5, 1]."""
-    advantage_bound: Real
-    """2 success_bound - 1."""
-    equivalent_epsilon: Real
-    """Epsilon of the DP with the same bound on success; not a DP guarantee."""
-    delta: Real
-    """Delta of equivalent_epsilon."""
-    released_information: Real | None
-    """Nats of all trials together; None where the noise comes from the seed."""
-    budgeted: bool
-    """Whether the noise was chosen to keep an information budget."""
-    success: Real | None
-    """Measured success; None for a single training."""
-    note: str
-    """Caution about these numbers; "" for none."""
-
-
-@dataclass(frozen=True)
 class OverTrials:
     """Epsilon over several trials."""
 

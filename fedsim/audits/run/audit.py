@@ -20,15 +20,14 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bayesian, Budget, PacResult, RunBounds, RunVantageBounds
+from fedsim.audits.results.theory import Bayesian, Budget, RunBounds, RunVantageBounds
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
 from fedsim.game.mechanisms import vantages
-from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import at_server
-from fedsim.privacy import identifiability, pac
+from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
 
 EXCESS = 1 + 1e-4
@@ -70,13 +69,6 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
         "sensitivity."
     )
     yield AlarmCheck("advantage", above if low > limit else None)
-    limit = report.pac.advantage_bound
-    above = (
-        f"The advantage is above what the mutual information allows: it is at least {low:.3f} "
-        f"{SURE}, but the bound of PAC privacy is {limit:.3f}. The noise is not the noise that "
-        "was accounted for."
-    )
-    yield AlarmCheck("pac_advantage", above if low > limit else None)
 
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
@@ -172,13 +164,12 @@ def _measured(run: AuditedRun) -> Report:
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
         # A canary is one record, even where the target is a group of records.
-        one_run=one_run_report.report(rules, transcript, run.of_one, delta, confidence),
+        one_run=one_run_report.report(rules, transcript, run.releases, delta, confidence),
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         vantages=vantage_report.report(
             rules, config.audit, transcript, run.vantage_bounds, run.predictions, delta, confidence
         ),
-        pac=_pac(run),
         crafted=empirical.crafted(run),
         residuals=residual_report.report(config.scheme, transcript, confidence),
         campaign=audited_run.measure(run, empirical.advantage_interval(run)),
@@ -267,22 +258,6 @@ def _budget(run: AuditedRun) -> Budget:
     )
 
 
-def _pac(run: AuditedRun) -> PacResult:
-    """Return PAC privacy of the run: information on which world it was, at even odds."""
-    privacy = run.config.privacy
-    information = pac.mutual_information(run.mechanism)
-    return PacResult(
-        **asdict(pac.guarantee(information, run.delta)),
-        # Nats of trials add up.
-        released_information=information * run.trials if adds_up(privacy.noise_source) else None,
-        budgeted=privacy.mutual_information > 0,
-        success=(1 + run.advantage.point) / 2,
-        note="This bounds how often the world is guessed on average over D and D' at even odds, "
-        "not for every person. equivalent_epsilon is the epsilon with the same bound on success, "
-        "not a DP guarantee.",
-    )
-
-
 def without_rates(report: Report) -> Report:
     none: dict[str, Any] = dict.fromkeys(RATES)
     empirical, vantages = report.empirical, report.vantages.items()
@@ -297,5 +272,4 @@ def without_rates(report: Report) -> Report:
             name: replace(row, empirical=row.empirical and replace(row.empirical, **compared))
             for name, row in vantages
         },
-        pac=replace(report.pac, success=None),
     )

@@ -22,7 +22,7 @@ from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.identifiability import Bounds, VantageBounds
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.privacy.releases import Releases, of_group
+from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
 
 
@@ -69,24 +69,16 @@ class AuditedRun:
         return self.config.federation.vantage
 
     @cached_property
-    def of_one(self) -> Releases:
-        """Releases of one training, towards one record."""
+    def releases(self) -> Releases:
+        """Releases of one training."""
         target = self.facts["challenge"]["client"]
         return spending.describe(self.config.scheme, self.noise_multiplier, self.rows, target)
 
     @cached_property
-    def releases(self) -> Releases:
-        """Releases of one training, towards all records in which D and D' differ."""
-        return of_group(self.of_one, self.config.challenge.copies)
-
-    @cached_property
     def worst_off(self) -> Mapping[Vantage, Releases]:
-        config, copies = self.config, self.config.challenge.copies
+        scheme, nominal = self.config.scheme, self.noise_multiplier
         return {
-            vantage: of_group(
-                spending.describe(config.scheme, self.noise_multiplier, self.rows, vantage=vantage),
-                copies,
-            )
+            vantage: spending.describe(scheme, nominal, self.rows, vantage=vantage)
             for vantage in Vantage
         }
 
@@ -100,7 +92,7 @@ class AuditedRun:
         return guarantee.of(
             config.game,
             config.audit,
-            self.of_one,
+            self.releases,
             spending.describe_everything(config.scheme, self.noise_multiplier, rows),
             spending.trainings(rows) or self.trials,
             self.delta,

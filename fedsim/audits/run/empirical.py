@@ -9,7 +9,6 @@ from scipy.special import ndtri
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
-from adversaries.attacks.poisoning import per_record
 from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
 from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
 from adversaries.statistics import estimators, gaussian
@@ -216,8 +215,7 @@ def _sensitivity_bound(run: AuditedRun) -> float | None:
         return None
     if training.local_steps > 1 or not training.clipping or run.vantage is Vantage.RELEASED_MODEL:
         return None
-    of_one = sensitivity(run.config.privacy.neighbouring, training.clipping_norm)
-    return run.config.challenge.copies * of_one
+    return sensitivity(run.config.privacy.neighbouring, training.clipping_norm)
 
 
 def _epsilon_from_sensitivities(run: AuditedRun, chosen_accountant: Accountant) -> float | None:
@@ -288,26 +286,22 @@ WHAT = {
 def crafted(run: AuditedRun) -> CraftedResult | None:
     """Return the `crafted` of the report; None where the target is one record of D.
 
-    All lower_bounds are about one record, by group privacy, at delta. The released model has one
-    only where its score was kept.
+    The released model has a lower bound only where its score was kept.
     """
     config, delta, confidence = run.config, run.delta, run.confidence
-    kind, copies = config.challenge.kind, config.challenge.copies
-    if kind == "record" and copies == 1:
+    kind = config.challenge.kind
+    if kind == "record":
         return None
     return CraftedResult(
         kind=kind,
-        copies=copies,
         label=run.facts["challenge"]["label"],
         description=WHAT[kind],
         initialisation=config.model.initialisation,
         delta=delta,
         confidence=confidence,
-        epsilon=PLD.epsilon(run.of_one.towards(run.vantage), delta),
-        group_epsilon=PLD.epsilon(run.mechanism, delta),
+        epsilon=PLD.epsilon(run.mechanism, delta),
         lower_bounds=bounds(
             run.transcript,
-            copies,
             delta,
             confidence,
             not_normal=run.proven.not_normal,
@@ -318,7 +312,6 @@ def crafted(run: AuditedRun) -> CraftedResult | None:
 
 def bounds(
     transcript: Arrays,
-    copies: int,
     delta: float,
     confidence: float,
     *,
@@ -327,8 +320,8 @@ def bounds(
 ) -> dict[str, EpsilonBound]:
     """Return lower bounds on the epsilon of one record, by adversary.
 
-    "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses the same
-    by mu_k = k mu, reduced where the trials' mu vary slightly. "released_model" uses the poison's
+    "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses their mu,
+    reduced where the trials' mu vary slightly. "released_model" uses the poison's
     score, at a threshold that half of the trials choose. With "_mu_gdp", the counts bound mu of a
     Gaussian mechanism, and the score has the threshold that suits this bound.
     """
@@ -343,35 +336,28 @@ def bounds(
         )
     proven = {}
     for name, bound in counted.items():
-        proven[name] = per_record(bound, copies)
+        proven[name] = bound
         if not_gaussian is None:
-            proven[f"{name}_mu_gdp"] = by_share_of_mu(for_mu[name], copies)
+            proven[f"{name}_mu_gdp"] = by_mu(for_mu[name])
     if not_normal is None:
         of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
-        bound = lessened(gaussian_bound(worlds, final, delta, confidence), of_trials, delta)
-        mu = bound.details.get("mu_low", 0.0) / copies
-        proven["identification_gaussian"] = replace(
-            bound,
-            epsilon=gaussian.epsilon(mu, delta),
-            method=f"{bound.method}, divided among {copies} records",
-        )
+        bound = gaussian_bound(worlds, final, delta, confidence)
+        proven["identification_gaussian"] = lessened(bound, of_trials, delta)
     return proven
 
 
-def by_share_of_mu(bound: EpsilonBound, copies: int) -> EpsilonBound:
-    """Return what counted rates prove about one of k records whose steps are Gaussian mechanisms.
+def by_mu(bound: EpsilonBound) -> EpsilonBound:
+    """Return what counted rates prove about a record whose steps are Gaussian mechanisms.
 
-    If TPR >= t and FPR <= f hold together, the group's mu_k is at least Phi^-1(t) - Phi^-1(f). It
-    is at most k times the mu of one record, so that epsilon(mu_k/k, delta) is a bound for one. Mu
-    loses nothing when it is divided, unlike (epsilon, delta).
+    If TPR >= t and FPR <= f hold together, mu is at least Phi^-1(t) - Phi^-1(f).
     """
     rates = bound.details
     true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
-    mu = max(0.0, float(ndtri(true) - ndtri(false))) / copies
+    mu = max(0.0, float(ndtri(true) - ndtri(false)))
     return replace(
         bound,
         epsilon=gaussian.epsilon(mu, bound.delta),
-        method=f"mu of Gaussian privacy from {bound.method}, shared by {copies}",
+        method=f"mu of Gaussian privacy from {bound.method}",
         assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
         details=rates | {"mu_low": mu},
     )
@@ -385,8 +371,8 @@ def crafted_checks(report: CraftedResult | None, transcript: Arrays) -> list[Ala
     if report is None or "poison_scores" not in transcript:
         return []
     scores = np.asarray(transcript["poison_scores"], np.float64)
-    proven = clopper_pearson_split(transcript["worlds"], scores, report.delta, ALARM_CONFIDENCE)
-    bound, epsilon = per_record(proven, report.copies), report.epsilon
+    bound = clopper_pearson_split(transcript["worlds"], scores, report.delta, ALARM_CONFIDENCE)
+    epsilon = report.epsilon
     alarm = None
     if bound.epsilon > epsilon:
         alarm = (

@@ -106,25 +106,12 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
             "from belief or from sensitivities, and the prediction describe that score and raise "
             "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
         )
-    if scheme.federation.adversary_rounds == "own":
-        texts.append(
-            "The participant was itself sampled, and saw only the models of its own rounds. Its "
-            "log-odds are the score of an attack along a replay between them, not an exact "
-            "posterior. Belief and delta' describe that score and raise no alarm. The advantage "
-            "and the Clopper-Pearson bound count decisions and stay valid."
-        )
     if scheme.federation.vantage is Vantage.RELEASED_MODEL:
         texts.append(
             "The adversary saw only the released model. Its log-odds are the score of an attack "
             "along a replay of the training, not an exact posterior. Belief, delta' and the "
             "prediction describe that score and raise no alarm. The advantage and the "
             "Clopper-Pearson bound count decisions and stay valid."
-        )
-    if scheme.copies > 1:
-        texts.append(
-            f"The challenge is a group of {scheme.copies} records. Bounds and "
-            "predictions are those of the group. The ledger, the budget and 'crafted' are about "
-            "one record."
         )
     if precision != "float32" and scheme.privacy.unit == "record":
         texts.append(

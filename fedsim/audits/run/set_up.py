@@ -139,7 +139,7 @@ def mechanism(run: AuditedRun) -> MechanismFacts:
     config, nominal = run.config, run.noise_multiplier
     return MechanismFacts(
         noise_multiplier=nominal,
-        effective_noise_multiplier=_common_noise_multiplier(run.of_one.towards(run.vantage)),
+        effective_noise_multiplier=_common_noise_multiplier(run.releases.towards(run.vantage)),
         clipping=config.training.clipping,
         sensitivity=config.privacy.sensitivity,
         steps=run.mechanism.steps,
@@ -169,7 +169,6 @@ def challenge(run: AuditedRun) -> ChallengeFacts:
         measure=target["measure"],
         distance=target["distance"],
         kind=target["kind"],
-        copies=target["copies"],
         label=target["label"],
         records=target_records(run),
     )
@@ -182,7 +181,7 @@ def timing(run: AuditedRun) -> Timing:
 
 def target_records(run: AuditedRun) -> int:
     if run.config.privacy.unit == "record":
-        return run.config.challenge.copies
+        return 1
     return int(run.facts["client_sizes"][run.facts["challenge"]["client"]])
 
 

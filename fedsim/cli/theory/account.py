@@ -76,15 +76,9 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
             columns,
             console,
         )
-        routes = document["rho_alpha_by_route"]
-        sound = ", ".join(
-            f"{name} {guarantees.advantage(value)}"
-            for name, value in routes.items()
-            if name != identifiability.THEOREM2
-        )
         console.print(
-            f"The bound on the advantage is rho_alpha = {guarantees.advantage(bounds.rho_alpha)} "
-            f"(by {sound}). Theorem 2 of Bernau et al. gives "
+            f"The bound on the advantage is rho_alpha = {guarantees.advantage(bounds.rho_alpha)}. "
+            "Theorem 2 of Bernau et al. gives "
             f"{guarantees.advantage(bounds.theorem2_rho_alpha)}, which may be exceeded. Membership "
             f"inference: at most {guarantees.cell(bounds.yeom_bound)} (Yeom's bound e^epsilon - 1, "
             "for pure epsilon)."

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedsim.cli.options import CLIENTS, DELTA, DELTA_DEFAULT, ROUNDS, Delta, bundled
+from fedsim.cli.options import CLIENTS, ROUNDS, Delta, bundled
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust import Trust
@@ -78,25 +78,13 @@ Plot = Annotated[
 ]
 
 RhoBeta = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BELIEF",
-        help="Largest belief of the adversary about one person, 0.5 to 1. Several "
-        "values, separated by commas, compare the paper's noise with the tight "
-        "noise.",
-    ),
+    float | None,
+    typer.Option(help="Largest belief of the adversary about one person, 0.5 to 1."),
 ]
 RhoAlpha = Annotated[
     float | None, typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="Epsilon to reach. Replaces --rho-beta.")]
-MutualInformation = Annotated[
-    float | None,
-    typer.Option(
-        help="Information about the world that all rounds may release (PAC privacy), in "
-        "nats, 0 to 0.69. Bounds an average; not a DP guarantee."
-    ),
-]
 MaxRisk = Annotated[
     float | None,
     typer.Option(help="Largest success of any attack with the release, such as 0.005."),
@@ -106,14 +94,6 @@ BaselineRisk = Annotated[
     typer.Option(
         help="Success of an attack without the release, such as 0.001 for naming one of 1,000 "
         "people. Default: 0.001."
-    ),
-]
-Deltas = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DELTA",
-        help=f"{DELTA} Several values, separated by commas.",
-        show_default=DELTA_DEFAULT,
     ),
 ]
 RoundsSought = Annotated[

@@ -266,7 +266,7 @@ def released(scheme: Scheme, noise_multiplier: float, trials: int, alone: bool =
     alone: from `read_alone`.
     """
     unit, neighbouring = scheme.privacy.unit, scheme.privacy.neighbouring
-    noise_multiplier /= scheme.copies * changes_of_record(unit, neighbouring)
+    noise_multiplier /= changes_of_record(unit, neighbouring)
     plan, federation = privacy.describe(scheme, noise_multiplier), scheme.federation
     plan = replace(plan, rounds=tuple(replace(alike, count=trials) for alike in plan.rounds))
     trusted = {Vantage.SERVER} if federation.trust.model.server_draws else set()

@@ -12,10 +12,9 @@ from adversaries.attacks import membership_attacks
 from fedsim.config.federation import FederationConfig
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.protocol import consent, messages, node_machine
-from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import vantages
-from fedsim.game.observers import at_server, own_rounds, participant, released_model
+from fedsim.game.observers import at_server, participant, released_model
 from fedsim.game.observers.memory import POISON_SCORES, Memory
 from fedsim.privacy.trust.model import Vantage
 
@@ -24,8 +23,6 @@ MEMBERSHIP = "adversary-membership"
 LOSSES = "adversary-losses"
 RELEASED = "adversary-released-model"
 AWAITING = "adversary-awaiting"
-FIRST_TRIAL = "first-trial"
-"""The array that names the first trial of the remembered model."""
 
 PROGRESS = "round"
 """The array that names the round of the adversary's memory."""
@@ -38,13 +35,7 @@ def follow(
     taking_part: torch.Tensor | None,
 ) -> None:
     """Learn from the previous aggregate, and expect this round's, in which `sent` is known."""
-    if _sees_own_rounds(received):
-        memory = _since_own_round(received, parameters)
-        _remember(received.context, memory, received.request.round)
-        first_trial = np.asarray(received.request.first_trial)
-        awaiting = {"model": parameters.cpu().numpy(), FIRST_TRIAL: first_trial}
-        node_machine.remember(received.context, AWAITING, awaiting)
-    elif _follows_rounds(received):
+    if _follows_rounds(received):
         memory = _recall(received)
         if _waits(received.config.federation):
             arrays = {"model": parameters.cpu().numpy(), "message": sent.double().cpu().numpy()}
@@ -64,10 +55,7 @@ def follow(
 def conclude(received: ReceivedMessage) -> None:
     context, config, loaded = received.context, received.config, received.loaded
     request = received.request
-    if _sees_own_rounds(received):
-        memory = _since_own_round(received, received.model)
-        _remember(context, memory, request.round)
-    elif _follows_rounds(received):
+    if _follows_rounds(received):
         memory = _recall(received)
         # No later aggregate can be compared with the residual.
         _remember(context, replace(memory, past=None), request.round)
@@ -103,29 +91,6 @@ def _follows_rounds(received: ReceivedMessage) -> bool:
     vantage, audit = received.config.federation.vantage, received.config.audit
     follows = Vantage.PARTICIPANT in vantages.measured(vantage, audit.vantages)
     return follows and at_server.seat(audit.mode).follows
-
-
-def _sees_own_rounds(received: ReceivedMessage) -> bool:
-    """Return whether the adversary is sampled as other clients, and sees only its own rounds."""
-    return _follows_rounds(received) and received.config.federation.adversary_rounds == "own"
-
-
-def _since_own_round(received: ReceivedMessage, model: torch.Tensor) -> Memory:
-    """Return the memory after the model of this message, for the rounds since the last own one."""
-    context, config, request = received.context, received.config, received.request
-    arrays, kept = (node_machine.recall(context, name) for name in (MEMORY, AWAITING))
-    first = int(arrays.pop(PROGRESS)) if arrays else 0
-    # A memory of other trials, or of an attempt that got further, does not count.
-    if kept.get(FIRST_TRIAL) == request.first_trial and 0 < first <= request.round:
-        memory = Memory.from_arrays(arrays, received.loaded.device)
-        before = torch.tensor(kept["model"]).to(model)
-    else:  # the adversary knows the initial model, even where it does not join the first round
-        first, memory = 1, Memory.empty(request.trials)
-        before = initial_parameters(config.game, received.loaded, request.trial_numbers).to(model)
-    game, rounds = request.game.at(first), request.round - first
-    if not rounds:
-        return memory
-    return own_rounds.observe(memory, config.game, received.loaded, game, before, model, rounds)
 
 
 def _attack_losses(received: ReceivedMessage) -> dict[str, npt.NDArray[Any]]:

@@ -40,7 +40,6 @@ BOUNDS = tuple(
         ("training.sampling-rate", 1e-6, 1, "its inverse scales local steps"),
         ("training.local-steps", 1, 1000, "each step passes over the client's records"),
         ("training.local-epochs", 1, 100, "each epoch passes over the client's records"),
-        ("training.local-batches", 0, 1000, "a batch may hold all of the client's records"),
         ("training.batch-size", 0, 10**6, "a larger batch holds all of a client's records"),
         ("privacy.noise-multiplier", 0, 1e6, "float32 holds such noise"),
         ("run.threads", 0, 256, "memory grows with it"),

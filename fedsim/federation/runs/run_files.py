@@ -26,7 +26,6 @@ class ChosenChallenge(FactsPart):
     measure: str
     distance: Number | None
     kind: str
-    copies: Count
     label: Count | None
 
 

@@ -268,7 +268,7 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
         loaded = federation.load(config.experiment)
         parts += len(loaded.owned_by(partition)) if len(loaded.client_of) else config.data.records
         if partition == batch.challenge.client:
-            parts += config.scheme.copies
+            parts += 1
     if config.canaries.count:
         parts += int((one_run.hosts(config.game) == partition).sum())
     # Triangle inequality: a sum is at most as long as its clipped gradients together.

@@ -48,8 +48,7 @@ class Batch:
         rule, target = self.plan.config.participation, self.challenge
         if rule.complete:
             return list(rule.participants(round))
-        every = self.plan.config.federation.adversary_rounds == "every"
-        return rule.asked(self.trials, round, target.client, target.adversary, every)
+        return rule.asked(self.trials, round, target.client, target.adversary)
 
     def sends(self, partition: int, round: int) -> bool:
         """Return whether a client sends a sum, rather than sees the round as the adversary."""

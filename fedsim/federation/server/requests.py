@@ -37,12 +37,9 @@ class Sending:
         content = RecordDict({messages.REQUEST: self._requests[role], messages.MODEL: self.arrays})
         if self.release is not None:
             aggregate, present = self._released
-            config = self.batch.plan.config
-            # An adversary that sees only its own rounds receives no other sum.
-            if config.federation.adversary_rounds == "every":
-                content[messages.AGGREGATE] = aggregate
+            content[messages.AGGREGATE] = aggregate
             # Amplification by sampling requires that the participants stay secret.
-            if config.participation.public:
+            if self.batch.plan.config.participation.public:
                 content[messages.PARTICIPANTS] = present
             if role is Role.AUDITOR and self.release.messages is not None:
                 content[messages.SENT] = self.release.messages

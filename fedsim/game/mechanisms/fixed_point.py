@@ -183,7 +183,7 @@ def agreed(scheme: Scheme, noise_multiplier: float, parameters: int) -> FixedPoi
         global_sensitivity(scheme.privacy.neighbouring, training.clipping_norm),
         training.clipping_norm,
         # A client sends the sum of at most n clipped gradients, or one clipped update.
-        1 if scheme.privacy.unit == "client" else scheme.records + scheme.copies - 1,
+        1 if scheme.privacy.unit == "client" else scheme.records,
         most_together(scheme.participation, scheme.training.rounds),
         parameters,
         scheme.participation.expected_clients,

@@ -88,8 +88,6 @@ def _requirement(privacy: PrivacyConfig) -> "Requirement":
         return calibration.advantage_at_most(privacy.rho_alpha)
     if privacy.max_risk:
         return calibration.success_at_most(privacy.max_risk, privacy.baseline_risk)
-    if privacy.mutual_information:
-        return calibration.information_at_most(privacy.mutual_information)
     epsilon = privacy.epsilon or epsilon_of_rho_beta(privacy.rho_beta)
     return calibration.epsilon_at_most(epsilon, privacy.delta, privacy.accountant)
 

@@ -124,9 +124,7 @@ def seat(audit_mode: str) -> type[Seat]:
 
 
 def is_exact(scheme: Scheme, audit_mode: str, vantage: Vantage) -> bool:
-    """Return whether log-odds are the exact posterior's, not over local steps or own rounds."""
-    if vantage is Vantage.PARTICIPANT and scheme.federation.adversary_rounds == "own":
-        return False
+    """Return whether log-odds are the exact posterior's, not over local steps."""
     return vantage in EXACT and scheme.training.local_steps == 1 and seat(audit_mode).exact
 
 

@@ -5,7 +5,7 @@ target record's coin or another client's noise.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import fields, replace
 
 import numpy as np
@@ -187,11 +187,6 @@ def observe(memory: Memory, aggregate: Tensor) -> Memory:
         "batch_sizes": batch,
         **{f"residual_{field.name}": getattr(left, field.name) for field in fields(Residual)},
     }
-    return entered(memory, columns, past)
-
-
-def entered(memory: Memory, columns: Mapping[str, Tensor], past: Tensor | None = None) -> Memory:
-    """Return the memory with one more round."""
     latest = to_host({name: columns[name] for name in HISTORY})
     history = {
         name: torch.cat([getattr(memory, name), torch.from_numpy(latest[name])[:, None]], dim=1)

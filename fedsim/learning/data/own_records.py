@@ -231,9 +231,9 @@ def _csv(path: Path, agreed: CsvFormat | None = None) -> tuple[Arrays, CsvFormat
 
 
 def _parquet(path: Path) -> Arrays:
-    from fedsim.learning.data.loaders import arrow  # noqa: PLC0415  (a format's alone)
+    from fedsim.learning.data.loaders import parquet  # noqa: PLC0415  (a format's alone)
 
-    columns = arrow.parquet_columns(path)
+    columns = parquet.columns_of(path)
     return {name: np.asarray(values, object) for name, values in columns.items()}
 
 

@@ -16,7 +16,7 @@ from adversaries.errors import InputError
 from adversaries.registry import is_code, lookup
 from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.tasks import named, task_of
-from fedsim.learning.training.trainable import freeze, train_only
+from fedsim.learning.training.trainable import train_only
 
 
 def glorot(model: nn.Module) -> None:
@@ -165,7 +165,6 @@ def build(
     classes: int,
     hidden: int,
     batch_norm: str = "refuse",
-    frozen: str = "",
     tuning: Tuning = Tuning(),
     task: str = "classification",
     class_priors: str = "",
@@ -181,7 +180,6 @@ def build(
         classes: number of classes, each of which has a logit.
         hidden: width of a hidden layer.
         batch_norm: "refuse", or a key of `BATCH_NORM` that replaces layers which mix records.
-        frozen: names of layers or parameters that are not trained.
         tuning: the first values, and the parameters that are trained.
         task: a key of `TASKS`, which the network carries.
         class_priors: public shares of the classes, separated by commas.
@@ -201,7 +199,8 @@ def build(
         from fedsim.learning.training import trainable  # noqa: PLC0415  (for such models alone)
 
         model = trainable.adapt(model, tuning.lora_rank)
-    freeze(model, frozen)
+    if not list(model.parameters()):
+        raise InputError("the model has no parameters; choose one that can be trained")
     model.task = named(task, class_priors)  # type: ignore[assignment]
     return model
 

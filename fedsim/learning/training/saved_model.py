@@ -48,7 +48,6 @@ class Network(TomlTable):
     name: str
     hidden: Annotated[int, Field(ge=1)]
     batch_norm: str
-    frozen: str
     weights_sha256: str = ""
     trainable: str = ""
     lora_rank: int = 0
@@ -168,7 +167,6 @@ def _built(description: Description, place: Path) -> nn.Module:
             taken.classes,
             network.hidden,
             network.batch_norm,
-            "" if network.lora_rank else network.frozen,  # frozen may name adapters
             # A network of texts is described by further files beside the values.
             models.Tuning(str(place) if network.name == hugging_face.NAME else ""),
             network.task,

@@ -126,28 +126,12 @@ def train_only(model: nn.Module, names: str) -> None:
     Raises InputError if unknown.
     """
     parameters = dict(model.named_parameters())
-    chosen = _named(parameters, names, "model.trainable")
+    chosen = _named(parameters, names)
     for path, parameter in parameters.items():
         parameter.requires_grad_(path in chosen)
 
 
-def freeze(model: nn.Module, names: str) -> None:
-    """Exclude the named layers or parameters ("" for none) from training, in place.
-
-    Raises InputError if a name is unknown, or nothing is left to train.
-    """
-    parameters = dict(model.named_parameters())
-    for path in _named(parameters, names, "model.frozen"):
-        parameters[path].requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in parameters.values()):
-        raise InputError(
-            "model.frozen leaves nothing to train; name fewer layers"
-            if parameters
-            else "the model has no parameters; choose one that can be trained"
-        )
-
-
-def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[str]:
+def _named(parameters: Mapping[str, nn.Parameter], names: str) -> set[str]:
     matches = set()
     for name in filter(None, (part.strip() for part in names.split(","))):
         inside = [path for path in parameters if fnmatchcase(f"{path}.", f"{name}.*")]
@@ -156,7 +140,7 @@ def _named(parameters: Mapping[str, nn.Parameter], names: str, key: str) -> set[
             near = difflib.get_close_matches(name, [*parameters, *sorted(layers)], n=1)
             hint = f"did you mean '{near[0]}'? " if near else ""
             raise InputError(
-                f"{key} names '{name}', which has no parameters; {hint}give names from "
+                f"model.trainable names '{name}', which has no parameters; {hint}give names from "
                 f"{', '.join(parameters)}"
             )
         matches.update(inside)

@@ -160,7 +160,7 @@ class Participation(ABC):
         return np.tile(coins, (len(trials), 1))
 
     def asked(
-        self, trials: Sequence[int], round: int, target_client: int, adversary: int, every: bool
+        self, trials: Sequence[int], round: int, target_client: int, adversary: int
     ) -> list[int]:
         """Return the clients that get a message in a round that not all clients join.
 
@@ -169,7 +169,6 @@ class Participation(ABC):
             round: counts from 1.
             target_client: the client that holds the target, or is the target.
             adversary: the curious client.
-            every: whether the adversary sees every round.
         """
         # The adversary also sees rounds that it does not join.
         return sorted({*self.participants(round), adversary})

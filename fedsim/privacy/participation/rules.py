@@ -83,13 +83,13 @@ class HiddenClients(Participation):
         return coins
 
     def asked(
-        self, trials: Sequence[int], round: int, target_client: int, adversary: int, every: bool
+        self, trials: Sequence[int], round: int, target_client: int, adversary: int
     ) -> list[int]:
         # The target gets a message in every trial, since no other client knows its coins. So does
-        # the adversary, unless it sees only the rounds that it joins.
+        # the adversary, which also sees rounds that it does not join.
         coins = self.coins(trials, round, 1, target_client, np.empty(0, np.int64))
         joined = set(np.flatnonzero(coins.any(axis=0)).tolist())
-        return sorted(joined | {target_client} | ({adversary} if every else set()))
+        return sorted(joined | {target_client, adversary})
 
 
 class JoiningClients(Participation):

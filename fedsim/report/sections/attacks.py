@@ -33,36 +33,20 @@ MADE = (
     "can be under this noise, not how identifiable a record of these data is."
 )
 
-COPIED = (
-    "D and D′ differ in all copies at once. The bounds on this page are for all copies together, "
-    "unless they name one record. Group privacy gives the bounds for one record."
-)
-
-
-def _title(report: Report) -> str:
-    copied = report.challenge.kind == "record"
-    return "Copies of one record" if copied else "The crafted target"
-
 
 def _crafted(report: Report) -> list[doc.Block]:
     crafted = report.crafted
     if crafted is None:
         return []
-    copies, delta = crafted.copies, at_delta(crafted.delta)
+    delta = at_delta(crafted.delta)
     return [
-        *([doc.Prose(MADE)] if crafted.kind != "record" else []),
-        *([doc.Prose(COPIED)] if crafted.copies != 1 else []),
+        doc.Prose(MADE),
         doc.Listing(
             [
-                ("Target", f"{copies} × {crafted.description}"),
+                ("Target", crafted.description),
                 *([] if crafted.label is None else [("Its label", str(crafted.label))]),
                 ("First model", crafted.initialisation),
                 (f"ε of one record {delta}", number(crafted.epsilon)),
-                *(
-                    []
-                    if copies == 1
-                    else [(f"ε of all {copies} {delta}", number(crafted.group_epsilon))]
-                ),
                 *(
                     (BOUNDS[name], f"{number(bound.epsilon)} ({bound.reason or bound.method})")
                     for name, bound in crafted.lower_bounds.items()
@@ -93,7 +77,7 @@ def _crafted_figures(report: Report, transcript: SectionTranscript) -> list[doc.
     ]
 
 
-CRAFTED = Section(_title, _crafted, _crafted_figures)
+CRAFTED = Section("The crafted target", _crafted, _crafted_figures)
 
 
 def headline(run: OneRunResult) -> EpsilonBound:

@@ -1,4 +1,4 @@
-"""Sections about theory: bounds, the release, the budget, Bayesian DP and PAC privacy."""
+"""Sections about theory: bounds, the release, the budget and Bayesian DP."""
 
 import math
 from collections.abc import Iterator
@@ -273,43 +273,3 @@ def _bayesian_figures(report: Report, _: SectionTranscript) -> list[Figure]:
 
 
 BAYESIAN = Section("Bayesian DP", _bayesian, _bayesian_figures)
-
-
-MEANING = (
-    "The mutual information between the secret and everything released bounds how often any "
-    "adversary guesses the secret. The bound is an average over the stated prior: it does not hold "
-    "for each person or in the worst case, and it is not differential privacy."
-)
-
-
-def _pac_entries(report: Report) -> Entries:
-    pac = report.pac
-    released = pac.released_information
-    together = f"Released by all {report.trials} trials together"
-    return [
-        ("Stated prior", "D and D′ at even odds: guessing is right in 50%"),
-        (
-            "Mutual information at most",
-            f"{number(pac.mutual_information)} nats over all rounds",
-        ),
-        *([] if released is None else [(together, f"at most {number(released)} nats")]),
-        ("Success of any guess at most", percent(pac.success_bound)),
-        ("Success measured", percent(pac.success)),
-        (
-            "Advantage at most",
-            f"{number(pac.advantage_bound)} "
-            f"(for comparison, ρα is {number(report.bounds.rho_alpha)})",
-        ),
-        (
-            "Equivalent ε, not a guarantee",
-            f"{number(pac.equivalent_epsilon)} at δ = {plain(pac.delta)}: the ε whose bound on "
-            "success is the same",
-        ),
-    ]
-
-
-def _pac(report: Report) -> list[Block]:
-    return [Prose(MEANING), Listing(_pac_entries(report))] if report.pac.budgeted else []
-
-
-PAC = Section("PAC privacy", _pac, specialist=True)

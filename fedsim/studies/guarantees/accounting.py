@@ -226,7 +226,6 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
         **statements.described(releases, vantage),
         **asdict(bounds),
         "tail_limit": statements.tail_limit(mechanism, bounds.epsilon),
-        "rho_alpha_by_route": identifiability.rho_alpha_by_route(mechanism, bounds.epsilon, delta),
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
         "risks": statements.risks_of(mechanism),

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from adversaries.errors import InputError
-from fedsim.privacy import calibration, identifiability, pac, risks
+from fedsim.privacy import calibration, identifiability, risks
 from fedsim.privacy.accounting import ACCOUNTANTS
 from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.calibration import Requirement
@@ -124,7 +124,6 @@ def calibrate(
     rho_beta: float | None = None,
     rho_alpha: float | None = None,
     epsilon: float | None = None,
-    mutual_information: float | None = None,
     max_risk: float | None = None,
     baseline_risk: float | None = None,
     delta: float | None = None,
@@ -148,8 +147,6 @@ def calibrate(
         rho_beta: largest belief of the adversary about one person, 0.5 to 1.
         rho_alpha: largest advantage of the adversary over guessing, 0 to 1.
         epsilon: to reach, in place of rho_beta.
-        mutual_information: information about the world that all rounds may release, in nats (PAC
-            privacy).
         max_risk: largest success of an attack that succeeds with `baseline_risk` without the
             release, 0 to 1; also the largest true positive rate at that false positive rate.
         baseline_risk: such as 1/n for naming one of n people; None for 0.001.
@@ -186,10 +183,9 @@ def calibrate(
         "rho-beta": rho_beta,
         "rho-alpha": rho_alpha,
         "epsilon": epsilon,
-        "mutual-information": mutual_information,
         "max-risk": max_risk,
     }
-    check_targets(targets, accountant)
+    _check_targets(targets, accountant)
     if baseline_risk is not None and max_risk is None:
         raise InputError("baseline-risk needs max-risk; give both, or leave it out")
     at = ASSUMED if delta is None else delta
@@ -198,44 +194,33 @@ def calibrate(
     if max_risk is not None:
         baseline = risks.BASELINE if baseline_risk is None else baseline_risk
         return _met(sought, calibration.success_at_most(max_risk, baseline), at)
-    if mutual_information is not None:
-        required = calibration.information_at_most(mutual_information)
-        return _met(sought, required, at, by_pac=True)
     if rho_beta is not None:
         epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
     assert epsilon is not None
     return _met_epsilon(sought, epsilon, at, accountant)
 
 
-def check_targets(targets: Mapping[str, object], accountant: str) -> None:
+def _check_targets(targets: Mapping[str, object], accountant: str) -> None:
     """Raise InputError unless exactly one target is set, which the accountant can solve."""
     names = [name for name, value in targets.items() if value is not None]
     if len(names) != 1:
         raise InputError(
-            "give exactly one of rho-beta, rho-alpha, epsilon, max-risk and mutual-information, "
-            "for example rho-beta 0.9"
+            "give exactly one of rho-beta, rho-alpha, epsilon and max-risk, such as rho-beta 0.9"
         )
     find_accountant(accountant)
-    if names[0] in ("rho-alpha", "mutual-information", "max-risk"):
-        refuse_accountant(accountant, f"it has no effect on {names[0]}")
+    if names[0] in ("rho-alpha", "max-risk") and accountant != DEFAULT_ACCOUNTANT:
+        raise InputError(
+            f"the accountant is '{accountant}', but it has no effect on {names[0]}; leave it out"
+        )
 
 
-def refuse_accountant(name: str, reason: str) -> None:
-    """Raise InputError for an accountant other than the default, which has no effect."""
-    if name != DEFAULT_ACCOUNTANT:
-        raise InputError(f"the accountant is '{name}', but {reason}; leave it out")
-
-
-def _met(
-    sought: Sought, requirement: Requirement, delta: float, *, by_pac: bool = False
-) -> Calibrated:
+def _met(sought: Sought, requirement: Requirement, delta: float) -> Calibrated:
     """Return the mechanism that meets a requirement, with the bounds of every accountant."""
     releases = sought.answer(requirement)
     mechanism = releases.towards(sought.vantage)
     bounds = identifiability.bounds(mechanism, delta)
     rows = statements.accounted(mechanism, delta)
-    guarantee = {"pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta))}
-    return _calibrated(sought, releases, bounds, rows, guarantee if by_pac else {})
+    return _calibrated(sought, releases, bounds, rows)
 
 
 def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -> Calibrated:
@@ -263,11 +248,11 @@ def _met_epsilon(sought: Sought, target: float, delta: float, accountant: str) -
         bounds = replace(bounds, epsilon=target, rho_beta=rho_beta)
     names = dict.fromkeys([*ACCOUNTANTS, accountant])
     rows = {name: statements.or_refusal(row, name) for name in names}
-    return _calibrated(sought, releases, bounds, rows, {})
+    return _calibrated(sought, releases, bounds, rows)
 
 
 def _calibrated(
-    sought: Sought, releases: Releases, bounds: Bounds, rows: dict[str, Row], more: Row
+    sought: Sought, releases: Releases, bounds: Bounds, rows: dict[str, Row]
 ) -> Calibrated:
     mechanism = releases.towards(sought.vantage)
     document: Row = {
@@ -278,7 +263,6 @@ def _calibrated(
         "note": rows[bounds.accountant]["note"],
         "accountants": rows,
         "risks": statements.risks_of(mechanism),
-        **more,
     }
     return Calibrated(releases, sought.vantage, bounds, document, unknown=sought.unknown)
 

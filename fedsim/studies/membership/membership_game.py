@@ -277,7 +277,6 @@ def check_attacked_training(rules: GameRules) -> None:
             ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
             ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
             ("challenge.kind", rules.challenge.kind, "record"),
-            ("challenge.copies", rules.scheme.copies, 1),
             ("canaries.count", rules.canaries.count, 0),
         ),
         "fedsim membership treats all records alike. It needs independent models of all rounds, "

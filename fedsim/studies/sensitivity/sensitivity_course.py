@@ -133,7 +133,6 @@ def check_steps(rules: GameRules) -> None:
             ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
             ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
             ("challenge.kind", rules.challenge.kind, "record"),
-            ("challenge.copies", rules.scheme.copies, 1),
         ),
         "fedsim sensitivity measures full batches of all clients' records with clipped gradients, "
         "in all rounds",

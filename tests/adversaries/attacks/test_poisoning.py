@@ -1,23 +1,15 @@
 """A poison lies where the data are not; what a group proves is divided by group privacy."""
 
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from adversaries.attacks.poisoning import (
     clipbkd_point,
-    group_delta,
     least_direction,
     least_liked,
     logit_gain,
-    per_record,
 )
-from adversaries.bounds.lower_bounds import clopper_pearson_bound
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import EpsilonBound
 
 
@@ -112,78 +104,3 @@ def test_the_gain_is_that_of_the_poisons_class_above_what_nothing_gets() -> None
     np.testing.assert_allclose(logit_gain(logits, baseline, 1), [0.5, -1.0])
     one, nothing = np.array([[3.0]]), np.array([[1.0]])
     assert (logit_gain(one, nothing, 1)[0], logit_gain(one, nothing, 0)[0]) == (2.0, -2.0)
-
-
-def test_without_delta_the_bound_of_a_group_is_divided_by_its_size() -> None:
-    worlds = np.arange(200) % 2 == 0
-    scores = np.where(worlds, 1.0, -1.0)
-    scores[:20] *= -1
-    bound = clopper_pearson_bound(worlds, scores, 0.0, 0.99)
-    assert bound.epsilon > 1
-    for records in (1, 2, 8):
-        assert per_record(bound, records).epsilon == pytest.approx(bound.epsilon / records)
-
-
-@pytest.mark.parametrize("rates", [(0.9, 0.2), (0.3, 0.01), (0.999, 0.6)])
-@pytest.mark.parametrize("records", [1, 3])
-def test_the_bound_is_where_group_privacy_begins_to_allow_the_rates(
-    rates: tuple[float, float], records: int
-) -> None:
-    (tpr, fpr), delta = rates, 1e-3
-
-    def allowed(epsilon: float) -> bool:
-        slack = sum(math.exp(i * epsilon) * delta for i in range(records))
-        grown = math.exp(records * epsilon)
-        return tpr <= grown * fpr + slack and 1 - fpr <= grown * (1 - tpr) + slack
-
-    found = per_record(_bound(tpr, fpr, delta), records).epsilon
-    assert found > 0
-    assert not allowed(found - 1e-6)
-    assert allowed(found + 1e-6)
-
-
-@pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
-@pytest.mark.parametrize("records", [1, 2, 4])
-def test_the_true_rates_of_a_gaussian_group_prove_no_more_than_is_true_of_one(
-    mu: float, records: int
-) -> None:
-    true, delta = gaussian.epsilon(mu, 1e-3), 1e-3
-    proven = [
-        per_record(_bound(norm.sf(t - records * mu), norm.sf(t), delta), records).epsilon
-        for t in np.linspace(-4, 4 + records * mu, 41)
-    ]
-    assert 0 < max(proven) <= true
-
-
-def test_rates_that_chance_allows_prove_nothing() -> None:
-    assert per_record(_bound(0.3, 0.4, 1e-5), 4).epsilon == 0
-    assert per_record(_bound(0.0, 1.0, 0.0), 1).epsilon == 0
-
-
-def test_certainty_proves_no_finite_number_too_much() -> None:
-    found = per_record(_bound(1.0, 0.0, 0.0), 2).epsilon
-    assert found > 100
-
-
-def test_the_delta_of_a_group_is_that_of_the_textbook() -> None:
-    epsilon, delta = 0.7, 1e-4
-    textbook = delta * (math.exp(3 * epsilon) - 1) / (math.exp(epsilon) - 1)
-    assert group_delta(epsilon, delta, 3) == pytest.approx(textbook)
-    assert group_delta(0.0, delta, 3) == pytest.approx(3 * delta)
-
-
-def test_only_bounds_of_counted_rates_can_be_divided() -> None:
-    other = EpsilonBound(1.0, 1e-5, 0.95, "normal log-odds", "normality")
-    with pytest.raises(InputError, match="no limits of the true"):
-        per_record(other, 2)
-    with pytest.raises(InputError, match="give at least 1"):
-        per_record(_bound(0.5, 0.1, 0.0), 0)
-
-
-def test_a_bound_that_was_refused_is_passed_on() -> None:
-    refused = replace(_bound(0.9, 0.1, 1e-5), reason="infinite log-odds")
-    assert per_record(refused, 2) is refused
-    without = replace(refused, details={})
-    assert per_record(without, 2) is without
-    with pytest.raises(InputError, match="give at least 1"):
-        per_record(refused, 0)

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from skimage.metrics import structural_similarity
 
 from adversaries.errors import InputError
-from adversaries.neighbours import dissimilarity, search
+from adversaries.neighbours import search
 from adversaries.neighbours.dataset_sensitivity import (
     Pair,
     rank_clients,
@@ -249,43 +249,6 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
     expected = brute_force(distances, choice, top)
     assert [(p.record, p.replacement) for p in found] == expected
     assert [p.distance for p in found] == [distances[pair] for pair in expected]
-
-
-@pytest.mark.parametrize("choice", ["max", "min"])
-@settings(max_examples=50)
-@given(
-    values=RECORDS,
-    pool=RECORDS,
-    block=st.integers(1, 90),
-    data=st.data(),
-)
-def test_a_coarse_search_finds_the_exact_pairs_however_the_coarse_measure_errs(
-    choice: str, values: np.ndarray, pool: np.ndarray, block: int, data: st.DataObject
-) -> None:
-    a, b = (values / 8).astype(np.float32), (pool / 8).astype(np.float32)
-    distances = np.abs(a[:, None].astype(float) - b).sum(axis=2)
-    top = data.draw(st.integers(1, distances.size))
-    random = np.random.default_rng(data.draw(st.integers(0, 99)))
-
-    def errs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        exact = np.abs(x[:, None].astype(float) - y).sum(axis=2)
-        return exact + random.choice([-0.3, 0.0, 0.3], exact.shape)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "BLOCK_PAIRS", block)
-        patch.setitem(dissimilarity.COARSE, "manhattan", (errs, 0.3))
-        found = select(a, b, "manhattan", "replace", choice=choice, top=top)
-    expected = brute_force(distances, choice, top)
-    assert [(p.record, p.replacement) for p in found] == expected
-    assert [p.distance for p in found] == [distances[pair] for pair in expected]
-
-
-def test_a_coarse_measure_is_not_used_outside_its_range() -> None:
-    bright = 255 * np.random.default_rng(0).random((12, 16, 16), dtype=np.float32)
-    distances = dissimilarity.ssim(bright[:4], bright[4:])
-    for choice in ("max", "min"):
-        found = select(bright[:4], bright[4:], "ssim", "replace", choice=choice, top=5)
-        assert [(p.record, p.replacement) for p in found] == brute_force(distances, choice, 5)
 
 
 def test_a_search_does_not_keep_the_distances() -> None:

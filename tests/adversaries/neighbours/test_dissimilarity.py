@@ -12,7 +12,7 @@ from skimage.metrics import structural_similarity
 
 from adversaries.errors import InputError
 from adversaries.neighbours import dissimilarity
-from adversaries.neighbours.dissimilarity import COARSE, MEASURES, measure, ssim
+from adversaries.neighbours.dissimilarity import MEASURES, measure, ssim
 from fedsim.learning.data import load
 
 REAL_MNIST = Path(__file__).parents[3].parent / "shared" / "data" / "mnist"
@@ -218,13 +218,3 @@ def test_gower_without_columns_takes_every_feature_for_one() -> None:
 def test_gower_of_numbers_that_are_not_scaled_is_refused() -> None:
     with pytest.raises(InputError, match=r"scaled to \[0, 1\], but a feature lies outside"):
         measure("gower")(noise(2, 3), noise(2, 3) + 1)
-
-
-@pytest.mark.parametrize("name", sorted(COARSE))
-@pytest.mark.parametrize("contrast", [0.0, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 1.0])
-def test_a_coarse_measure_is_off_by_no_more_than_it_says(name: str, contrast: float) -> None:
-    # Bright images without contrast are the worst: nothing but C2 is left of the denominator.
-    bright = (1 - contrast * noise(8, 3, 16, 16, seed=1)).astype(np.float32)
-    every = np.concatenate([bright, 1 - bright, noise(4, 3, 16, 16, seed=2)])
-    found, error = COARSE[name]
-    assert np.abs(found(every, every) - measure(name)(every, every)).max() <= error

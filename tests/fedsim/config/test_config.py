@@ -167,7 +167,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ("data.root=/some/where", ("data.root", "/some/where")),
         ('data.name="mnist"', ("data.name", "mnist")),
         ("data.root=", ("data.root", "")),
-        ("model.frozen=1", ("model.frozen", "1")),
+        ("model.trainable=1", ("model.trainable", "1")),
     ],
 )
 def test_overrides_are_toml_scalars_or_plain_strings(

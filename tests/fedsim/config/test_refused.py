@@ -1,15 +1,13 @@
-"""The table of refused combinations: every row bites, lets go when heeded, and is on the page."""
+"""The table of refused combinations: every row bites and lets go when heeded."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedsim.config import KNOWN_KEYS, Config, Scalar, to_run_config
-from fedsim.config.needs import KeySetting, Need, as_toml
+from fedsim.config.needs import KeySetting, Need
 from fedsim.config.refused import REFUSED
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 CASES = [(need, must) for need in REFUSED for must in need.needs]
 TRUE: dict[str, Any] = {
     "is": lambda value: value,
@@ -78,26 +76,3 @@ def test_every_key_of_the_table_exists_with_a_value_of_its_kind() -> None:
         assert setting.key in KNOWN_KEYS
         tested = setting.tested[0] if isinstance(setting.tested, tuple) else setting.tested
         assert isinstance(tested, str) == isinstance(defaults[setting.key], str), setting.key
-
-
-def _cell(setting: KeySetting) -> str:
-    """Return a setting as the page shows it."""
-    if isinstance(setting.tested, tuple):
-        return (
-            f"`{setting.key}` is {' or '.join(f'`{as_toml(value)}`' for value in setting.tested)}"
-        )
-    shown = "" if setting.test == "is even" else f" `{as_toml(setting.tested)}`"
-    return f"`{setting.key}` {setting.test}{shown}"
-
-
-def _row(need: Need) -> str:
-    """Return the line of the page that a row of the table stands in."""
-    settings = (", ".join(map(_cell, part)) for part in (need.what, need.needs))
-    return f"| {' | '.join([*settings, need.why, need.instead])} |"
-
-
-@pytest.mark.source
-def test_the_page_shows_the_table() -> None:
-    rows = [_row(need) for need in REFUSED]
-    shown = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
-    assert shown == rows

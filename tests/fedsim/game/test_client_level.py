@@ -88,13 +88,12 @@ def _train(
     labels: torch.Tensor,
     orders: list[list[int]],
     rate: float,
-    momentum: float = 0.0,
     proximal: float = 0.0,
 ) -> torch.Tensor:
     """Train one linear model as any PyTorch tutorial does; return how far it moved, downhill."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double()
     nn.utils.vector_to_parameters(theta.double(), model.parameters())
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for batch in orders:
         optimizer.zero_grad()
         away = nn.utils.parameters_to_vector(model.parameters()) - theta.double()
@@ -192,21 +191,14 @@ def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small: Make)
     assert len({tuple(epoch) for trial in epochs.tolist() for epoch in trial}) == 18
 
 
-def test_so_many_batches_are_taken_in_place_of_epochs(small: Make) -> None:
-    training = small(CLIENT | {"training.local-epochs": 1, "training.local-batches": 5}).training
-    plan = schedule(training, 0, range(6), 1, 0, 8)
-    whole = small(CLIENT | {"training.local-epochs": 2}).training
-    np.testing.assert_array_equal(plan, schedule(whole, 0, range(6), 1, 0, 8)[:, :5])
-
-
 def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small: Make) -> None:
     training = small(CLIENT).training
     whole, part = (schedule(training, 0, r, 1, 0, 8) for r in (range(6), range(4, 6)))
     np.testing.assert_array_equal(whole[4:], part)
 
 
-def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Make) -> None:
-    changes = {"training.local-momentum": 0.8, "training.proximal-term": 0.5}
+def test_the_proximal_term_is_that_of_its_definition(small: Make) -> None:
+    changes = {"training.proximal-term": 0.5}
     config = small(CLIENT | changes | {"training.clipping-norm": 100.0})
     known, theta = _federation(config)
     found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), 1)
@@ -216,7 +208,7 @@ def test_momentum_and_the_proximal_term_are_those_of_their_definitions(small: Ma
     for trial in range(4):
         orders = [step[step != NOBODY].tolist() for step in plan[trial]]
         plain = _train(theta[trial], features, labels, orders, 0.3)
-        expected = _train(theta[trial], features, labels, orders, 0.3, 0.8, 0.5)
+        expected = _train(theta[trial], features, labels, orders, 0.3, 0.5)
         torch.testing.assert_close(found[trial], expected, rtol=1e-4, atol=1e-6)
         assert (expected - plain).norm() > 0.05 * plain.norm()
 
@@ -231,7 +223,7 @@ def _sent(
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 def test_clients_train_together_as_each_does_alone(partition: str, small: Make) -> None:
     changes = {"federation.partition": partition, "federation.clients": 5, "data.records": 40}
-    config = small(CLIENT | changes | {"training.local-momentum": 0.5})
+    config = small(CLIENT | changes)
     known, theta = _federation(config)
     sizes = [len(known.owned_by(j)) for j in range(5)]
     groups = list(alike(known, range(5), theta))

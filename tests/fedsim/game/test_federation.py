@@ -53,7 +53,7 @@ def test_records_come_as_tensors_of_the_dataset(small: Make) -> None:
 
 
 def test_frozen_values_are_the_seeds_and_not_the_processs(small: Make) -> None:
-    config = small({"model.name": "mlp", "model.frozen": "1"})
+    config = small({"model.name": "mlp", "model.trainable": "3"})
     federation.recent.clear()
     one = federation.load(config.experiment).model.get_parameter("1.weight")
     torch.rand(1)

@@ -61,10 +61,8 @@ def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> 
     assert np.abs(np.corrcoef(coins) - np.eye(10)).max() < 5 / math.sqrt(2000)
 
 
-def test_canaries_are_planted_at_the_named_clients_in_turn(small: Make) -> None:
+def test_canaries_are_planted_at_the_clients_in_turn(small: Make) -> None:
     assert one_run.hosts(small({"canaries.count": 5}).game).tolist() == [0, 1, 2, 0, 1]
-    named = small({"canaries.count": 5, "canaries.clients": "2, 0"})
-    assert one_run.hosts(named.game).tolist() == [0, 2, 0, 2, 0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -266,14 +264,6 @@ def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Pat
         _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
-def test_a_client_where_none_are_planted_is_not_asked(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
-    config = small(_planted() | {"canaries.clients": "1,2"})
-    _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
-
-
 def test_a_transcript_without_canaries_has_no_scores(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,7 +343,6 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.kind": "mislabelled", "data.pool": 10}, "data.pool is 10"),
         ({"canaries.known-data": True, "privacy.unit": "client"}, "canaries.known-data"),
         ({"canaries.guesses": 21}, "at most 20"),
-        ({"canaries.clients": "0,3"}, "'3', but the clients are numbered 0 to 2"),
         ({"canaries.kind": "loud"}, "canaries.kind"),
     ],
 )

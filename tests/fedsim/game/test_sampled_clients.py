@@ -215,3 +215,19 @@ def test_the_report_says_who_was_asked_and_what_is_secret(small: Make, tmp_path:
     assert "it stays secret whether the target took part in a round" in unescape(page)
     assert "measurements are conditional on these coins" in unescape(page)
     assert "its participation is no secret" not in unescape(page)
+
+
+def test_no_message_names_the_clients_that_joined(small: Make, tmp_path: Path) -> None:
+    config = small(SAMPLED)
+    sent: list[RecordDict] = []
+
+    class Watching(InProcessGrid):
+        def execute(self, message: Message) -> Message:
+            if message.metadata.message_type in ("train", "evaluate"):
+                sent.append(message.content)
+            return super().execute(message)
+
+    grid = Watching(client_app.app, 6, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
+    assert any(messages.AGGREGATE in content for content in sent)
+    assert not any(messages.PARTICIPANTS in content for content in sent)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from fedsim.privacy import calibration
-from fedsim.privacy.accounting import ACCOUNTANTS, accountant
+from fedsim.privacy import calibration, identifiability
+from fedsim.privacy.accounting import ACCOUNTANTS, PLD, accountant
 from fedsim.privacy.calibration import advantage_at_most, epsilon_at_most
 from fedsim.privacy.identifiability import rho_alpha
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
@@ -229,18 +229,18 @@ def test_what_cannot_be_found_says_why(search: Callable[[], float], complaint: s
         (0.9, 0.001, 9.951726965394187, 7.326, 1.5173783421251537),
     ],
 )
-def test_the_comparison_reproduces_the_recorded_runs(
+def test_the_accountants_reproduce_the_recorded_runs(
     rho_beta: float, delta: float, classic: float, tight: float, exact: float
 ) -> None:
-    row = calibration.compare(rho_beta, delta, 30)
-    assert row.classic == pytest.approx(classic, rel=1e-8)
-    assert row.tight == pytest.approx(tight, rel=1e-4)
-    assert row.wasted == row.classic / row.tight
-    assert row.exact_epsilon == pytest.approx(exact, rel=1e-8)
-    advantage = gaussian.advantage(math.sqrt(30) / row.classic)
-    assert row.classic_rho_alpha["total variation"] == pytest.approx(advantage, rel=1e-9)
-    assert row.classic_rho_alpha["Rényi"] == pytest.approx(advantage, rel=1e-9)
-    assert row.classic_rho_alpha["epsilon and delta"] > advantage
+    epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
+    z = noise_multiplier(epsilon, delta, 30, accountant_name="rdp-classic")
+    tight_z = noise_multiplier(epsilon, delta, 30)
+    assert z == pytest.approx(classic, rel=1e-8)
+    assert tight_z == pytest.approx(tight, rel=1e-4)
+    whole, least = Mechanism.alike(z, 30), Mechanism.alike(tight_z, 30)
+    assert PLD.epsilon(whole, delta) == pytest.approx(exact, rel=1e-8)
+    advantage = gaussian.advantage(math.sqrt(30) / z)
+    assert rho_alpha(whole) == pytest.approx(advantage, rel=1e-9)
+    assert identifiability.advantage_of_epsilon(epsilon, delta) > advantage
     # The printed theorem lies above the truth for its own noise, below it for the tight one.
-    printed = row.tight_rho_alpha["paper (Theorem 2)"]
-    assert advantage < printed < row.tight_rho_alpha["total variation"]
+    assert advantage < identifiability.theorem2_rho_alpha(epsilon, delta) < rho_alpha(least)

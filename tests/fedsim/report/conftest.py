@@ -43,7 +43,6 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "server": {"federation.vantage": "server", "privacy.rho-beta": 0.0}
     | {"privacy.noise-multiplier": 4.0},
     "few trials": {"trials.count": 2, "trials.batch": 2},
-    "copies": {"challenge.copies": 2},
     "released model": {"federation.vantage": "released-model"},
     "replace": {"privacy.neighbouring": "replace"},
     "sampled": {"training.sampling-rate": 0.5},
@@ -52,10 +51,9 @@ KINDS: dict[str, dict[str, Scalar]] = {
     "local DP-SGD": LOCAL
     | {"training.local-steps": 3, "training.sampling-rate": 0.2}
     | {"privacy.neighbouring": "add-remove"},
-    "information": {"privacy.rho-beta": 0.0, "privacy.mutual-information": 0.1},
     "client": {"privacy.unit": "client"},
     "one run": {"canaries.count": 40},
-    "crafted": {"challenge.kind": "clipbkd", "challenge.copies": 2},
+    "crafted": {"challenge.kind": "clipbkd"},
     "gradient": {"challenge.kind": "gradient"},
     "oracle": {"audit.mode": "oracle"},
     "bayesian": {"audit.bayesian-pairs": 4},

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import installation, reading
-from fedsim.learning.data.loaders import arrow, image_folder, npz, table
+from fedsim.learning.data.loaders import image_folder, npz, table
 from fedsim.learning.data.loaders.dataset import Dataset, Source
 
 if TYPE_CHECKING:
@@ -29,13 +29,12 @@ def own(source: Source) -> Dataset:
     Raises InputError if the library is not installed, or the directory has no such data set.
     """
     path = source.path
-    files = _files(path)
 
     def refusal(reason: str) -> InputError:
         return InputError(f"'{path}' is damaged, or no Hugging Face data set ({reason})")
 
-    with reading.damage(refusal), arrow.limited(files):
-        split = _read(path, files)
+    with reading.damage(refusal):
+        split = _read(path)
         features, columns = _columns(source, split)
         values = _values(split, features, path, source.image_size) if features else None
     if values is None:
@@ -82,11 +81,11 @@ def _columns(source: Source, split: "datasets.Dataset") -> tuple[str, dict[str, 
     return (features or [""])[0], columns
 
 
-def _files(path: Path) -> list[Path]:
+def _read(path: Path) -> "datasets.Dataset":
+    """Return the only split, or the training split. Raises of `reading.DAMAGE`, or InputError."""
     try:
-        import datasets  # noqa: F401, PLC0415
-        from PIL import Image  # noqa: F401, PLC0415  (import before memory is limited)
-        from pyarrow import parquet  # noqa: F401, PLC0415
+        import datasets  # noqa: PLC0415
+        from pyarrow import concat_tables, parquet  # noqa: PLC0415
     except ImportError as error:
         command = installation.command("hf")
         raise InputError(
@@ -94,30 +93,19 @@ def _files(path: Path) -> list[Path]:
         ) from None
     if not path.is_dir():
         raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")
-    if _was_saved(path):
-        return [file for file in path.rglob("*") if not file.is_dir()]
+    if (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file():
+        return _saved(datasets.load_from_disk(str(path)), path)
     files = sorted(path.rglob("*.parquet"))
     if not files:
         raise InputError(
             f"'{path}' has neither a data set that save_to_disk wrote nor Parquet files; "
             "download one with huggingface-cli, or save one with dataset.save_to_disk(path)"
         )
-    return [file for file in files if TRAIN in file.name] or files
+    chosen = [file for file in files if TRAIN in file.name] or files
+    return datasets.Dataset(concat_tables([parquet.ParquetFile(file).read() for file in chosen]))
 
 
-def _was_saved(path: Path) -> bool:
-    return (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file()
-
-
-def _read(path: Path, files: list[Path]) -> "datasets.Dataset":
-    """Return the only split, or the training split. Raises of `reading.DAMAGE`, or InputError."""
-    import datasets  # noqa: PLC0415
-    from pyarrow import concat_tables, parquet  # noqa: PLC0415
-
-    if not _was_saved(path):
-        tables = [parquet.ParquetFile(file, pre_buffer=False) for file in files]
-        return datasets.Dataset(concat_tables([each.read(use_threads=False) for each in tables]))
-    loaded = datasets.load_from_disk(str(path))
+def _saved(loaded: "datasets.Dataset | datasets.DatasetDict", path: Path) -> "datasets.Dataset":
     if not isinstance(loaded, dict):
         return loaded
     if TRAIN not in loaded and len(loaded) > 1:

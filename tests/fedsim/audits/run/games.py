@@ -48,7 +48,6 @@ def gaussian_game(
             "measure": "given",
             "distance": None,
             "kind": "record",
-            "copies": 1,
             "label": None,
         },
         "client_sizes": [12, 12],

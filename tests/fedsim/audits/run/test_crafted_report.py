@@ -59,7 +59,7 @@ def _standardised(transcript: Arrays) -> np.ndarray:
 def test_the_log_odds_follow_theory_whatever_the_target(
     kind: str, neighbouring: str, small: Make, play: Run
 ) -> None:
-    what = {"challenge.kind": kind, "challenge.copies": 3, "privacy.neighbouring": neighbouring}
+    what = {"challenge.kind": kind, "privacy.neighbouring": neighbouring}
     size = {"trials.count": 200, "trials.batch": 200, "data.held-out": 4}
     transcript = play(small(NOISE | what | size))
     assert stats.kstest(_standardised(transcript), "norm").pvalue > 1e-3
@@ -69,13 +69,11 @@ def test_the_log_odds_follow_theory_whatever_the_target(
     ("trust", "neighbouring"),
     [("central", "replace"), ("local", "add-remove"), ("distributed", "add-remove")],
 )
-def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
-    trust: str, neighbouring: str, small: Make, play: Run
-) -> None:
+def test_of_a_vector_mu_is_exact(trust: str, neighbouring: str, small: Make, play: Run) -> None:
     where = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
-    transcript = play(small(NOISE | where | {"challenge.kind": "gradient", "challenge.copies": 3}))
+    transcript = play(small(NOISE | where | {"challenge.kind": "gradient"}))
     bound = 2.0 if neighbouring == "replace" else 1.0
-    np.testing.assert_allclose(transcript["sensitivities"], 3 * bound, rtol=1e-12)
+    np.testing.assert_allclose(transcript["sensitivities"], bound, rtol=1e-12)
     # Of three clients' noise the adversary knows its own.
     unknown = {"central": 1.0, "local": np.sqrt(2), "distributed": np.sqrt(2 / 3)}[trust]
     np.testing.assert_allclose(transcript["noise_stds"], 4 * unknown * bound, rtol=1e-4)
@@ -84,9 +82,8 @@ def test_of_a_vector_mu_is_exact_and_grows_with_its_copies(
 @pytest.mark.parametrize(
     "what",
     [
-        {"challenge.kind": "clipbkd", "challenge.copies": 2, "privacy.neighbouring": "replace"},
+        {"challenge.kind": "clipbkd", "privacy.neighbouring": "replace"},
         {"challenge.kind": "gradient", "training.sampling-rate": 0.4},
-        pytest.param({"challenge.copies": 2}, marks=pytest.mark.slow),
     ],
 )
 def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
@@ -98,7 +95,7 @@ def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
 
 
 def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
-    what = {"challenge.kind": "clipbkd", "challenge.copies": 2, "model.initialisation": "fixed"}
+    what = {"challenge.kind": "clipbkd", "model.initialisation": "fixed"}
     one, other = (play(small(NOISE | what | {"trials.batch": size})) for size in (8, 4))
     for name in ("log_odds", "poison_scores"):
         np.testing.assert_allclose(one[name], other[name], atol=2e-6)
@@ -107,7 +104,7 @@ def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -
 @pytest.fixture
 def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, dict[str, object]]]:
     def execute(**changes: Scalar) -> tuple[RunDirectory, dict[str, object]]:
-        kind = {"challenge.kind": "gradient", "challenge.copies": 2}
+        kind = {"challenge.kind": "gradient"}
         size = {"trials.count": 40, "trials.batch": 40}
         config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
         directory = RunDirectory.create(tmp_path / "run", config)
@@ -120,20 +117,18 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_the_report_states_the_epsilon_of_one_and_of_the_group(
+def test_the_report_states_what_the_target_proves(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
     directory, report = finished(model_initialisation="worst-case", canaries_count=8)
     crafted, delta = report.crafted, report.bounds.delta
     mu = np.sqrt(3) / 4
     assert crafted.epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
-    assert crafted.group_epsilon == pytest.approx(gaussian.epsilon(2 * mu, delta), rel=1e-3)
-    # The game is about the group, and so are its bounds.
-    assert report.bounds.tight_epsilon == pytest.approx(crafted.group_epsilon)
-    assert report.bounds.rho_alpha == pytest.approx(gaussian.advantage(2 * mu), rel=1e-6)
-    assert report.prediction.mu == pytest.approx(2 * mu)
+    assert report.bounds.tight_epsilon == pytest.approx(crafted.epsilon)
+    assert report.bounds.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
+    assert report.prediction.mu == pytest.approx(mu)
     assert report.budget.epsilon["participant"] == pytest.approx(crafted.epsilon)
-    assert report.challenge.records == 2
+    assert report.challenge.records == 1
     # A canary is one record.
     assert report.one_run.claimed_epsilon == pytest.approx(crafted.epsilon)
     assert report.one_run.canary_mu == pytest.approx(mu)
@@ -156,16 +151,6 @@ def test_the_report_states_the_epsilon_of_one_and_of_the_group(
     assert "fitted to the records of D without noise" in report.mechanism.dp_note
 
 
-def test_copies_of_a_record_are_not_said_to_be_crafted(
-    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
-) -> None:
-    directory, _ = finished(challenge_kind="record")
-    page = (directory.path / "report.html").read_text()
-    assert "2 × a record of D" in page
-    assert "Copies of one record" in page
-    assert "to be noticed" not in page
-
-
 def test_the_replacement_of_what_was_made_is_the_original_record(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
@@ -184,9 +169,9 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
         "noise_stds": np.ones((400, 1)),
         "poison_scores": np.where(worlds, 1.0, -1.0),
     }
-    found = empirical.bounds(transcript, 1, 1e-5, ALARM_CONFIDENCE)
+    found = empirical.bounds(transcript, 1e-5, ALARM_CONFIDENCE)
     assert found["released_model"].epsilon > 2
-    claimed = CraftedResult("clipbkd", 1, None, "", "random", 1e-5, 0.95, 0.5, 0.5, {})
+    claimed = CraftedResult("clipbkd", None, "", "random", 1e-5, 0.95, 0.5, {})
 
     def raised(claim: CraftedResult) -> dict[str, str]:
         return verdicts.alarms(empirical.crafted_checks(claim, transcript))
@@ -195,35 +180,31 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     exactly = found["released_model"].epsilon
     assert not raised(replace(claimed, epsilon=exactly))
     assert raised(replace(claimed, epsilon=exactly * 0.999))
-    # Of a group of four the same certainty proves a fourth.
-    group = empirical.bounds(transcript, 4, 1e-12, 0.999)["released_model"]
-    single = empirical.bounds(transcript, 1, 1e-12, 0.999)["released_model"]
-    assert group.epsilon == pytest.approx(single.epsilon / 4, rel=1e-6)
 
 
-def test_the_gaussian_bound_of_a_group_is_that_of_a_share_of_mu() -> None:
+def test_what_identification_proves_grows_with_what_is_assumed() -> None:
     generator = np.random.default_rng(0)
-    worlds, mu, copies = np.arange(4000) % 2 == 0, 3.0, 3
+    worlds, mu = np.arange(4000) % 2 == 0, 1.0
     odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
     steps = {"sensitivities": np.full((4000, 1), mu), "noise_stds": np.ones((4000, 1))}
     transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
-    found = empirical.bounds(transcript, copies, 1e-3, 0.95)
-    true = gaussian.epsilon(mu / copies, 1e-3)
+    found = empirical.bounds(transcript, 1e-3, 0.95)
+    true = gaussian.epsilon(mu, 1e-3)
     assert 0.9 * true < found["identification_gaussian"].epsilon < true
     assert 0 < found["identification"].epsilon < true
     varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
-    mixed = empirical.bounds(transcript | {"sensitivities": varying}, copies, 1e-3, 0.95)
+    mixed = empirical.bounds(transcript | {"sensitivities": varying}, 1e-3, 0.95)
     assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
-    # Of the same counts mu of the group is known as well, of which one has its share.
+    # The same counts bound mu as well.
     by_mu = found["identification_mu_gdp"]
     assert (
         found["identification"].epsilon < by_mu.epsilon < found["identification_gaussian"].epsilon
     )
     whole = mu_gdp_bound(worlds, odds, 1e-3, 0.95)
-    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"] / copies)
+    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"])
     assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
     assert "released_model" not in found
-    scored = empirical.bounds(transcript | {"poison_scores": odds}, copies, 1e-3, 0.95)
+    scored = empirical.bounds(transcript | {"poison_scores": odds}, 1e-3, 0.95)
     assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
     # At a threshold of its own, between the worlds.
     split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
@@ -236,7 +217,5 @@ def test_sampled_steps_have_no_mu_to_divide() -> None:
         "worlds": np.arange(40) % 2 == 0,
         "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
     }
-    found = empirical.bounds(
-        transcript, 1, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled"
-    )
+    found = empirical.bounds(transcript, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled")
     assert set(found) == {"identification"}

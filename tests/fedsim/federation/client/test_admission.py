@@ -429,7 +429,6 @@ SECURE: dict[str, Scalar] = {
     [
         ({"federation.trust": "local"}, Z),
         ({"federation.trust": "central"}, Z),
-        ({"challenge.copies": 4}, Z / 4),
         # Two of three clients' shares hide what the third sends, and one in a message of its own.
         ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
         (SECURE | {"peers-path": "peers", "key-path": "node.key"}, Z * math.sqrt(2 / 3)),

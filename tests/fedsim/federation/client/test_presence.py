@@ -53,7 +53,6 @@ ADVERSE: dict[str, Scalar] = {
     "privacy.unit": "client",
     "training.local-learning-rate": 1000.0,
     "training.local-epochs": 20,
-    "training.local-momentum": 0.999999,
 }
 """Settings with which one client's own training diverges."""
 
@@ -73,7 +72,7 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "model.hidden": (1, 4096),
     "model.lora-rank": (0, 2),
     "model.initialisation": ("random", "fixed"),
-    "model.frozen": ("", "*", "*.bias"),
+    "model.trainable": ("", "*", "*.bias"),
     "training.rounds": (1, 3, 10**5),
     "training.learning-rate": (0.0, 1e-30, 1.0, 1000.0),
     "training.local-learning-rate": (0.0, 1e-30, 1.0, 1000.0),
@@ -81,8 +80,6 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "training.sampling-rate": (1.0, 0.5, 1e-6),
     "training.local-steps": (1, 3, 1000),
     "training.local-epochs": (1, 20, 100),
-    "training.local-batches": (0, 7, 1000),
-    "training.local-momentum": (0.0, 0.999999),
     "training.proximal-term": (0.0, 1.0, 1000.0),
     "training.batch-size": (0, 1, 4, 10**6),
     "training.optimizer": ("", "normalized", "sgd", "adam"),
@@ -93,7 +90,6 @@ VALUES: dict[str, Sequence[Scalar]] = {
     "run.max-memory": ("", "1B", "1MB", "900TB"),
     "run.threads": (1, 2, 256),
     "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled", "blank", "backdoor"),
-    "challenge.copies": (1, 3),
     "canaries.count": (0, 4),
     "audit.bayesian-pairs": (0, 2),
     "federation.measures-epsilon": (0.0, 1.0),

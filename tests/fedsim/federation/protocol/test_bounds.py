@@ -21,7 +21,7 @@ ELSEWHERE = {
     ),
     "they are probabilities or shares": (
         *("federation.sampling-rate", "federation.dropout-rate", "federation.measures-share"),
-        *("training.local-momentum", "privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"),
+        *("privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"),
         *("privacy.baseline-risk", "privacy.delta"),
     ),
     "federation.clients bounds them": (
@@ -32,7 +32,7 @@ ELSEWHERE = {
         *("federation.measures-epsilon", "trials.count", "trials.batch", "trials.first"),
     ),
     "the noise multiplier that follows from them is searched for in a range": (
-        *("privacy.epsilon", "privacy.mutual-information", "privacy.stop-at"),
+        *("privacy.epsilon", "privacy.stop-at"),
     ),
     "only the server computes with them": (
         *("training.momentum", "federation.timeout"),
@@ -40,8 +40,8 @@ ELSEWHERE = {
     ),
     "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (
-        *("challenge.record", "challenge.replacement", "challenge.copies", "challenge.label"),
-        *("challenge.coordinate", "canaries.count", "canaries.guesses"),
+        *("challenge.record", "challenge.replacement"),
+        *("canaries.count", "canaries.guesses"),
         *("audit.evaluated-trials", "audit.bayesian-pairs"),
     ),
 }
@@ -76,7 +76,7 @@ def _set(context: Context, key: str, value: Any) -> None:
     context.run_config[key] = value
     if key.startswith("training.local-") and key != "training.local-learning-rate":
         context.run_config["federation.trust"] = "local"
-    if key in ("training.local-epochs", "training.local-batches", "training.batch-size") or (
+    if key in ("training.local-epochs", "training.batch-size") or (
         key in ("training.proximal-term", "training.local-learning-rate")
     ):
         context.run_config |= {"privacy.unit": "client", "training.optimizer": "sgd"}

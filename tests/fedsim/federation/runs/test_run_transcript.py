@@ -230,7 +230,7 @@ def test_a_model_that_diverged_keeps_its_own_message(
     [
         {"privacy.unit": "client"},
         {"challenge.kind": "gradient"},
-        {"challenge.kind": "backdoor", "challenge.copies": 2},
+        {"challenge.kind": "backdoor"},
         {"federation.vantage": "released-model"},
         {"federation.trust": "distributed", "audit.vantages": "all"},
         {"audit.mode": "oracle", "audit.vantages": "all"},

@@ -32,14 +32,19 @@ def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: 
 
 
 def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
-    config = small({"challenge.kind": "gradient", "challenge.coordinate": 4})
+    config = small({"challenge.kind": "gradient"})
     known = federation.load(config.experiment)
+    assert known.crafted is not None
+    assert known.crafted.direction is not None
+    along = known.crafted.direction.float()
+    across = torch.zeros_like(along)
+    across[:2] = torch.stack([along[1], -along[0]])
     start = initial_parameters(config.game, known, range(5, 8))
     released = start.clone()
-    released[:, 4] -= torch.tensor([0.5, 0.0, -2.0])
-    released[:, 5] += 9
+    released -= torch.tensor([0.5, 0.0, -2.0])[:, None] * along
+    released += 9 * across
     found = poison_scores(config.game, known, range(5, 8), released)
-    np.testing.assert_allclose(found, [0.5, 0, -2], atol=1e-6)
+    np.testing.assert_allclose(found, [0.5, 0, -2], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["backdoor", "mislabelled", "blank"])
@@ -53,7 +58,7 @@ def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, sm
 
 
 def test_where_nothing_was_made_there_is_no_score(small: Make) -> None:
-    config = small({"challenge.copies": 2})
+    config = small()
     known = federation.load(config.experiment)
     released = initial_parameters(config.game, known, range(2))
     assert poison_scores(config.game, known, range(2), released) is None

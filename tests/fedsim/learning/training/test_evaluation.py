@@ -9,20 +9,20 @@ from torch.nn import functional
 
 from fedsim.learning.training import evaluation
 from fedsim.learning.training.layerwise import LayerwiseModel
-from fedsim.learning.training.models import build, initial_parameters
+from fedsim.learning.training.models import Tuning, build, initial_parameters
 
 
 @pytest.mark.parametrize("block", [1, 30, 300, 10_000])
 @pytest.mark.parametrize(
-    ("name", "frozen", "classes"), [("mlp", "", 3), ("mlp", "1", 3), ("adult-mlp", "", 2)]
+    ("name", "trained", "classes"), [("mlp", "", 3), ("mlp", "3", 3), ("adult-mlp", "", 2)]
 )
 def test_losses_and_predictions_equal_a_loop(
-    name: str, frozen: str, classes: int, block: int, monkeypatch: pytest.MonkeyPatch
+    name: str, trained: str, classes: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", block * evaluation.OUTPUT_PER_INPUT)
 
     def network() -> nn.Module:
-        return build(name, (4,), classes, 5, frozen=frozen)
+        return build(name, (4,), classes, 5, tuning=Tuning(trainable=trained))
 
     model = network()
     parameters = 3 * initial_parameters(network, 0, range(3))

@@ -155,7 +155,6 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
             "model.hidden": 16,
             "model.weights": str(path),
             "model.lora-rank": 2,
-            "model.frozen": "*.down",
         }
     )
     known = federation.load(config.experiment)

@@ -8,6 +8,7 @@ from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, key
 from fedsim.learning.training.models import (
     ChannelAffine,
+    Tuning,
     build,
     check_input,
     flatten,
@@ -20,7 +21,7 @@ from fedsim.learning.training.models import (
     structural_model,
     unflatten,
 )
-from fedsim.learning.training.trainable import freeze
+from fedsim.learning.training.trainable import train_only
 
 
 def test_the_paper_network_for_mnist_has_6554_parameters() -> None:
@@ -199,10 +200,10 @@ def test_a_record_that_does_not_fit_is_refused_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("frozen", ["1", "1.weight, 1.bias", " 1.bias,1 "])
-def test_frozen_parameters_are_not_in_the_vector_and_the_same_for_all(frozen: str) -> None:
+@pytest.mark.parametrize("trained", ["3", "3.weight, 3.bias", " 3.bias,3 "])
+def test_other_parameters_are_not_in_the_vector_and_the_same_for_all(trained: str) -> None:
     def network() -> nn.Module:
-        return build("mlp", (4,), 3, 5, frozen=frozen)
+        return build("mlp", (4,), 3, 5, tuning=Tuning(trainable=trained))
 
     model = structural_model(network, 7)
     assert list(parameter_shapes(model)) == ["3.weight", "3.bias"]
@@ -218,22 +219,21 @@ def test_frozen_parameters_are_not_in_the_vector_and_the_same_for_all(frozen: st
     assert not torch.equal(model.get_parameter("1.weight"), other.get_parameter("1.weight"))
 
 
-def test_frozen_layers_are_named_by_whole_parts() -> None:
+def test_trained_layers_are_named_by_whole_parts() -> None:
     model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(12)])
-    freeze(model, "1")
-    assert [name for name, p in model.named_parameters() if not p.requires_grad] == [
+    train_only(model, "1")
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == [
         "1.weight",
         "1.bias",
     ]
 
 
 @pytest.mark.parametrize(
-    ("frozen", "complaint"),
-    [("1.wieght", "did you mean '1.weight'"), ("0", "'0'"), ("1,3", "nothing to train")],
+    ("trained", "complaint"), [("1.wieght", "did you mean '1.weight'"), ("0", "'0'")]
 )
-def test_what_cannot_be_frozen_is_refused(frozen: str, complaint: str) -> None:
+def test_what_cannot_be_trained_is_refused(trained: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        build("mlp", (4,), 3, 5, frozen=frozen)
+        build("mlp", (4,), 3, 5, tuning=Tuning(trainable=trained))
 
 
 @pytest.mark.parametrize(

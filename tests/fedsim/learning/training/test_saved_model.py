@@ -27,7 +27,7 @@ MOST = 2**28
 
 def _handed_on(place: Path, **said: Any) -> Path:
     """Write a directory of a network of 64 inputs, 4 hidden units and 10 classes."""
-    network = {"name": "mlp", "hidden": 4, "batch-norm": "refuse", "frozen": ""}
+    network = {"name": "mlp", "hidden": 4, "batch-norm": "refuse"}
     taken = {"shape": [1, 8, 8], "classes": 10, "features": [], "data": "digits"}
     for name, value in said.items():
         (network if name in network else taken)[name] = value

@@ -57,7 +57,7 @@ def test_hidden_clients_are_charged_alike_and_each_trial_has_the_targets_own_coi
     assert 0 < coins[:, 1].mean() < 1
     assert (np.delete(coins, 1, axis=1) == np.delete(coins, 1, axis=1)[0]).all()
     others = set(np.flatnonzero(coins[0]).tolist()) - {1}
-    assert set(found.asked(range(50), 2, 1, 0, every=True)) == others | {0, 1}
+    assert set(found.asked(range(50), 2, 1, 0)) == others | {0, 1}
 
 
 def test_joining_clients_alone_are_charged_and_their_records_drawn() -> None:

@@ -128,7 +128,6 @@ def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small
         ),
         ({"challenge.kind": "gradient"}, 'set challenge.kind = "record"'),
         ({"federation.sampling-rate": 0.5}, "set federation.sampling-rate = 1.0"),
-        ({"challenge.copies": 2}, "set challenge.copies = 1"),
         ({"canaries.count": 5}, "set canaries.count = 0"),
         (
             {"model.initialisation": "worst-case", "challenge.record": 0},
