@@ -39,12 +39,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 16_700,
-    "fedsim/report": 10_100,
+    "fedsim/audits": 16_500,
+    "fedsim/report": 10_000,
     "fedsim/studies": 7_000,
-    "fedsim/cli": 7_200,
+    "fedsim/cli": 7_100,
     "papers": 7_000,
-    "tests": 60_500,
+    "tests": 60_200,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
