@@ -28,7 +28,6 @@ from fedsim.audits.recorded.recorded_noise import MeasuredRounds
 from fedsim.audits.recorded.recorded_report import (
     ProvenByCanaries,
     ProvenPrivacy,
-    Reported,
     StepRelease,
 )
 from fedsim.audits.run import vantage_verdicts
@@ -241,7 +240,7 @@ def test_loops() -> None:
 
 RECORDED_AXES = {
     "claim": (False, True),
-    "unit": ("client", "not declared", "not declared, and clients report", "record"),
+    "unit": ("client", "not declared", "record"),
     "canaries": ("none", "below", "rounding", "above"),
     "release": ("none", "unclipped", "as claimed", "measured"),
     "proven": ("below", "rounding", "above"),
@@ -253,8 +252,8 @@ RECORDED_AXES = {
 JUDGED = ("as claimed", "measured")
 RECORDED: list[Row] = [
     ({"claim": False}, "no claim"),
-    ({"unit": ("record", "not declared, and clients report")}, "not judged"),
-    ({"unit": "client", "canaries": ("rounding", "above")}, "convicted"),
+    ({"unit": ("record", "not declared")}, "not judged"),
+    ({"canaries": ("rounding", "above")}, "convicted"),
     ({"release": ("none", "unclipped")}, "not judged"),
     ({"proven": ("rounding", "above")}, "convicted"),
     ({"alarm": True}, "suspect"),
@@ -296,15 +295,13 @@ def _recorded(evidence: Evidence) -> str:
         canary=None if evidence["canaries"] == "none" else canary,
         unmeasured="nothing was recorded",
     )
-    reports = "clients report" in evidence["unit"]
     told = audit.Recorded(
         mechanism={},
         measured=measured,
-        reported=Reported(3, 0.5, 1.5, False, ("epsilon",)) if reports else None,
         missing="rounds are missing" if evidence["missing rounds"] else "",
         alarms=evidence["alarm"],
     )
-    unit = None if "not declared" in evidence["unit"] else evidence["unit"]
+    unit = None if evidence["unit"] == "not declared" else evidence["unit"]
     claim = audit._judged(_claim(unit), told, [])
     return _verdict_on(claim)
 

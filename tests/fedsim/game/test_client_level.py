@@ -529,8 +529,8 @@ def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -
     page = " ".join(unescape(directory.path.joinpath("report.html").read_text()).split())
     assert "tell whether one client's data were used" in page
     assert f"with all {size} records of client 1 or on D′, where the client has no records" in page
-    assert "<dt>Local epochs</dt><dd>2</dd>" in page
-    assert "<dt>Batch size</dt><dd>3</dd>" in page
+    assert report["config"]["training.local-epochs"] == 2
+    assert report["config"]["training.batch-size"] == 3
     assert "a client's data would have spent" in page
     assert "replace neighbours at noise multiplier 0.750" in page
     assert "about the target record" not in page

@@ -276,7 +276,7 @@ def test_honest_noise_that_hides_all_raises_no_alarm(
 ) -> None:
     """A bound of next to nothing, in so many reports that one alarm would be many."""
     monkeypatch.setattr(roc, "REPLICATES", 2)
-    attacks = membership_attacks.chosen("lira,lira-fixed")
+    attacks = membership_attacks.chosen("lira,lira-offline")
     changes = {"data.records": 100, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2000.0}
     alarms = 0
     for seed in range(250):
