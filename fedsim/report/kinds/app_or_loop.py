@@ -42,8 +42,8 @@ ADVICE = {
 MOST_MENDED = 3
 
 LIMITS = (
-    "The audit is about this code with these settings, on data that need no protection. A stronger "
-    "attack may prove a larger epsilon."
+    "The audit is about this code with these settings, on data that need no protection. Of a "
+    "returned module it sees the state dict alone. A stronger attack may prove a larger epsilon."
 )
 
 

@@ -1,5 +1,6 @@
 """A guarantee speaks of everything that was released, and never of one training of several."""
 
+import math
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from fedsim.audits.run.guarantee import Guarantee
 from fedsim.config import Config, Scalar, load, to_run_config
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
-from fedsim.federation.runs import budget, run_transcript, spending
+from fedsim.federation.runs import budget, ledger, run_transcript, spending
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -105,3 +106,25 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
         assert guarantee.PLAYED in text
     assert "betray its members" not in page
     assert "Yeom" not in shown
+
+
+@pytest.mark.parametrize("trials", [1, 8])
+def test_the_report_of_a_real_run_states_everything_that_it_released(
+    trials: int, small: Make, tmp_path: Path
+) -> None:
+    config = small(SYSTEM | {"trials.count": trials, "trials.batch": 4})
+    directory = RunDirectory.create(tmp_path / "run", config)
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    server_app.carry_out(grid, preflight(config), directory)
+    written = results.read(directory)
+    expected = of(config).released
+    assert expected is not None
+    assert expected.vantages["server"] == math.inf
+    assert written.released == expected
+    assert ledger.read(directory)[-1].released[0]["participant"] == expected.epsilon
+    console = Console(record=True, width=400)
+    console.print(summary(written))
+    page = (directory.path / "report.html").read_text()
+    for text in (console.export_text(), page):
+        assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text
+        assert ("trainings on these people, not one release" in text) == (trials > 1)
