@@ -44,6 +44,10 @@ minute the server refuses a killed node that comes back."""
 PATIENCE = 10.0
 """Seconds after which the server logs the clients that have not connected."""
 
+ASK_AGAIN = 60.0
+"""Seconds after which a node that is there is asked again who it is: a SuperNode that ended after
+it had fetched the question cannot answer it, nor can the next one."""
+
 MOST_UNANSWERED = 8
 """Messages that an auditor may be behind. Each holds a model in the SuperLink's memory."""
 
@@ -252,9 +256,13 @@ class _Roll:
     unknown: set[int] = field(default_factory=set)
     asked: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
+    asked_at: float = field(default_factory=time.monotonic)
 
     def ask(self, grid: Grid) -> None:
-        """Ask every new node for its identity."""
+        """Ask every new node for its identity, and at times those that have not answered."""
+        if time.monotonic() > self.asked_at + ASK_AGAIN:
+            self.asked_at = time.monotonic()
+            self.asked.clear()
         known = {*self.nodes.values(), *self.auditors, *self.asked.values(), *self.unknown}
         new = sorted(set(grid.get_node_ids()) - known)
         queries = [Message(RecordDict(), node, IDENTIFY) for node in new]

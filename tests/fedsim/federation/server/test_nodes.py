@@ -142,6 +142,24 @@ def test_a_run_begins_while_an_auditor_fails(grid: Unreliable) -> None:
     assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [], {})
 
 
+def test_a_client_whose_question_was_lost_is_asked_again(
+    grid: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "ASK_AGAIN", 0.1)
+    lost, push = CLIENT_NODES[1], grid.push_messages
+
+    def lose_first(messages: Iterable[Message]) -> Iterable[str]:
+        again = lost in [node for node, _ in grid.sent]
+        ids = list(push(messages))
+        if not again:
+            del grid._replies[ids[CLIENT_NODES.index(lost)]]
+        return ids
+
+    monkeypatch.setattr(grid, "push_messages", lose_first)
+    assert connect(grid, CLIENTS, 30.0)[0] == dict(enumerate(CLIENT_NODES))
+    assert [node for node, _ in grid.sent].count(lost) == 2
+
+
 def test_a_client_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
     grid.failing = {CLIENT_NODES[1]}
     with pytest.raises(RuntimeError, match="failed to identify itself: it failed"):
