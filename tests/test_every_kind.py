@@ -78,6 +78,15 @@ def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_pa
     here, there = ({k: v for k, v in each.items() if _array(k)} for each in (again, before))
     assert sorted(here) == sorted(there)
     assert [key for key in here if here[key].tobytes() != there[key].tobytes()] == []
+    # What was charged before the kill stays charged.
+    assert _spent(tmp_path / kind.resumes) >= _spent(played.folder / kind.resumes) * (1 - 1e-9)
+
+
+def _spent(run: Path) -> float:
+    """Return epsilon of all rounds of a run or a training, by its own report."""
+    report = json.loads((run / "report.json").read_text())
+    last = report["rounds"][-1] if report.get("kind") == "training" else report["budget"]
+    return float(last["epsilon"] if "spent" not in last else last["spent"])
 
 
 def _array(key: str) -> bool:
