@@ -1,7 +1,6 @@
 """What a client charges its records and what it refuses, seen by messages and by its own report."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -99,19 +98,6 @@ def test_what_the_client_did_not_agree_to_is_refused_and_nothing_is_charged(
             {"run.out": "second"} | changes, {"epsilon-limit": 1e6} | limits, 2
         )
     assert _rows(machine) == before
-
-
-def test_the_limit_that_integers_of_secure_aggregation_can_keep_is_named_and_kept(
-    machine: Path,
-) -> None:
-    secure = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
-    before = _rows(machine)
-    with pytest.raises(RuntimeError, match="integers") as refused:
-        inputs.deployed_training({"run.out": "second"} | secure, {"epsilon-limit": 1e6}, 2)
-    assert _rows(machine) == before
-    (named,) = re.findall(r"set epsilon-limit = ([\d.]+)", str(refused.value))
-    inputs.deployed_training({"run.out": "third"} | secure, {"epsilon-limit": float(named)}, 3)
-    assert len(_rows(machine)) == 2 * len(before)
 
 
 def test_with_consent_experiments_are_answered_and_reported_as_no_guarantee(

@@ -16,7 +16,7 @@ import pytest
 from .corpus import KINDS, Kind, Played, fedsim, play, values
 
 RESUMABLE = [kind.name for kind in KINDS.values() if kind.resumes]
-QUICK = ("digits", "train-digits")
+QUICK = ("digits", "train-digits", "budget")
 """Kinds that are killed in every run of the tests; the others in the slow ones."""
 
 GAPS = re.compile(r"\b(?:nan|NaN|inf|None|null|undefined)\b|\{\}|\[\]|\{\{|\}\}|<[a-z_]+ object at")

@@ -1,7 +1,7 @@
 """A deployed client answers what its run plans, once, within its terms and its budget; no lie."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,13 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from adversaries.errors import InputError
-from fedsim import client_app, server_app
+from fedsim import client_app
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import become_task
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs import ledger
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.server.plan import preflight
-from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
@@ -363,43 +358,6 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
     assert [answer.round for answer in client_ledger.read_answers(path.parent)] == [1]
 
 
-def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
-    values = ONE_TRAINING | {"federation.vantage": "server", "privacy.delta": 1e-5}
-    config = small(values)
-    directory = RunDirectory.create(tmp_path / "run", config)
-
-    def attempt(run: int) -> None:
-        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
-        for client, context in enumerate(grid.contexts.values()):
-            context.run_id = run
-            state: dict[str, Scalar] = {"state-path": str(tmp_path / f"client-{client}")}
-            terms: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
-            context.node_config.update(state | terms)
-        server_app.carry_out(grid, preflight(config), directory)
-
-    def killed(strategy: DPSGD, round: int, replies: Iterable[Message]) -> object:
-        if round == 2:
-            raise KeyboardInterrupt
-        return released(strategy, round, replies)
-
-    released = DPSGD.aggregate_train
-    monkeypatch.setattr(DPSGD, "aggregate_train", killed)
-    with pytest.raises(KeyboardInterrupt):
-        attempt(1)
-    monkeypatch.setattr(DPSGD, "aggregate_train", released)
-    config = small(values | {"privacy.stop-at": 5.0})  # the second attempt costs more than planned
-    directory = RunDirectory.create(tmp_path / "run", config)
-    attempt(2)
-    stated = ledger.read(directory)[-1].epsilon[0]["server"]
-    assert stated == pytest.approx(_epsilon(Steps(Z, 2 + 3)))
-    for client in range(config.federation.clients):
-        answers = client_ledger.read_answers(tmp_path / f"client-{client}")
-        assert client_ledger.epsilon(answers, 1e-5) == stated
-
-
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
     client: Client, torn: bool, caplog: pytest.LogCaptureFixture
@@ -416,37 +374,3 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)
         assert "damaged in line 1, so the releases" in caplog.text
-
-
-SECURE: dict[str, Scalar] = {
-    "federation.trust": "distributed",
-    "federation.secure-aggregation": "secagg+",
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"federation.trust": "local"}, Z),
-        ({"federation.trust": "central"}, Z),
-        # Two of three clients' shares hide what the third sends, and one in a message of its own.
-        ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
-        (SECURE | {"peers-path": "peers", "key-path": "node.key"}, Z * math.sqrt(2 / 3)),
-        # Without the others' keys, or with lists of missing clients, a server may read it alone.
-        (SECURE, Z / math.sqrt(3)),
-        (
-            SECURE
-            | {"peers-path": "peers", "key-path": "node.key"}
-            | {"federation.clients": 5, "federation.tolerated-dropouts": 1},
-            Z / math.sqrt(5),
-        ),
-    ],
-)
-def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
-    small: Make, changes: dict[str, Scalar], expected: float
-) -> None:
-    run = {key: value for key, value in changes.items() if "." in key}
-    scheme = small(ONE_TRAINING | run).scheme
-    steps = admission.released(scheme, Z, 4, admission.read_alone(scheme, changes))
-    assert steps.noise_multiplier == pytest.approx(expected)
-    assert steps.count == 4
