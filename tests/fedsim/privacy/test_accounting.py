@@ -548,3 +548,18 @@ def test_an_accountant_is_found_by_the_name_it_bears() -> None:
     assert list(ACCOUNTANTS)[: len(names)] == names
     assert [accountant(name).name for name in ACCOUNTANTS] == list(ACCOUNTANTS)
     assert accounting.accountant("pld") is PLD
+
+
+@pytest.mark.parametrize(
+    ("z", "rate", "epsilon"), [(1.0, 0.1, 5.0), (1.0, 0.01, 5.0), (0.5, 0.5, 20.0)]
+)
+def test_delta_of_one_sampled_step_is_that_of_its_closed_form_however_small(
+    z: float, rate: float, epsilon: float
+) -> None:
+    # Where (1 - q) N(0, z^2) + q N(1, z^2) is e^epsilon times N(0, z^2), and the mass beyond.
+    edge = z**2 * (math.log(math.exp(epsilon) - 1 + rate) - math.log(rate)) + 0.5
+    with_record = (1 - rate) * norm.sf(edge / z) + rate * norm.sf((edge - 1) / z)
+    exact = with_record - math.exp(epsilon) * norm.sf(edge / z)
+    assert exact < 1e-12
+    delta = accountant("pld").delta(Mechanism((Steps(z, 1, rate),)), epsilon)
+    assert delta == pytest.approx(exact, rel=1e-6)
