@@ -1,6 +1,7 @@
 """What a client charges its records and what it refuses, seen by messages and by its own report."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,18 @@ def test_a_run_that_would_pass_the_limit_is_refused_before_anything_is_charged(
     inputs.deployed_training({"run.out": "third"}, {"epsilon-limit": 3.1}, 3)
     assert len(_rows(machine)) == 2 * len(before)
     assert 2.0 < _report(machine)["budget"]["epsilon"] < 3.1
+
+
+def test_a_limit_is_what_a_run_may_reach_and_not_pass(machine: Path) -> None:
+    shutil.copytree(machine, machine.with_name("before"))
+    inputs.deployed_training({"run.out": "second"}, {"epsilon-limit": 9.0}, 2)
+    exact = _report(machine)["budget"]["epsilon"]
+    shutil.rmtree(machine)
+    machine.with_name("before").rename(machine)
+    with pytest.raises(RuntimeError, match="epsilon"):
+        inputs.deployed_training({"run.out": "third"}, {"epsilon-limit": exact * (1 - 1e-6)}, 3)
+    inputs.deployed_training({"run.out": "fourth"}, {"epsilon-limit": exact}, 4)
+    assert _report(machine)["budget"]["epsilon"] == pytest.approx(exact, rel=1e-9)
 
 
 OTHER_SCHEMA = """
