@@ -131,8 +131,16 @@ def mutants(text: str) -> Iterator[tuple[int, str, str, str]]:
     starts = [0]
     for each in lines:
         starts.append(starts[-1] + len(each.encode()))
-    data = text.encode()
-    for node in ast.walk(ast.parse(text)):
+    data, tree = text.encode(), ast.parse(text)
+    spoken = {
+        each
+        for message in ast.walk(tree)
+        if isinstance(message, ast.JoinedStr)
+        for each in ast.walk(message)
+    }
+    for node in ast.walk(tree):
+        if node in spoken:  # wording
+            continue
         if isinstance(node, ast.Compare | ast.BinOp | ast.BoolOp | ast.AugAssign):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
