@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import NoReturn
@@ -87,6 +88,20 @@ def _spent(run: Path) -> float:
     report = json.loads((run / "report.json").read_text())
     last = report["rounds"][-1] if report.get("kind") == "training" else report["budget"]
     return float(last["epsilon"] if "spent" not in last else last["spent"])
+
+
+def test_what_a_killed_run_released_stays_spent_and_the_named_budget_continues_it(
+    tmp_path: Path,
+) -> None:
+    begun = (*KINDS["digits"].commands[0], "--set", "privacy.noise-source=system")
+    _killed(replace(KINDS["digits"], commands=(begun,)), tmp_path)
+    refused = fedsim(begun, tmp_path)
+    assert refused.status == 2
+    planned = float(re.findall(r"configuration plans ([\d.]+\d)", refused.errors)[0])
+    (named,) = {*re.findall(r"stop-at ?= ?([\d.]+\d)", refused.errors)}
+    ended = fedsim((*begun, "--set", f"privacy.stop-at={named}"), tmp_path)
+    assert ended.status == 0, ended.errors
+    assert planned < _spent(tmp_path / "run") <= float(named) < 2 * planned
 
 
 def _array(key: str) -> bool:
