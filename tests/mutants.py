@@ -132,15 +132,9 @@ def mutants(text: str) -> Iterator[tuple[int, str, str, str]]:
     for each in lines:
         starts.append(starts[-1] + len(each.encode()))
     data, tree = text.encode(), ast.parse(text)
-    spoken = {
-        each
-        for message in ast.walk(tree)
-        if isinstance(message, ast.JoinedStr)
-        for each in ast.walk(message)
-    }
-    for node in ast.walk(tree):
-        if node in spoken:  # wording
-            continue
+    messages = (each for each in ast.walk(tree) if isinstance(each, ast.JoinedStr))
+    wording = {each for message in messages for each in ast.walk(message)}
+    for node in filter(lambda node: node not in wording, ast.walk(tree)):
         if isinstance(node, ast.Compare | ast.BinOp | ast.BoolOp | ast.AugAssign):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)

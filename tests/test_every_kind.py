@@ -86,13 +86,11 @@ def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_pa
 def _spent(run: Path) -> float:
     """Return epsilon of all rounds of a run or a training, by its own report."""
     report = json.loads((run / "report.json").read_text())
-    last = report["rounds"][-1] if report.get("kind") == "training" else report["budget"]
-    return float(last["epsilon"] if "spent" not in last else last["spent"])
+    training = report.get("kind") == "training"
+    return float(report["rounds"][-1]["epsilon"] if training else report["budget"]["spent"])
 
 
-def test_what_a_killed_run_released_stays_spent_and_the_named_budget_continues_it(
-    tmp_path: Path,
-) -> None:
+def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path: Path) -> None:
     begun = (*KINDS["digits"].commands[0], "--set", "privacy.noise-source=system")
     _killed(replace(KINDS["digits"], commands=(begun,)), tmp_path)
     refused = fedsim(begun, tmp_path)

@@ -374,3 +374,37 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         with pytest.raises(RefusedError, match="its own log says why"):
             _answers(context, round=2)
         assert "damaged in line 1, so the releases" in caplog.text
+
+
+SECURE: dict[str, Scalar] = {
+    "federation.trust": "distributed",
+    "federation.secure-aggregation": "secagg+",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"federation.trust": "local"}, Z),
+        ({"federation.trust": "central"}, Z),
+        # Two of three clients' shares hide what the third sends, and one in a message of its own.
+        ({"federation.trust": "distributed"}, Z / math.sqrt(3)),
+        (SECURE | {"peers-path": "peers", "key-path": "node.key"}, Z * math.sqrt(2 / 3)),
+        # Without the others' keys, or with lists of missing clients, a server may read it alone.
+        (SECURE, Z / math.sqrt(3)),
+        (
+            SECURE
+            | {"peers-path": "peers", "key-path": "node.key"}
+            | {"federation.clients": 5, "federation.tolerated-dropouts": 1},
+            Z / math.sqrt(5),
+        ),
+    ],
+)
+def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
+    small: Make, changes: dict[str, Scalar], expected: float
+) -> None:
+    run = {key: value for key, value in changes.items() if "." in key}
+    scheme = small(ONE_TRAINING | run).scheme
+    steps = admission.released(scheme, Z, 4, admission.read_alone(scheme, changes))
+    assert steps.noise_multiplier == pytest.approx(expected)
+    assert steps.count == 4

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.app import Message
 from scipy.stats import norm
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import accounts, budget, ledger, spending
 from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
 from fedsim.federation.runs.batches import Batches
@@ -801,3 +803,41 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     again.charge(3, range(config.federation.clients))
     rows = ledger.read(directory)
     assert [row.epsilon for row in rows] == [row.epsilon for row in before]
+
+
+def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
+    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
+    values = SYSTEM | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0, "trials.count": 1}
+    values |= {"federation.trust": "local", "federation.vantage": "server", "privacy.delta": 1e-5}
+    config = small(values)
+    directory = RunDirectory.create(tmp_path / "run", config)
+
+    def attempt(run: int) -> None:
+        grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+        for client, context in enumerate(grid.contexts.values()):
+            context.run_id = run
+            state: dict[str, Scalar] = {"state-path": str(tmp_path / f"client-{client}")}
+            terms: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
+            context.node_config.update(state | terms)
+        server_app.carry_out(grid, preflight(config), directory)
+
+    def killed(strategy: DPSGD, round: int, replies: Iterable[Message]) -> object:
+        if round == 2:
+            raise KeyboardInterrupt
+        return released(strategy, round, replies)
+
+    released = DPSGD.aggregate_train
+    monkeypatch.setattr(DPSGD, "aggregate_train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        attempt(1)
+    monkeypatch.setattr(DPSGD, "aggregate_train", released)
+    config = small(values | {"privacy.stop-at": 5.0})  # the second attempt costs more than planned
+    directory = RunDirectory.create(tmp_path / "run", config)
+    attempt(2)
+    stated = ledger.read(directory)[-1].epsilon[0]["server"]
+    assert stated == pytest.approx(PLD.epsilon(Mechanism((Steps(5.0, 2 + 3),)), 1e-5))
+    for client in range(config.federation.clients):
+        answers = client_ledger.read_answers(tmp_path / f"client-{client}")
+        assert client_ledger.epsilon(answers, 1e-5) == stated
