@@ -59,10 +59,10 @@ OTHER_BUDGETS = {
 """Other sizes; the generated reference is not counted."""
 
 OTHERS_HELD = {
-    "commands": 44,
-    "options": 279,
+    "commands": 43,
+    "options": 273,
     "keys": 102,
-    "words of documentation": 103_500,
+    "words of documentation": 103_000,
     "lines of README": 113,
 }
 
