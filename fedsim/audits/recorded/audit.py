@@ -67,7 +67,7 @@ CLIENTS = (
 )
 UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client (a client's whole "
-    'update, as its training returns it), or record(..., unit="client")'
+    'update, as its training returns it) or record, or record(..., unit=...)'
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "

@@ -256,15 +256,16 @@ class _Roll:
     unknown: set[int] = field(default_factory=set)
     asked: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, None] = field(default_factory=dict)
-    asked_at: float = field(default_factory=time.monotonic)
+    asked_at: dict[int, float] = field(default_factory=dict)
 
     def ask(self, grid: Grid) -> None:
         """Ask every new node for its identity, and at times those that have not answered."""
-        if time.monotonic() > self.asked_at + ASK_AGAIN:
-            self.asked_at = time.monotonic()
-            self.asked.clear()
-        known = {*self.nodes.values(), *self.auditors, *self.asked.values(), *self.unknown}
+        now = time.monotonic()
+        # An earlier question still counts: the node may be slow.
+        waiting = {each for each in self.asked.values() if now < self.asked_at[each] + ASK_AGAIN}
+        known = {*self.nodes.values(), *self.auditors, *waiting, *self.unknown}
         new = sorted(set(grid.get_node_ids()) - known)
+        self.asked_at |= dict.fromkeys(new, now)
         queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
         sent = grid.push_messages(queries) if queries else ()
         # None for a node that has left in the meantime.
@@ -275,6 +276,7 @@ class _Roll:
 
         Raises InputError for a partition that does not exist, is another node's, or claimed twice.
         """
+        self.asked = {id: each for id, each in self.asked.items() if each != node}
         if partition == messages.AUDITOR:
             self.auditors.append(node)
             return

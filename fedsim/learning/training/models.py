@@ -201,6 +201,8 @@ def build(
         model = trainable.adapt(model, tuning.lora_rank)
     if not list(model.parameters()):
         raise InputError("the model has no parameters; choose one that can be trained")
+    if not any(each.requires_grad for each in model.parameters()):
+        raise InputError("no parameter of the model is trained; name layers in model.trainable")
     model.task = named(task, class_priors)  # type: ignore[assignment]
     return model
 

@@ -93,6 +93,8 @@ def _read(path: Path) -> "datasets.Dataset":
         ) from None
     if not path.is_dir():
         raise InputError(f"there is no folder '{path}'; name one with data.root=PATH")
+    if odd := next((one for one in path.rglob("*") if not (one.is_file() or one.is_dir())), None):
+        raise InputError(f"'{odd}' is neither a file nor a folder; remove it")  # such as a pipe
     if (path / SAVED).is_file() or (path / SAVED_SPLITS).is_file():
         return _saved(datasets.load_from_disk(str(path)), path)
     files = sorted(path.rglob("*.parquet"))
