@@ -44,7 +44,7 @@ HELD = {
     "fedsim/studies": 7_000,
     "fedsim/cli": 7_100,
     "papers": 7_000,
-    "tests": 60_200,
+    "tests": 60_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -1,5 +1,6 @@
 """Data sets of Hugging Face are read from a directory, and no address in them is followed."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,12 @@ def test_a_folder_without_a_data_set_says_how_to_have_one(tmp_path: Path) -> Non
     (tmp_path / "train.parquet").write_bytes(b"no parquet")
     with pytest.raises(InputError, match="is damaged, or no Hugging Face data set"):
         load("hf", str(tmp_path), "other")
+
+
+def test_a_pipe_in_the_folder_is_refused_before_anything_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.parquet")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        load("hf", str(tmp_path))
 
 
 def test_the_folder_may_stand_in_the_name() -> None:
