@@ -56,9 +56,7 @@ def test_the_budget_is_what_dp_accounting_says_of_the_noise_of_all_answers(machi
     assert both["budget"]["epsilon"] > first["budget"]["epsilon"]
 
 
-def test_a_run_may_reach_the_limit_and_not_pass_it(
-    machine: Path,
-) -> None:
+def test_a_run_may_reach_the_limit_and_not_pass_it(machine: Path) -> None:
     before = _rows(machine)
     shutil.copytree(machine, machine.with_name("before"))
     inputs.deployed_training({"run.out": "second"}, {"epsilon-limit": 9.0}, 2)

@@ -66,8 +66,8 @@ CLIENTS = (
     "protects a record"
 )
 UNSTATED_UNIT = (
-    "the claim does not state what it protects. State --claimed-unit client (a client's whole "
-    'update, as its training returns it) or record, or record(..., unit=...)'
+    "the claim does not state what it protects. State --claimed-unit client for a client's whole "
+    "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "

@@ -142,21 +142,24 @@ def test_a_run_begins_while_an_auditor_fails(grid: Unreliable) -> None:
     assert connect(grid, CLIENTS, 1.0) == (dict(enumerate(CLIENT_NODES)), [], {})
 
 
-def test_a_client_whose_question_was_lost_is_asked_again(
-    grid: Unreliable, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("late", [False, True])
+def test_a_client_is_asked_again_and_a_late_answer_to_the_first_question_counts(
+    grid: Unreliable, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     monkeypatch.setattr(nodes, "ASK_AGAIN", 0.1)
-    lost, push = CLIENT_NODES[1], grid.push_messages
+    client, push = CLIENT_NODES[1], grid.push_messages
+    grid.silent = {client} if late else set()
 
-    def lose_first(messages: Iterable[Message]) -> Iterable[str]:
+    def lose_one(messages: Iterable[Message]) -> Iterable[str]:
         first, ids = not grid.sent, list(push(messages))
-        if first:
-            del grid._replies[ids[CLIENT_NODES.index(lost)]]
+        if first != late:  # the first question is lost, or else the second
+            del grid._replies[ids[CLIENT_NODES.index(client) if first else 0]]
+        grid.silent &= {client} if first else set()
         return ids
 
-    monkeypatch.setattr(grid, "push_messages", lose_first)
+    monkeypatch.setattr(grid, "push_messages", lose_one)
     assert connect(grid, CLIENTS, 30.0)[0] == dict(enumerate(CLIENT_NODES))
-    assert [node for node, _ in grid.sent].count(lost) == 2
+    assert [node for node, _ in grid.sent].count(client) == 2
 
 
 def test_a_client_that_fails_to_say_who_it_is_ends_the_run(grid: Unreliable) -> None:
