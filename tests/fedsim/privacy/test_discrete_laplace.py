@@ -49,3 +49,10 @@ def test_the_tail_of_a_sum_is_that_of_its_law(terms: int, tail: float) -> None:
     least = int(np.argmax(above <= tail)) - reach * terms
     assert discrete_laplace.most(scale, terms, tail) == least
     assert discrete_laplace.most(scale, 0, tail) == 0
+
+
+def test_a_tail_that_is_a_little_too_large_is_not_taken_for_rounding() -> None:
+    scale, ratio = 1.7, math.exp(-1 / 1.7)
+    above = ratio**9 / (1 + ratio)  # P(one draw > 8), exactly
+    assert discrete_laplace.most(scale, 1, above * (1 + 1e-5)) == 8
+    assert discrete_laplace.most(scale, 1, above * (1 - 1e-9)) == 9

@@ -82,6 +82,12 @@ def test_the_first_rounds_are_cut_where_they_are_counted_off() -> None:
         described.first(0)
 
 
+def test_several_trainings_cost_all_their_rounds_together() -> None:
+    one = Releases((Rounds(2.0, 3), Rounds(4.0, 5)))
+    towards = one.repeated(7).towards(Vantage.PARTICIPANT)
+    assert towards.mu == pytest.approx(math.sqrt(7 * (3 / 2.0**2 + 5 / 4.0**2)), rel=1e-12)
+
+
 def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path: Path) -> None:
     read = releases.load(written(tmp_path, EXAMPLE))
     # Replacing a record moves a sum by twice the clipping norm: 8 / (2 x 2).
