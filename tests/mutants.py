@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 OUTSIDE = ("tests/test_every_kind.py", "tests/test_golden.py")
 MESSAGES = tuple(
     f"tests/fedsim/federation/client/test_{name}.py"
-    for name in ("admission", "charge", "disclosure")
+    for name in ("admission", "charge", "disclosure", "reserving")
 )
 
 GUARANTEES = {
