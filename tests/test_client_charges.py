@@ -67,6 +67,7 @@ def test_a_run_may_reach_the_limit_and_not_pass_it(machine: Path) -> None:
         inputs.deployed_training({"run.out": "third"}, {"epsilon-limit": exact * (1 - 1e-6)}, 3)
     assert _rows(machine) == before
     inputs.deployed_training({"run.out": "fourth"}, {"epsilon-limit": exact}, 4)
+    assert len(_rows(machine)) == 2 * len(before)
     assert _report(machine)["budget"]["epsilon"] == pytest.approx(exact, rel=1e-9)
 
 

@@ -550,7 +550,9 @@ def test_an_accountant_is_found_by_the_name_it_bears() -> None:
     assert accounting.accountant("pld") is PLD
 
 
-@pytest.mark.parametrize(("z", "rate", "epsilon"), [(1.0, 0.1, 5.0), (0.5, 0.5, 20.0)])
+@pytest.mark.parametrize(
+    ("z", "rate", "epsilon"), [(1.0, 0.1, 5.0), (1.0, 0.01, 5.0), (0.5, 0.5, 20.0)]
+)
 def test_delta_of_one_sampled_step_is_that_of_its_closed_form_however_small(
     z: float, rate: float, epsilon: float
 ) -> None:
