@@ -9,7 +9,8 @@ from typing import Any
 
 RECORDERS = {
     **dict.fromkeys(("record", "recording_mod", "canary_mod"), "fedsim.audits.recording.flower"),
-    **dict.fromkeys(("Recorder", "Accounted"), "fedsim.audits.recording.loop"),
+    "Recorder": "fedsim.audits.recording.loop",
+    "Accounted": "fedsim.audits.steps.watch",
     "opacus": "fedsim.audits.recording.opacus_steps",
 }
 """The module of each recorder."""

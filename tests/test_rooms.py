@@ -54,6 +54,7 @@ ROOMS = (
     "fedsim.audits.results",
     "fedsim.audits.measurements",
     "fedsim.audits.judgement",
+    "fedsim.audits.steps",
     "fedsim.audits.run",
     "fedsim.audits.recorded",
     "fedsim.audits.child_process",

@@ -194,7 +194,7 @@ LOOP: list[Row] = [
     ({"share": "enough"}, "supported"),
     ({}, "not judged"),
 ]
-NO_STEPS = ObservedRun((), None, (), (), "", True, 0, (), 0, "", "", 0)
+NO_STEPS = ObservedRun((), None, 0, (), "", True, 0, (), 0, "", "", 0)
 
 
 def _loop(evidence: Evidence) -> str:

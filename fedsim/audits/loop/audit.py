@@ -28,12 +28,12 @@ from fedsim.audits.loop.measurement import (
     Learnt,
     LoopOrder,
     LoopProcess,
-    NoiseSums,
 )
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
+from fedsim.audits.steps.noise import NoiseSums
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places

@@ -12,23 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-from scipy.stats import binom
-
-from adversaries.attacks.residuals import sampling_test
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.audits.loop import measurement
-from fedsim.audits.loop.measurement import (
-    NOTHING,
-    SHOWN,
-    NoiseSums,
-    ObservedRun,
-    StepSeen,
-)
+from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
+from fedsim.audits.steps import checks, composition
+from fedsim.audits.steps import noise as of_noise
+from fedsim.audits.steps.noise import NOTHING, NoiseSums
+from fedsim.audits.steps.step import SHOWN, Step
+from fedsim.audits.steps.watch import POISSON
 from fedsim.privacy.accounting import PLD
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, sensitivity
 
 ALPHA = 1 - ALARM_CONFIDENCE
 NOISE_TAIL = ALPHA / 6
@@ -75,7 +70,7 @@ class LoopObservation:
     echo: float = 1.0
 
     @property
-    def steps(self) -> tuple[StepSeen, ...]:
+    def steps(self) -> tuple[Step, ...]:
         return self.present[0].steps
 
     @cached_property
@@ -90,10 +85,10 @@ class LoopObservation:
             if many or (len(outputs) == 1 and not self.varies):
                 return True
         noises = [
-            tuple(round(each / std, 3) for each in step.noise)
+            tuple(round(each / step.std, 3) for each in step.noise)
             for run in self.present
             for step in run.steps
-            if (std := step.noise_multiplier * step.noise_norm) and len(step.noise) == SHOWN
+            if step.std and len(step.noise) == SHOWN
             if any(step.noise)  # missing noise has its own finding
         ]
         return len(set(noises)) < len(noises)
@@ -137,7 +132,7 @@ class LoopObservation:
     @property
     def unlike(self) -> tuple[str, ...]:
         """Parts of the mechanism that differ between the worlds, in words."""
-        if any(_by_batch(each.steps) for each in self.present):
+        if any(checks.divides_by_batch(each.steps) for each in self.present):
             return ("the divisor is the size of the drawn batch",)
         differing = []
         for part, values in VALUES.items():
@@ -153,7 +148,7 @@ class LoopObservation:
 
     @cached_property
     def noise(self) -> NoiseSums:
-        runs = measurement.total(measurement.summed(run.steps) for run in self.independent)
+        runs = of_noise.total(of_noise.summed(run.steps) for run in self.independent)
         return runs if self.seeded else runs + self.more
 
     @cached_property
@@ -166,21 +161,19 @@ class LoopObservation:
         whole = self.noise
         if not whole.steps:
             return {}
-        every = sum(whole.energies), whole.freedom
-        ratios = {f"in the model{OVERALL}": measurement.interval(*every, NOISE_TAIL)}
-        tensors = measurement.of_tensors(whole)
+        tensors = of_noise.of_tensors(whole)
+        parts = {f"in the model{OVERALL}": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
         for place, each in enumerate(tensors):
             name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
-            ratios[name] = measurement.interval(*each, NOISE_TAIL / len(tensors))
+            parts[name] = *each, NOISE_TAIL / len(tensors)
         runs = [each.steps for each in self.independent]
-        if len({len(each) for each in runs}) > 1:
-            return ratios
-        for place, together in enumerate(zip(*runs, strict=True)):
-            part = measurement.summed(together)
-            if part.steps:
-                of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
-                ratios[f"in step {place + 1}"] = measurement.interval(*of_step)
-        return ratios
+        if len({len(each) for each in runs}) == 1:
+            for place, together in enumerate(zip(*runs, strict=True)):
+                part = of_noise.summed(together)
+                if part.steps:
+                    of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
+                    parts[f"in step {place + 1}"] = of_step
+        return {name: of_noise.interval(*part) for name, part in parts.items()}
 
     @property
     def noise_off(self) -> tuple[str, Interval] | None:
@@ -191,7 +184,7 @@ class LoopObservation:
         off = [
             (where, each)
             for where, each in self.noise_ratios.items()
-            if each.high < 1 - measurement.TOLERANCE
+            if each.high < 1 - of_noise.TOLERANCE
         ]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
@@ -200,57 +193,39 @@ class LoopObservation:
     @cached_property
     def one_scale(self) -> bool:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
-        return measurement.shape_p_value(self.noise) >= ALPHA
+        return of_noise.shape_p_value(self.noise) >= ALPHA
 
-    def batches(self) -> dict[str, str]:
-        """Return how the batches contradict Poisson sampling at the accountants' rate.
+    @cached_property
+    def batches(self) -> list[Finding]:
+        """How the batches contradict Poisson sampling at the accountants' rate.
 
         Where the sampler's own rate is lower, it is tested instead, and the accountant's rate holds
-        too. The tests are exact, and hold together with `ALARM_CONFIDENCE`: of the batches' sizes,
-        of the rate, and of every record's count. Records drawn more than once need no test.
+        too. The tests hold together with `ALARM_CONFIDENCE`: of the batches' sizes, and of every
+        record's count. Records drawn more than once need no test.
         """
         runs = self.independent
         steps = [step for run in runs for step in run.steps]
-        if not steps or min(step.records for step in steps) < 0:
-            return {}
-        wrong = {}
-        repeated = max(step.repeated for step in steps)
-        if repeated > 1:
-            wrong["repeats"] = f"a record was in one batch {repeated} times"
-        # A loop may keep some of the data for another purpose.
-        records = len(runs[0].counts)
+        if not steps or any(step.members is None for step in steps):
+            return []
+        wrong = checks.twice(steps)
+        if self.kept_by_chance:
+            return wrong
         # Rate that amplifies a step: the accountant's, or the sampler's if lower; 1 without either.
-        rates = [min(step.told_rate if step.told else 1.0, step.rate or 1.0) for step in steps]
-        sampled = [(step, rate) for step, rate in zip(steps, rates, strict=True) if 0 < rate < 1]
-        if not sampled or self.kept_by_chance:
-            return wrong
-        kinds = sorted({rate for _, rate in sampled})
-        for rate in kinds:
-            sizes = np.array([float(step.records) for step, each in sampled if each == rate])
-            test = sampling_test(sizes, records, rate)
-            if test.p_value < ALPHA / 2 / len(kinds):
-                wrong["sizes"] = (
-                    f"{len(sizes)} batches hold {test.rate:.3g} of the records on average, and "
-                    f"their sizes have {test.dispersion:.2g} times the variance that Poisson "
-                    f"sampling at {rate:.3g} gives (p = {test.p_value:.1g})"
-                )
-        if len(sampled) < len(steps):  # counts include steps that are not sampled
-            return wrong
-        counts = np.sum([run.counts for run in runs], axis=0)
-        most, mean = int(counts.max()), float(np.mean(rates))
-        # Coins of several rates exceed their mean no more often than coins of the mean rate
-        # (Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
-        chance = records * float(binom.sf(most - 1, len(steps), mean))
-        if most > mean * len(steps) + 1 and chance < ALPHA / 2:
-            wrong["rates"] = (
-                f"a record was drawn {most} times in {len(steps)} batches, but Poisson sampling "
-                f"at {mean:.3g} gives {mean * len(steps):.3g} on average (p = {chance:.1g})"
+        # A loop may keep some of the data for another purpose.
+        sampled = [
+            replace(
+                step,
+                sample_rate=min(step.charged_rate or 1.0, step.sample_rate or 1.0),
+                records=runs[0].size,
             )
-        return wrong
+            for step in steps
+        ]
+        of_sizes = checks.sizes(sampled, ALPHA / 2)[1]
+        return [*wrong, *of_sizes, *checks.favoured(sampled, ALPHA / 2)[1]]
 
     @property
     def kept_by_chance(self) -> bool:
-        return len({len(run.counts) for run in self.present}) > 1
+        return len({run.size for run in self.present}) > 1
 
     @property
     def moved(self) -> float:
@@ -294,14 +269,6 @@ class LoopObservation:
         return max(self.influence.copies, *counts, 0)
 
 
-def _by_batch(steps: tuple[StepSeen, ...]) -> bool:
-    sizes = {step.records for step in steps}
-    return len(sizes) > 1 and all(
-        step.records > 0 and math.isclose(step.divisor, step.records, rel_tol=1e-5)
-        for step in steps
-    )
-
-
 def _rounded(value: float) -> float:
     """Return a number measured in float32, without its rounding."""
     return float(f"{value:.5g}")
@@ -310,21 +277,21 @@ def _rounded(value: float) -> float:
 VALUES: dict[str, Callable[[ObservedRun], set[float]]] = {
     "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
     "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
-    "accounted sampling rate": lambda run: {_rounded(step.told_rate) for step in run.steps},
+    "accounted sampling rate": lambda run: {_rounded(step.charged_rate) for step in run.steps},
 }
 """Parts of a mechanism that must not depend on the data, as observed in a run."""
 
-SETTINGS: dict[str, Callable[[StepSeen], float]] = {
-    "clipping norm": lambda step: step.noise_norm,
-    "noise multiplier": lambda step: step.noise_multiplier,
+SETTINGS: dict[str, Callable[[Step], float]] = {
+    "clipping norm": lambda step: step.clipping_norm or 0.0,
+    "noise multiplier": lambda step: step.noise_multiplier or 0.0,
 }
 """Settings that a mechanism may change from step to step, but not depending on the data."""
 
 
-def multiplier(step: StepSeen, observation: LoopObservation) -> float:
+def multiplier(step: Step, observation: LoopObservation) -> float:
     """Return the configured noise multiplier of a step, for its true sensitivity."""
-    limit = sensitivity(observation.neighbouring, step.sensitivity) * observation.moved
-    return step.noise_multiplier * step.noise_norm / limit
+    limit = sensitivity(observation.neighbouring, step.clipping_norm or 0.0) * observation.moved
+    return step.std / limit if limit else 0.0
 
 
 def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | None:
@@ -332,18 +299,17 @@ def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | N
     multipliers = _multipliers(observation, scale)
     if multipliers is None or min(multipliers) < LEAST_NOISE:
         return None
-    records = len(observation.present[0].counts)  # without records kept for another purpose
-    tested = not observation.batches()
-    parts = []
-    for step, z in zip(observation.steps, multipliers, strict=True):
-        full = step.records == records and step.repeated == 1
-        if step.sampler == "poisson" and tested:
-            parts.append(Steps(z, 1, step.rate))
-        elif step.sampler in ("shuffled", "in order") and full:
-            parts.append(Steps(z))
+    records = observation.present[0].size  # without records kept for another purpose
+    rates = []
+    for step in observation.steps:
+        full = step.batch == records and step.repeated == 1
+        if step.sampling == POISSON and not observation.batches:
+            rates.append(step.sample_rate or 1.0)
+        elif step.sampling in ("shuffled", "in order") and full:
+            rates.append(1.0)
         else:
             return None
-    return Mechanism(tuple(parts), observation.neighbouring)
+    return composition.mechanism(multipliers, rates, observation.neighbouring)
 
 
 def _multipliers(observation: LoopObservation, scale: float) -> list[float] | None:
@@ -392,8 +358,8 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
     composed = mechanism(observation, scale)
     if composed is not None:
         return PLD.epsilon(composed, delta)
-    shuffled = all(step.sampler == "shuffled" for step in observation.steps)
-    if shuffled and "repeats" not in observation.batches():
+    shuffled = all(step.sampling == "shuffled" for step in observation.steps)
+    if shuffled and all(step.repeated < 2 for run in observation.present for step in run.steps):
         # A record may be in every pass that began, however few records a pass drew.
         epochs = max(run.epochs for run in observation.runs)
         # Under replacement the multiplier already assumes twice the clipping norm.

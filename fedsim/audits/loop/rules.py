@@ -4,8 +4,15 @@ A rule is a function of the observations of honest runs that returns a finding o
 is one function and one entry in `RULES`.
 """
 
+from dataclasses import replace
+
 from fedsim.audits.judgement.claim import Finding, Rule, objections
 from fedsim.audits.loop.guarantee import LoopObservation
+from fedsim.audits.steps import checks
+
+
+def _alarm(findings: list[Finding], mend: str) -> Finding | None:
+    return replace(findings[0], severity="alarm", mend=mend) if findings else None
 
 
 def _data_dependent(runs: LoopObservation) -> Finding | None:
@@ -52,46 +59,33 @@ def _one_record_moves(runs: LoopObservation) -> Finding | None:
 
 
 def _sampler(runs: LoopObservation) -> Finding | None:
-    wrong = runs.batches()
+    wrong = runs.batches
     if not wrong:
         return None
     kind = f" ({samplers})" if (samplers := runs.present[0].samplers) else ""
     return Finding(
         f"the accountant assumes Poisson sampling, but the loader's batches{kind} contradict this: "
-        + "; ".join(wrong.values()),
+        + "; ".join(each.why for each in wrong),
         "leave poisson_sampling=True, or account for every step without amplification",
     )
 
 
 def _rebuilt(runs: LoopObservation) -> Finding | None:
-    statement, recorded = (runs.present[0].statement, sum(step.told for step in runs.steps))
-    if statement is None or statement.steps >= recorded:
+    charged = [step for step in runs.steps if step.charged is not None]
+    statement = runs.present[0].statement
+    if statement is None:
         return None
-    return Finding(
-        f"the accountant's last answer counts {statement.steps} of the {recorded} steps that "
-        "accountants recorded",
-        "keep one PrivacyEngine, or load the accountant's state into the next one",
-    )
+    mend = "keep one PrivacyEngine, or load the accountant's state into the next one"
+    return _alarm(checks.uncounted(charged, statement.steps), mend)
 
 
 def _multiplier(runs: LoopObservation) -> Finding | None:
-    wrong = [
-        step
-        for step in runs.steps
-        if step.told
-        and step.noise_multiplier * step.noise_norm
-        < step.told_multiplier * step.sensitivity * (1 - 1e-6)
-    ]
-    if not wrong:
-        return None
-    first = wrong[0]
-    return Finding(
-        f"a clipped gradient has a norm of up to {first.sensitivity:g}, and the noise a standard "
-        f"deviation of {first.noise_multiplier * first.noise_norm:g}. But the accountant recorded "
-        f"a noise multiplier of {first.told_multiplier:g}",
+    steps = [step for step in runs.steps if not step.adaptive]  # which has its own finding
+    mend = (
         "scale the noise with the clipping norm of the whole gradient: the square root of the "
-        "sum of the layers' squared norms",
+        "sum of the layers' squared norms"
     )
+    return _alarm(checks.undercharged(steps), mend)
 
 
 def _realised(runs: LoopObservation) -> Finding | None:
@@ -107,14 +101,8 @@ def _realised(runs: LoopObservation) -> Finding | None:
 
 
 def _clipping(runs: LoopObservation) -> Finding | None:
-    wrong = [step for run in runs.present for step in run.steps if step.clipped is False]
-    if not wrong:
-        return None
-    return Finding(
-        f"in {len(wrong)} {'step' if len(wrong) == 1 else 'steps'} the noised sum is not the sum "
-        "of each record's clipped gradient",
-        "clip every record's gradient before summation, as Opacus's optimizer does",
-    )
+    mend = "clip every record's gradient before summation, as Opacus's optimizer does"
+    return _alarm(checks.sums([step for run in runs.present for step in run.steps]), mend)
 
 
 def _adaptive(runs: LoopObservation) -> Finding | None:
@@ -137,7 +125,7 @@ def _adaptive(runs: LoopObservation) -> Finding | None:
 def _no_noise(runs: LoopObservation) -> Finding | None:
     if not runs.steps:
         return None
-    usual = min(step.noise_multiplier for step in runs.steps)
+    usual = min(step.noise_multiplier or 0.0 for step in runs.steps)
     if usual <= 0:
         return Finding("a step has a noise multiplier of 0", "set a noise multiplier above 0")
     if runs.noise.least >= usual * (1 - 1e-6):
@@ -155,9 +143,9 @@ def _untold(runs: LoopObservation) -> Finding | None:
             f"an ordinary optimizer took {unnoised} steps on the model, without noise",
             "on private data, take steps with Opacus's optimizer alone",
         )
-    untold = sum(not step.told for step in runs.steps)
+    untold = sum(step.charged is None for step in runs.steps)
     queried = runs.present[0].statement is not None
-    if not untold or not (queried or any(step.told for step in runs.steps)):
+    if not untold or not (queried or untold < len(runs.steps)):
         return None
     return Finding(
         f"no accountant recorded {untold} of {len(runs.steps)} steps",
@@ -189,7 +177,7 @@ def _seeded(runs: LoopObservation) -> Finding | None:
 
 
 def _secure(runs: LoopObservation) -> Finding | None:
-    if not runs.steps or all(step.secure for step in runs.steps):
+    if not runs.steps or all(step.randomness == "secure" for step in runs.steps):
         return None
     return Finding(
         "the noise comes from PyTorch's own generator, in floating point. This generator can be "

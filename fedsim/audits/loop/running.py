@@ -37,7 +37,6 @@ from fedsim.audits.loop.influence import NO_STEPS, Training, influence
 from fedsim.audits.loop.loader_records import contents, source
 from fedsim.audits.loop.measurement import (
     FULL,
-    LONGEST_NOISE,
     ORDER,
     REQUEST,
     Features,
@@ -45,14 +44,12 @@ from fedsim.audits.loop.measurement import (
     Learnt,
     LoopAnswer,
     LoopRequest,
-    NoiseSums,
     ObservedRun,
-    echo_p_value,
-    summed,
-    total,
 )
 from fedsim.audits.loop.step_sums import Influence
-from fedsim.audits.loop.watching import LoopWatch, wrap
+from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.steps.classes import wrap
+from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
 from fedsim.privacy.mechanism import Neighbouring
 
 LARGEST = 50.0
@@ -258,13 +255,13 @@ class Loop:
             nonlocal runs
             runs += 1
             self._called(other, [seed], released)
-            loader = self._watch.dataset
+            loader = self._watch.batches.dataset
             given = other.features, other.labels
             items = None if loader is None else contents(loader, given)
             return Training(tuple(self._watch.sums), items)
 
         first = run(data)
-        released, dataset = tuple(self._watch.released), self._watch.dataset
+        released, dataset = tuple(self._watch.released), self._watch.batches.dataset
 
         def source_of(item: int) -> int:
             return source(dataset, item, len(data))

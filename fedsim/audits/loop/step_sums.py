@@ -1,14 +1,8 @@
-"""A step of Opacus's optimizer before its noise: the gradients that it clips and sums."""
+"""A step without its noise, and what replaced records change in it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.common.opacus_clipping import clipped_sums, gradient_norms, sensitivities
 
 
 @dataclass(frozen=True)
@@ -66,56 +60,3 @@ class Influence:
 
 
 NO_INFLUENCE = Influence()
-
-
-@dataclass(frozen=True)
-class Part:
-    """Gradients that an optimizer is about to clip: those of a batch, or of a part of it.
-
-    Attributes:
-        expected: their clipped sum [clippings, P]; None where it is not visible.
-        limits: largest L2 norm of a clipped gradient [clippings].
-        norms: as in `StepSum`.
-    """
-
-    expected: Floats | None
-    limits: Floats
-    norms: Floats | None
-
-    def after(self, before: "Part | None") -> "Part":
-        """Return this part together with the earlier ones of its batch."""
-        if before is None:
-            return self
-        expected = norms = None
-        if before.expected is not None and self.expected is not None:
-            expected = before.expected + self.expected
-        if before.norms is not None and self.norms is not None:
-            norms = np.concatenate([before.norms, self.norms], axis=1)
-        return Part(expected, self.limits, norms)
-
-
-def part_of(optimizer: Any, ghost: tuple[Floats, float] | None) -> Part:
-    """Return what an optimizer is about to clip, or what ghost clipping has clipped for it.
-
-    Args:
-        ghost: gradient [P] that Opacus's ghost clipping made last, and its clipping norm.
-    """
-    norms = gradient_norms(optimizer)
-    if ghost is None:
-        return Part(clipped_sums(optimizer), sensitivities(optimizer), norms)
-    gradient, limit = ghost
-    return Part(gradient[None], np.array([limit]), norms)
-
-
-@contextmanager
-def instead(owner: Any, **methods: Callable[[], None]) -> Iterator[None]:
-    """Give an object other methods in the block, and then what it had, its own code's included."""
-    had = {name: vars(owner)[name] for name in methods if name in vars(owner)}
-    vars(owner).update(methods)
-    try:
-        yield
-    finally:
-        for name, method in methods.items():
-            if vars(owner).get(name) is method:  # else the code has set another one meanwhile
-                del vars(owner)[name]
-                vars(owner).update({name: had[name]} if name in had else {})

@@ -10,13 +10,13 @@ from scipy.stats import binom, norm
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_high, binomial_low
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.loop import guarantee, measurement
+from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import NOISE_TAIL, LoopObservation
 from fedsim.audits.loop.measurement import FULL, Learnt
+from fedsim.audits.run import detectable
+from fedsim.audits.run.detectable import POWER
+from fedsim.audits.steps import noise as of_noise
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-
-SEEN_WITH = 0.95
-"""Probability that an audit convicts noise as small as it states."""
 
 LARGEST = 50.0
 """Largest mu considered; above it all trials are won."""
@@ -51,7 +51,7 @@ class Power:
 
     def as_json(self) -> dict[str, Any]:
         needed = self.needed if math.isfinite(self.needed) else None
-        return asdict(self) | {"needed": needed, "share": self.share, "seen_with": SEEN_WITH}
+        return asdict(self) | {"needed": needed, "share": self.share, "seen_with": POWER}
 
 
 def power(
@@ -88,7 +88,7 @@ def least_apart(trials: int, epsilon: float, delta: float) -> float:
 
 def _convicts(mu: float, trials: int, epsilon: float, delta: float) -> bool:
     with_it, without = (trials + 1) // 2, trials // 2
-    miss, tail = (1 - SEEN_WITH) / 2, (1 - ALARM_CONFIDENCE) / 4  # two bounds, each of two rates
+    miss, tail = (1 - POWER) / 2, (1 - ALARM_CONFIDENCE) / 4  # two bounds, each of two rates
     # Unluckily few true and unluckily many false positives: each worse with probability `miss`.
     true = binom.ppf(miss, with_it, norm.sf(THRESHOLDS - mu))
     false = binom.ppf(1 - miss, without, norm.sf(THRESHOLDS))
@@ -196,10 +196,10 @@ class MeasuredNoise:
     @property
     def missed_below(self) -> float:
         """Share of trainings with missing noise below which all `runs` had noise by chance."""
-        return float(1 - (1 - measurement.SEEN) ** (1 / max(1, self.runs)))
+        return float(1 - (1 - POWER) ** (1 / max(1, self.runs)))
 
     def as_json(self) -> dict[str, Any]:
-        seen = {"missed_below": self.missed_below, "seen_with": measurement.SEEN}
+        seen = {"missed_below": self.missed_below, "seen_with": POWER}
         return asdict(self) | seen
 
 
@@ -208,12 +208,12 @@ def measured(observation: LoopObservation, delta: float, confidence: float) -> M
     sums = observation.noise
     if not sums.steps or not observation.steps:
         return None
-    least = min(1.0, measurement.worst(sums, 1 - confidence))
+    least = min(1.0, of_noise.worst(sums, 1 - confidence))
     return MeasuredNoise(
         at_least=least,
         confidence=confidence,
         epsilon=guarantee.epsilon(observation, delta, least),
-        seen_below=measurement.least_seen(sums.freedom, NOISE_TAIL),
+        seen_below=detectable.by_energy(sums.freedom, NOISE_TAIL) * (1 - of_noise.TOLERANCE),
         numbers=sums.freedom,
         runs=round(sums.steps / len(observation.steps)),
     )
@@ -235,13 +235,12 @@ def unknown(observation: LoopObservation, epsilon: float | None) -> list[str]:
 def doubts(observation: LoopObservation) -> list[str]:
     """Return what theory takes for granted about records and noise, and the audit cannot check."""
     run, found = observation.present[0], observation.influence
-    other = next((step for step in run.steps if -1 < step.rows != step.records > -1), None)
+    seen = [step for step in run.steps if step.rows is not None and step.batch is not None]
+    other = next((step for step in seen if step.rows != step.batch), None)
     reasons = {
         COMPUTED.format(run.computed): bool(run.computed),
-        MORE_RECORDS.format(len(run.counts), observation.records): (
-            len(run.counts) > observation.records
-        ),
-        OTHER_ROWS.format(other and other.rows, other and other.records): other is not None,
+        MORE_RECORDS.format(run.size, observation.records): (run.size > observation.records),
+        OTHER_ROWS.format(other and other.rows, other and other.batch): other is not None,
         NOT_COMPARED.format(found.unseen): bool(found.unseen),
         SEVERAL_ITEMS.format(found.items): found.items > 1,
         ELSEWHERE.format(found.elsewhere): found.elsewhere > 0,
@@ -261,5 +260,5 @@ def short(noise: MeasuredNoise | None, claim: Claim, strict: bool) -> list[str]:
         return [UNKNOWN]
     if strict:
         return [] if claim.allows(noise.epsilon) else [STRICT.format(noise, claim.epsilon)]
-    least = measurement.LEAST_SHARE
+    least = of_noise.LEAST_SHARE
     return [] if noise.at_least >= least else [SHORT.format(noise, least)]

@@ -39,7 +39,6 @@ from fedsim.audits.recorded.recorded_noise import (
     Asked,
     MeasuredRounds,
     Notes,
-    unbelievable,
 )
 from fedsim.audits.recorded.recorded_report import (
     Ending,
@@ -48,6 +47,7 @@ from fedsim.audits.recorded.recorded_report import (
     StepRelease,
 )
 from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
     LOOP,

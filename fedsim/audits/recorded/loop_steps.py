@@ -6,7 +6,6 @@ Steps compose over all engines and accountants of the training.
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,15 +13,12 @@ from adversaries.arrays import Floats
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded import loop_checks, noise_level
+from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import (
     Asked,
-    Charge,
     MeasuredRounds,
     Notes,
-    RecordedStep,
-    step_of,
 )
 from fedsim.audits.recorded.recorded_report import (
     Accountants,
@@ -31,10 +27,12 @@ from fedsim.audits.recorded.recorded_report import (
     StepRelease,
 )
 from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
+from fedsim.audits.steps import checks
+from fedsim.audits.steps.composition import epsilon, mechanism
+from fedsim.audits.steps.step import Step, step_of
+from fedsim.audits.steps.watch import Accounted
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
-from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import rho_alpha
-from fedsim.privacy.mechanism import Mechanism, Steps
 
 GRID = 0.01
 """Share of a sampled epsilon that the accountant's grid may have added; proofs leave it out."""
@@ -56,7 +54,7 @@ class LoopSteps:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._dither = Dither()
-        self._steps: list[RecordedStep] = []
+        self._steps: list[Step] = []
         self._releases: list[Release] = []
         self._unsummed = False
 
@@ -86,7 +84,7 @@ class LoopSteps:
         )
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
-        checked = loop_checks.checked(self._steps)
+        checked = checks.checked(self._steps)
         findings += checked.findings
         if why:
             findings.append(Finding(why, severity="caution"))
@@ -103,7 +101,7 @@ class LoopSteps:
             self._release(level, checked, options.delta, options.confidence, unit), unit=unit
         )
 
-    def _reduced(self, step: RecordedStep, layout: Layout, after: Floats, mean: Floats) -> Release:
+    def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
         units = layout.units(mean, after)
         norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor
         std = None
@@ -123,7 +121,7 @@ class LoopSteps:
     def _release(
         self,
         level: noise_level.NoiseLevel,
-        checked: loop_checks.Checked,
+        checked: checks.Checked,
         delta: float,
         confidence: float,
         unit: str,
@@ -192,15 +190,15 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class _Account:
-    steps: Sequence[RecordedStep]
-    checked: loop_checks.Checked
+    steps: Sequence[Step]
+    checked: checks.Checked
     delta: float
 
     def of(self, multipliers: Sequence[float]) -> float:
         """Return epsilon if batches are as declared, without amplification where they are not."""
         if self.checked.amplified:
             rates = [step.sample_rate or 1.0 for step in self.steps]
-            return composed(multipliers, rates, self.delta)
+            return epsilon(multipliers, rates, self.delta)
         return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
 
     def right(self, multipliers: Sequence[float]) -> float:
@@ -227,7 +225,7 @@ class _Account:
         proven = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
         if self.checked.favoured_rate:
             rates = [self.checked.favoured_rate] * len(multipliers)
-            proven = max(proven, (1 - GRID) * composed(multipliers, rates, self.delta))
+            proven = max(proven, (1 - GRID) * epsilon(multipliers, rates, self.delta))
         return proven
 
     def recorded(self, multipliers: Sequence[float]) -> Accountants | None:
@@ -244,23 +242,9 @@ class _Account:
             steps_of_last=charges[-1].steps,
             last_word=self._charged(last),
             all_steps=self._charged(charges),
-            at_measured_noise=composed(multipliers, rates, self.delta),
+            at_measured_noise=epsilon(multipliers, rates, self.delta),
         )
 
-    def _charged(self, charges: Sequence[Charge]) -> float:
+    def _charged(self, charges: Sequence[Accounted]) -> float:
         multipliers = [one.noise_multiplier for one in charges]
-        return composed(multipliers, [one.sample_rate for one in charges], self.delta)
-
-
-def composed(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
-    if 0.0 in multipliers:
-        return math.inf
-    return accountant("pld").epsilon(mechanism(multipliers, rates), delta)
-
-
-def mechanism(multipliers: Sequence[float], rates: Sequence[float]) -> Mechanism:
-    # Equal steps differ in the last digits, because they were computed differently.
-    kinds = Counter(
-        (float(f"{z:.9g}"), float(f"{q:.12g}")) for z, q in zip(multipliers, rates, strict=True)
-    )
-    return Mechanism(tuple(Steps(z, count, min(1.0, q)) for (z, q), count in kinds.items()))
+        return epsilon(multipliers, [one.sample_rate for one in charges], self.delta)

@@ -22,7 +22,6 @@ from fedsim.audits.recorded.recorded_noise import (
     MeasuredRounds,
     Notes,
     claimed_local_std,
-    number,
 )
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
@@ -31,6 +30,7 @@ from fedsim.audits.recorded.recorded_report import (
     ProvenByCanaries,
     ReleaseReport,
 )
+from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"

@@ -3,17 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
     ReleaseReport,
 )
-from fedsim.federation.transcripts.records import ObservedRound
-
-CONFIGURED = 1e-30, 1e30
-"""Range of believed numbers other than 0, in which squares do not overflow."""
+from fedsim.audits.steps.step import number
 
 NUMBERS = (
     "noise_multiplier",
@@ -52,105 +49,6 @@ def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
     if sensitivity is None or not epsilon or not delta or delta >= 1.25:
         return None
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
-def number(mechanism: Mapping[str, Any], name: str) -> float | None:
-    value = mechanism.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return None if unbelievable(value) else float(value)
-
-
-def unbelievable(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    smallest, largest = CONFIGURED
-    return not (value == 0 or smallest <= value <= largest)
-
-
-class Charge(NamedTuple):
-    """An accountant's record of a step: z, q, and how many steps it counts."""
-
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
-
-
-@dataclass(frozen=True)
-class RecordedStep:
-    """One step of DP-SGD, as recorded; None where a value is unknown.
-
-    Attributes:
-        place: index in the file, from 1.
-        engine: name of its recorder, one for each engine or process.
-        sample_rate: q, if batches are declared Poisson samples; 1 for all records.
-        sum_length: |S| of the whole clipped sum.
-        expected: expected size of the batch, N q rounded down, where N was not recorded.
-        accumulated: number of batches in the step.
-        count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
-        neighbour_divisor: d with one record fewer.
-        clipped: whether the sum is that of clipped gradients; None if it was not checked.
-    """
-
-    place: int
-    engine: str
-    divisor: float
-    clipping_norm: float | None
-    noise_multiplier: float | None
-    sample_rate: float | None
-    batch: int | None
-    members: tuple[int, ...] | None
-    records: int | None
-    sum_length: float | None
-    expected: float | None
-    accumulated: int
-    sampling: str
-    count_std: float | None
-    neighbour_divisor: float | None
-    charged: Charge | None
-    clipped: bool | None = None
-
-
-def step_of(place: int, observed: ObservedRound) -> RecordedStep | None:
-    """Return a recorded step; None if its divisor is not a number above 0."""
-    mechanism = observed.mechanism
-    divisor = 1.0 if "divisor" not in mechanism else number(mechanism, "divisor")
-    if not divisor or divisor < 0:
-        return None
-    reply = next(iter(observed.replies.values()), None)
-    size = None if reply is None else reply.num_examples
-    rate, accumulated = number(mechanism, "sample_rate"), number(mechanism, "accumulated")
-    clipped = mechanism.get("clipped")
-    adaptive = mechanism.get("adaptive") is True
-    return RecordedStep(
-        place=place,
-        engine=str(mechanism.get("engine", "")),
-        divisor=divisor,
-        clipping_norm=number(mechanism, "clipping_norm"),
-        noise_multiplier=number(mechanism, "noise_multiplier"),
-        sample_rate=rate if rate is not None and 0 < rate <= 1 else None,
-        batch=None if size is None or not 0 <= size < 2**53 else int(size),
-        members=observed.participants,
-        records=int(number(mechanism, "records") or 0) or None,
-        sum_length=number(mechanism, "sum_length"),
-        expected=number(mechanism, "expected_batch_size"),
-        accumulated=max(1, int(accumulated or 1)),
-        sampling=str(mechanism.get("sampling", "")),
-        count_std=(number(mechanism, "clipped_count_std") or 0.0) if adaptive else None,
-        neighbour_divisor=number(mechanism, "neighbour_divisor") or None,
-        charged=_charge(observed),
-        clipped=clipped if isinstance(clipped, bool) else None,
-    )
-
-
-def _charge(observed: ObservedRound) -> Charge | None:
-    multiplier, rate, steps = (
-        number(observed.mechanism, f"accountant_{name}")
-        for name in ("noise_multiplier", "sample_rate", "steps")
-    )
-    if multiplier is None or rate is None or not 0 < rate <= 1 or not steps:
-        return None
-    return Charge(multiplier, rate, int(steps))
 
 
 class Notes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval
 from fedsim.audits.judgement.claim import Finding, JudgedClaim, alarms
+from fedsim.audits.steps.step import Sampling
 from fedsim.federation.transcripts.records import TranscriptFacts
 
 
@@ -178,21 +179,6 @@ class MeanRelease(UpdateRelease):
     weighting: str
     weighting_basis: str
     weighting_evidence: Mapping[str, float]
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Sizes of a loop's batches, beside those of Poisson samples.
-
-    Attributes:
-        dispersion: variance over that of Poisson samples.
-        p_value: of the sizes, if they are Poisson samples at the declared rate.
-    """
-
-    rate: float
-    declared: float
-    dispersion: float
-    p_value: float
 
 
 @dataclass(frozen=True, kw_only=True)

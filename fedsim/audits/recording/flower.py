@@ -36,7 +36,8 @@ from fedsim.audits.app.introspection import (
     own_code,
     weighting_key,
 )
-from fedsim.audits.recording.loop import RoundSink, Sink, append, safely
+from fedsim.audits.recording.loop import RoundSink, Sink, append
+from fedsim.audits.steps.watch import safely
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.transcripts.records import (
     UNITS,

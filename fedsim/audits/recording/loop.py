@@ -12,9 +12,8 @@ continues.
 import logging
 import math
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +22,8 @@ import numpy.typing as npt
 
 import fedsim
 from adversaries.errors import InputError
+from fedsim.audits.steps.step import accountant_facts
+from fedsim.audits.steps.watch import Accounted, log_failure
 from fedsim.common.installation import installed
 from fedsim.federation.transcripts.records import (
     LOOP,
@@ -73,8 +74,12 @@ class RoundSink:
             )
         self._send(observed)
 
-    def guarded(self) -> "_Guard":
-        return _Guard(self)
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self.fail(error)
 
     def fail(self, error: Exception) -> None:
         if self._reason:
@@ -100,20 +105,6 @@ class RoundSink:
         facts = facts_of(self._vantage, self._recorder, self._app, run=run, packages=self._packages)
         self._writer = Writer(path, facts)
         self._send = self._writer.append
-
-
-class _Guard:
-    def __init__(self, sink: RoundSink) -> None:
-        self._sink = sink
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):
-            return False
-        self._sink.fail(error)
-        return True
 
 
 def append(
@@ -148,51 +139,11 @@ def facts_of(
     return TranscriptFacts(vantage, recorder, app, node, run, versions)
 
 
-def safely(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function; None if it fails, which the transcript then shows."""
-    try:
-        return function(*arguments)
-    except Exception as error:
-        log_failure(function.__name__, error)
-        return None
-
-
-_LOGGED: set[str] = set()
-"""Failures that this process has logged; each is logged once, or they would flood the log."""
-
-
-def log_failure(subject: str, error: Exception) -> None:
-    if subject not in _LOGGED:
-        _LOGGED.add(subject)
-        log.error(
-            "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
-            subject,
-            type(error).__name__,
-            error,
-        )
-
-
 PARAMETERS = 2**16
 """Approximate number of parameters that a step keeps of a larger model: enough for noise."""
 
 Gradients = Any
 """Arrays or tensors by name or in the model's order, or a single one."""
-
-
-@dataclass(frozen=True)
-class Accounted:
-    """An accountant's record, this step included.
-
-    Attributes:
-        noise_multiplier: z of this step.
-        sample_rate: q of this step, in (0, 1].
-        steps: number of steps in all; fewer than were taken if the accountant was begun anew.
-    """
-
-    noise_multiplier: float
-    sample_rate: float
-    steps: int
-    kind: str = ""
 
 
 class Recorder:
@@ -275,7 +226,7 @@ class Recorder:
             "noise_multiplier": noise_multiplier,
             "clipping_norm": clipping_norm,
             "sample_rate": sample_rate,
-            **_of_accountant(accounted),
+            **accountant_facts(accounted),
             **more,
         }
         with self._sink.guarded():
@@ -323,17 +274,6 @@ class Recorder:
             participants=members,
             mechanism={**self._known, "parameters": size, **facts},
         )
-
-
-def _of_accountant(accounted: Accounted | None) -> dict[str, Scalar]:
-    if accounted is None:
-        return {}
-    return {
-        "accountant": accounted.kind,
-        "accountant_noise_multiplier": accounted.noise_multiplier,
-        "accountant_sample_rate": accounted.sample_rate,
-        "accountant_steps": accounted.steps,
-    }
 
 
 def _named(gradients: Gradients) -> Mapping[str, Any]:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adversaries.errors import InputError
-from fedsim.audits.recording.loop import PARAMETERS, Accounted, Recorder, Sink, safely
-from fedsim.common.opacus_clipping import (
-    adds_opacus_noise,
-    clipped_sums,
-    clipped_to,
-    flat,
-    sensitivities,
+from fedsim.audits.recording.loop import PARAMETERS, Recorder, Sink
+from fedsim.audits.steps.watch import (
+    POISSON,
+    Drawn,
+    Watch,
+    WatchedStep,
+    safely,
 )
 from fedsim.federation.transcripts.records import Scalar
 
@@ -42,7 +42,7 @@ DISTRIBUTED = (
 
 UNRECORDED = "the model took a step with gradients that no recorded step released"
 CHANGED = "the model took a step along gradients that differ from the recorded ones"
-POISSON, OWN_BATCHES = "poisson", "the loop itself, which trains on other records than the loader's"
+OWN_BATCHES = "the loop itself, which trains on other records than the loader's"
 _OPEN: dict[str, Recorder] = {}
 """Recorders of this process by path: an engine that is built anew continues the same file."""
 
@@ -109,8 +109,8 @@ def opacus(
     return recorded
 
 
-class _OpacusSteps:
-    """Replaces an optimizer's `pre_step`, which clips, adds noise and scales.
+class _OpacusSteps(Watch):
+    """Records an optimizer's `pre_step`, which clips, adds noise and scales.
 
     It holds the optimizer by a weak reference, so that both end with the training.
     """
@@ -118,9 +118,8 @@ class _OpacusSteps:
     def __init__(
         self, optimizer: Any, recorder: Recorder, key: str, batches: "_Batches | None" = None
     ) -> None:
+        super().__init__()
         self._of, self._recorder, self._batches = weakref.ref(optimizer), recorder, batches
-        self._size: int | None = 0
-        self._expected: Any = 0.0
         self._released: list[Any] = []
         set_on_it = vars(optimizer).get("pre_step")  # by the loop's own code, or another recorder
         recorded = isinstance(getattr(set_on_it, "__self__", None), _OpacusSteps)
@@ -134,26 +133,8 @@ class _OpacusSteps:
     def _pre_step(self, closure: Callable[[], float] | None = None) -> Any:
         optimizer = self._of()
         assert optimizer is not None  # it is being called
-        # Before the call, which moves an adaptive norm and uses the gradients up.
-        size, accumulated = safely(_batch_size, optimizer), safely(_accumulated, optimizer)
-        self._size = None if size is None or self._size is None else self._size + size
-        before = safely(_noise, optimizer) or {}
-        limits, part = sensitivities(optimizer), safely(clipped_sums, optimizer)
-        self._expected = None if part is None or self._expected is None else self._expected + part
         step = self._own_step or partial(type(optimizer).pre_step, optimizer)
-        result = step(closure)
-        if result and not optimizer._is_last_step_skipped and optimizer.params:
-            if self._expected is not None:
-                summed = flat([each.summed_grad for each in optimizer.params])
-                longest = clipped_to(self._expected, summed, limits)
-                before["clipped"] = longest is not None
-                if longest is not None and "adaptive" not in before:
-                    before["noise_multiplier"] *= limits[0] / longest
-                    before["clipping_norm"] = longest
-            self._record(optimizer, accumulated or 1, before)
-            self._size, self._expected = 0, 0.0
-            self._released = [each.grad.detach().clone() for each in optimizer.params]
-        return result
+        return self.step(optimizer, step, closure)
 
     def _stepped(self, *_: Any) -> None:
         """Check that the model steps along the recorded gradients, and once along each."""
@@ -167,33 +148,33 @@ class _OpacusSteps:
         if not all(each.grad is not None and bool((one == each.grad).all()) for one, each in pairs):
             self._recorder.fail(CHANGED)
 
-    def _record(self, optimizer: Any, accumulated: int, before: dict[str, Scalar]) -> None:
-        names = [str(place) for place in range(len(optimizer.params))]
-        drawn = "default" if optimizer.generator is None else "generator"
-        drawn = "secure" if optimizer.secure_mode else drawn
-        mean = optimizer.loss_reduction == "mean"
-        batch: Any = self._size
-        if self._batches is not None:
-            batch = self._batches.of_step(accumulated, self._size)
-            before |= self._batches.facts
-            if isinstance(batch, int):  # the loop trained on other records than those drawn
-                before["sampling"] = OWN_BATCHES
-        accounted = _accounted(optimizer, accumulated)
-        if own := _own_noise(optimizer):
-            before["own_noise"] = own
-        if accounted is not None and before.get("sampling", POISSON) == POISSON:
-            before["sample_rate"] = accounted.sample_rate
-        self._recorder.step(
-            {name: p.grad for name, p in zip(names, optimizer.params, strict=True)},
-            {name: p.summed_grad for name, p in zip(names, optimizer.params, strict=True)},
-            divisor=optimizer.expected_batch_size * accumulated if mean else 1.0,
-            batch=batch,
-            accounted=accounted,
-            accumulated=accumulated,
-            optimizer=type(optimizer).__name__,
-            randomness=drawn if adds_opacus_noise(optimizer) else "own code",
-            **before,  # type: ignore[arg-type]  # scalars by name
-        )
+    def guard(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return safely(function, *arguments)
+
+    def drawn(self, batches: int) -> Drawn | None:
+        return None if self._batches is None else self._batches.of_step(batches)
+
+    def take(self, step: WatchedStep) -> None:
+        record(self._recorder, step)
+        self._released = [each.grad.detach().clone() for each in step.optimizer.params]
+
+
+def record(recorder: Recorder, step: WatchedStep) -> None:
+    """Record a watched step; its rate is the accountant's, where batches are Poisson samples."""
+    batch: tuple[int, ...] | int | None = step.rows if step.members is None else step.members
+    facts = dict(step.facts)
+    if step.members is not None and step.rows not in (None, len(step.members)):
+        batch, facts["sampling"] = step.rows, OWN_BATCHES
+    if step.accounted is not None and facts.get("sampling", POISSON) == POISSON:
+        facts["sample_rate"] = step.accounted.sample_rate
+    recorder.step(
+        {str(place): each.grad for place, each in enumerate(step.optimizer.params)},
+        {str(place): each for place, each in enumerate(step.summed)},
+        divisor=step.divisor,
+        batch=batch,
+        accounted=step.accounted,
+        **facts,  # type: ignore[arg-type]  # scalars by name
+    )
 
 
 class _Batches:
@@ -222,12 +203,11 @@ class _Batches:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sampler, name)
 
-    def of_step(self, batches: int, size: int | None) -> Any:
-        """Return the records of a step, or its size if it differs from theirs."""
+    def of_step(self, batches: int) -> Drawn:
         members: list[int] = []
         for _ in range(min(batches, len(self._drawn))):
             members += self._drawn.popleft()
-        return members if size is None or len(members) == size else size
+        return tuple(members), self.facts
 
 
 def _attach_engine(
@@ -244,7 +224,7 @@ def _attach_engine(
         batches = _Batches(loader, 1 / len(loaded))
         if not size_public:
             batches.facts |= _with_one_fewer(loaded, records)
-        _OpacusSteps(optimizer, begun(records), key, batches)
+        _OpacusSteps(optimizer, begun(records), key, batches).know(engine.accountant)
         return made
 
     engine.make_private = make_private
@@ -269,58 +249,3 @@ def _check(optimizer: Any) -> None:
     kinds = {kind.__name__ for kind in type(optimizer).__mro__}
     if any("Distributed" in name or "FSDP" in name for name in kinds):
         raise InputError(DISTRIBUTED.format(type(optimizer).__name__))
-
-
-def _batch_size(optimizer: Any) -> int | None:
-    """Return the number of gradients about to be clipped; None under ghost clipping."""
-    samples = optimizer.params[0].grad_sample if optimizer.params else None
-    if samples is None:
-        return None
-    listed = samples if isinstance(samples, list) else [samples]
-    return sum(len(each) for each in listed)
-
-
-def _accumulated(optimizer: Any) -> int:
-    return int(optimizer.accumulated_iterations)
-
-
-def _noise(optimizer: Any) -> dict[str, Scalar]:
-    multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
-    keys: dict[str, Scalar] = {"clipping_norm": norm, "noise_multiplier": multiplier}
-    if optimizer.expected_batch_size:
-        keys["expected_batch_size"] = float(optimizer.expected_batch_size)
-    count = getattr(optimizer, "unclipped_num_std", None)
-    if count is not None:
-        # The count has a part of the budget: this multiplier is left for the sum.
-        keys |= {"adaptive": True, "clipped_count_std": float(count)}
-        if multiplier:
-            keys["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
-    adjusted = getattr(optimizer, "_adjusted_noise_multiplier", None)
-    if adjusted is not None:
-        keys |= {"adaptive": True, "noise_multiplier": float(adjusted)}
-    return keys
-
-
-def _own_noise(optimizer: Any) -> str:
-    """Return what draws the noise if it is not Opacus itself; "" if it is."""
-    by_opacus = type(optimizer).add_noise.__module__.startswith("opacus.")
-    if "add_noise" in vars(optimizer) or not by_opacus:
-        return "add_noise"
-    return "" if optimizer.generator is None or optimizer.secure_mode else "generator"
-
-
-def _accounted(optimizer: Any, accumulated: int) -> Accounted | None:
-    """Return the accountant's record; the accountant is a free variable of the optimizer's hook."""
-    if optimizer.step_hook is None:
-        return None
-    inner = inspect.getclosurevars(optimizer.step_hook).nonlocals
-    accountant, rate = inner.get("self"), inner.get("sample_rate")
-    if accountant is None or rate is None:
-        return None
-    return Accounted(
-        float(optimizer.noise_multiplier),
-        min(1.0, float(rate) * accumulated),
-        # The history has one entry for equal steps, with their number at its end.
-        sum(int(entry[-1]) for entry in accountant.history),
-        str(accountant.mechanism()),
-    )

@@ -300,7 +300,7 @@ def _loop_theory(outcome: "LoopAudit") -> tuple[str, str]:
 
 def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     """Return the measured noise, and the least deviation that the audit detects."""
-    from fedsim.audits.loop.measurement import SEEN  # noqa: PLC0415
+    from fedsim.audits.run.detectable import POWER  # noqa: PLC0415
 
     noise, power = outcome.noise, outcome.power
     convicted = outcome.verdict is Verdict.CONVICTED
@@ -320,7 +320,7 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     )
     detects = (
         f"If the noise were below {noise.seen_below:.3g} of the configured noise, this audit would "
-        f"detect it in {SEEN:.0%} of cases, as it would detect noise that is missing in "
+        f"detect it in {POWER:.0%} of cases, as it would detect noise that is missing in "
         f"{noise.missed_below:.2%} of all trainings."
     )
     return [("Noise", least), ("Detects", detects)]
@@ -337,7 +337,7 @@ RETURNED = {
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
     """Return which noise the attack would have convicted, and how to detect smaller faults."""
     from fedsim.audits.loop.measurement import FULL  # noqa: PLC0415
-    from fedsim.audits.loop.support import SEEN_WITH  # noqa: PLC0415
+    from fedsim.audits.run.detectable import POWER  # noqa: PLC0415
 
     learnt = power.learnt
     returned = RETURNED[learnt.form].format(rows=learnt.rows)
@@ -358,7 +358,7 @@ def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
             f"{power.of_steps:.3g} of the noise that the claim needs."
         )
     detects = (
-        f"The loop returned {returned}. By theory, {trials} trials convict it in {SEEN_WITH:.0%} "
+        f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} "
         f"of cases if {fault}. By measurement, they would convict this loop if it added less than "
         f"{power.share:.3g} of its present noise."
     )

@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from fedsim.audits.loop.guarantee import ALPHA, NOISE_TAIL
-from fedsim.audits.loop.measurement import (
+from fedsim.audits.run.detectable import POWER, by_energy
+from fedsim.audits.steps.noise import (
     LEAST_SHARE,
-    SEEN,
+    TOLERANCE,
     UNLUCKY,
     NoiseSums,
-    at_least,
     echo_p_value,
     freedom_for,
     interval,
-    least_seen,
     shape_p_value,
     worst,
 )
@@ -40,23 +39,23 @@ def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says
 ) -> None:
     share = 0.9
     energies = share**2 * np.random.default_rng(1).chisquare(freedom, DRAWS)
-    wrong = np.mean([at_least(each, freedom, 0.05) > share for each in energies])
+    wrong = np.mean([interval(each, freedom, 0.05).low > share for each in energies])
     assert wrong == pytest.approx(0.05, abs=0.015)
 
 
 @pytest.mark.slow
 def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() -> None:
-    stated = least_seen(ENOUGH, NOISE_TAIL)
+    stated = by_energy(ENOUGH, NOISE_TAIL) * (1 - TOLERANCE)
     assert 0.9 < stated < 0.96
     energies = stated**2 * np.random.default_rng(2).chisquare(ENOUGH, DRAWS)
     accused = np.mean([interval(each, ENOUGH, NOISE_TAIL).high < 1 for each in energies])
-    assert accused == pytest.approx(SEEN, abs=0.02)
+    assert accused == pytest.approx(POWER, abs=0.02)
 
 
 def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_share() -> None:
     freedom = freedom_for(LEAST_SHARE, 0.05, UNLUCKY)
     energies = np.random.default_rng(3).chisquare(freedom, DRAWS)
-    told = np.mean([at_least(each, freedom, 0.05) >= LEAST_SHARE for each in energies])
+    told = np.mean([interval(each, freedom, 0.05).low >= LEAST_SHARE for each in energies])
     assert told == pytest.approx(1 - UNLUCKY, abs=0.002)
     few = NoiseSums(100, (640, 10), (64_000.0, 1000.0), 0.0)
     assert not few.enough(0.95)  # of the second tensor

@@ -1,5 +1,6 @@
 """What a loop may be: how it draws its batches, and what it returns."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.loop.contract import Data, Function, loaded, pairs
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import LoopStatement, ObservedRun
+from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.audits.loop.running import Direction, Loop, LoopTrials, learnt
-from fedsim.audits.loop.watching import LoopWatch, wrap
+from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.steps.classes import LoopStatement, wrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -93,9 +95,9 @@ def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
 
     seen = loop(watch, train).observed(DATA, 3)
     assert len(sizes) == 8
-    assert [each.records for each in seen.steps] == sizes
-    assert sum(seen.counts) == sum(sizes)
-    assert (seen.samplers, seen.steps[0].rate, seen.explained) == ("poisson", 0.25, True)
+    assert [each.batch for each in seen.steps] == sizes
+    assert sum(len(each.members or ()) for each in seen.steps) == sum(sizes)
+    assert (seen.samplers, seen.steps[0].sample_rate, seen.explained) == ("poisson", 0.25, True)
     assert all(each.clipped for each in seen.steps)
 
 
@@ -114,9 +116,9 @@ def test_batches_without_places_are_said_to_be_unseen(watch: LoopWatch) -> None:
         return net
 
     seen = loop(watch, train).observed(DATA, 3)
-    assert [each.records for each in seen.steps] == [-1] * 4
-    assert (seen.samplers, seen.counts) == ("", ())
-    assert LoopObservation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches() == {}
+    assert [each.batch for each in seen.steps] == [None] * 4
+    assert (seen.samplers, seen.size) == ("", 0)
+    assert LoopObservation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches == []
 
 
 def test_a_batch_of_validation_is_no_step_s(watch: LoopWatch) -> None:
@@ -128,8 +130,9 @@ def test_a_batch_of_validation_is_no_step_s(watch: LoopWatch) -> None:
         return net
 
     seen = loop(watch, train).observed(DATA, 3)
-    assert all(each.records < 40 for each in seen.steps)
-    assert (seen.samplers, max(seen.counts) <= 4) == ("poisson", True)
+    assert all(each.batch is not None and each.batch < 40 for each in seen.steps)
+    drawn = Counter(member for each in seen.steps for member in each.members or ())
+    assert (seen.samplers, max(drawn.values()) <= 4) == ("poisson", True)
 
 
 def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:

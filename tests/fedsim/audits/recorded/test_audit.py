@@ -20,9 +20,10 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
-from fedsim.audits.recorded.recorded_noise import CONFIGURED, NUMBERS
+from fedsim.audits.recorded.recorded_noise import NUMBERS
 from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.audits.recorded.server_rounds import EVIDENCE
+from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
     Canary,
     NodeReply,

@@ -15,14 +15,14 @@ from fedsim import recording
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.recorded.loop_steps import composed
+from fedsim.audits.steps.composition import epsilon
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import Accounted, Recorder
 
 RECORDS, RATE, STEPS, SIZE, NORM = 400, 0.1, 60, 200, 0.5
 DELTA = 1e-5
-CLAIM = composed([1.0] * STEPS, [RATE] * STEPS, DELTA)
+CLAIM = epsilon([1.0] * STEPS, [RATE] * STEPS, DELTA)
 
 
 def _train(

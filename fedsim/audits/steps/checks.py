@@ -1,4 +1,4 @@
-"""Checks of a training loop's batches, divisor and accountant, for any noise."""
+"""Checks of a training loop's batches, sums, divisor and accountant, for any noise."""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ from adversaries.attacks import residuals
 from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recorded.recorded_noise import RecordedStep
-from fedsim.audits.recorded.recorded_report import Sampling
-from fedsim.audits.recorded.transcript_release import EXCESS
+from fedsim.audits.steps.step import Sampling, Step
 
 TAIL = 1 - ALARM_CONFIDENCE
+EXCESS = 1e-3
+"""Share by which a sum may exceed the clipping norm: gradients are clipped in single precision."""
+
 MOST_SIZES = 33
 """Number of data set sizes that are tried where none was recorded, of all possible ones."""
 
@@ -80,7 +81,6 @@ class Checked:
     Attributes:
         amplified: whether batches are declared Poisson samples, and no check contradicts it.
         unsure: why no check could have contradicted it, "" where one could.
-        sampling: rate, dispersion and p-value of the batches' sizes; None where not tested.
         taken: records of each step; None where some step does not state them.
         favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
         divisor_changes: whether a step's divisor would change with one record fewer.
@@ -94,7 +94,7 @@ class Checked:
     favoured_rate: float = 0.0
     divisor_changes: bool = False
 
-    def most_mu(self, steps: Sequence[RecordedStep], multipliers: Sequence[float]) -> float:
+    def most_mu(self, steps: Sequence[Step], multipliers: Sequence[float]) -> float:
         """Return the signal-to-noise ratio of the record that took part most, over all steps."""
         if 0.0 in multipliers:
             return math.inf
@@ -121,32 +121,39 @@ class Checked:
         return int(counts[0]) / math.sqrt(sum(z**2 for z in multipliers)) if alike else 0.0
 
 
-def checked(steps: Sequence[RecordedStep]) -> Checked:
+def checked(steps: Sequence[Step]) -> Checked:
     if not steps:
         return Checked()
     taken = tuple(step.members for step in steps if step.members is not None)
     members = taken if len(taken) == len(steps) else None
-    sampling, wrong = _sampling(steps)
-    favoured, more = _members(steps, members)
-    wrong += more
+    sampling, of_sizes = sizes(steps)
+    favoured_rate, of_counts = favoured(steps)
+    wrong = [*undeclared(steps), *of_sizes, *twice(steps), *of_counts]
     # Without a rate nothing amplifies; with one, every fault of batches speaks against it.
     amplified = all(step.sample_rate for step in steps) and not wrong
     unsure = UNTESTED if amplified and not _tested(steps) else ""
     cautions = [Finding(unsure, severity="caution")] if unsure else []
-    findings = [*wrong, *cautions, *_sums(steps), *_divisors(steps), *_accountants(steps)]
+    rest = [*sums(steps), *divisors(steps), *undercharged(steps)]
+    last = steps[-1].charged
+    rest += [] if last is None else uncounted(steps, last.steps)
     changes = _changing(steps) is not None
-    return Checked(findings, amplified, unsure, sampling, members, favoured, changes)
+    findings = [*wrong, *cautions, *rest]
+    return Checked(findings, amplified, unsure, sampling, members, favoured_rate, changes)
 
 
-def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Finding]]:
-    findings = []
-    charged = next((step for step in steps if step.sampling not in ("", "poisson")), None)
-    if charged is not None and charged.charged and charged.charged.sample_rate < 1:
-        text = NOT_POISSON.format(charged.charged.sample_rate, charged.sampling)
-        findings.append(Finding(text, severity="caution"))
+def undeclared(steps: Sequence[Step]) -> list[Finding]:
+    """Return the steps whose recorded sampling the accountant's rate is not for."""
+    texts = []
+    other = next((step for step in steps if step.sampling not in ("", "poisson")), None)
+    if other is not None and 0 < other.charged_rate < 1:
+        texts.append(NOT_POISSON.format(other.charged_rate, other.sampling))
     most = max(step.accumulated for step in steps)
-    if most > 1:
-        findings.append(Finding(ACCUMULATED.format(most), severity="caution"))
+    texts += [ACCUMULATED.format(most)] if most > 1 else []
+    return [Finding(text, severity="caution") for text in texts]
+
+
+def sizes(steps: Sequence[Step], tail: float = TAIL) -> tuple[Sampling | None, list[Finding]]:
+    """Test the sizes of batches that are declared Poisson samples; `tail` of these are accused."""
     kinds = _sizes(steps)
     worst: Sampling | None = None
     for (rate, records), listed in kinds.items():
@@ -158,13 +165,41 @@ def _sampling(steps: Sequence[RecordedStep]) -> tuple[Sampling | None, list[Find
         p_value = min(1.0, test.p_value * len(kinds))
         if worst is None or p_value < worst.p_value:
             worst = Sampling(test.rate, rate, test.dispersion, p_value)
-    if worst is not None and worst.p_value < TAIL:
-        text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)
-        findings.append(Finding(text))
-    return worst, findings
+    if worst is None or worst.p_value >= tail:
+        return worst, []
+    text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)
+    return worst, [Finding(text)]
 
 
-def _sizes(steps: Sequence[RecordedStep]) -> dict[tuple[float, int | None], list[int]]:
+def twice(steps: Sequence[Step]) -> list[Finding]:
+    return [Finding(TWICE)] if any(step.repeated > 1 for step in steps) else []
+
+
+def favoured(steps: Sequence[Step], tail: float = TAIL) -> tuple[float, list[Finding]]:
+    """Test how often the record took part that was drawn most; return its least rate.
+
+    The rate is 0 without such a record, and where steps have several rates.
+    """
+    rates = [step.sample_rate or step.charged_rate or 1.0 for step in steps]
+    taken = [np.unique(np.asarray(step.members, int)) for step in steps if step.members is not None]
+    together = np.concatenate([*taken, np.zeros(0, int)])
+    if len(taken) < len(steps) or not together.size or max(rates) >= 1:
+        return 0.0, []
+    # Coins of several rates exceed their mean no more often than coins of the mean rate
+    # (Hoeffding, "On the distribution of the number of successes in independent trials", 1956).
+    rate, most = float(np.mean(rates)), int(np.bincount(together).max())
+    several = len(set(rates)) > 1
+    records = steps[0].records or int(together.max()) + 1
+    # Any record may be the favoured one: a union bound over all of them.
+    chance = records * float(bdtrc(most - 1, len(steps), rate))
+    if chance >= tail or (several and most <= rate * len(steps) + 1):
+        return 0.0, []
+    low = float(binomial_low(most, len(steps), tail / records))
+    finding = Finding(FAVOURED.format(most, len(steps), rate, low))
+    return 0.0 if several else low, [finding]
+
+
+def _sizes(steps: Sequence[Step]) -> dict[tuple[float, int | None], list[int]]:
     """Return the sizes of single batches that are declared Poisson samples, by q and N."""
     kinds: dict[tuple[float, int | None], list[int]] = {}
     for step in steps:
@@ -182,7 +217,7 @@ def _tests(sizes: Floats, possible: Sequence[int], rate: float) -> list[Sampling
     ]
 
 
-def _tested(steps: Sequence[RecordedStep]) -> bool:
+def _tested(steps: Sequence[Step]) -> bool:
     """Return whether the sampling is known: recorded, or batches of one size would have shown."""
     sampled = [step for step in steps if (step.sample_rate or 1.0) < 1]
     if all(step.sampling == "poisson" for step in sampled):
@@ -200,7 +235,7 @@ def _tested(steps: Sequence[RecordedStep]) -> bool:
     return True
 
 
-def _possible(steps: Sequence[RecordedStep], rate: float, records: int | None) -> list[int]:
+def _possible(steps: Sequence[Step], rate: float, records: int | None) -> list[int]:
     """Return the size of the data set, or those that the batch's expected size allows.
 
     Opacus rounds the expected size N q down. Without an expected size the list is empty.
@@ -215,31 +250,7 @@ def _possible(steps: Sequence[RecordedStep], rate: float, records: int | None) -
     return sorted({int(size) for size in np.linspace(least, most, MOST_SIZES)})
 
 
-def _members(
-    steps: Sequence[RecordedStep], taken: tuple[tuple[int, ...], ...] | None
-) -> tuple[float, list[Finding]]:
-    if taken is None:
-        return 0.0, []
-    findings = []
-    if any(len(set(members)) < len(members) for members in taken):
-        findings.append(Finding(TWICE))
-    rates = {
-        step.sample_rate or (step.charged.sample_rate if step.charged else 1.0) for step in steps
-    }
-    together = np.concatenate([np.unique(np.asarray(members, int)) for members in taken])
-    if len(rates) > 1 or not together.size or max(rates) >= 1:
-        return 0.0, findings
-    rate, most = rates.pop(), int(np.bincount(together).max())
-    records = steps[0].records or int(together.max()) + 1
-    # Any record may be the favoured one: a union bound over all of them.
-    if records * float(bdtrc(most - 1, len(steps), rate)) >= TAIL:
-        return 0.0, findings
-    low = float(binomial_low(most, len(steps), TAIL / records))
-    findings.append(Finding(FAVOURED.format(most, len(steps), rate, low)))
-    return low, findings
-
-
-def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
+def sums(steps: Sequence[Step]) -> list[Finding]:
     unclipped = sum(step.clipped is False for step in steps)
     findings = [Finding(UNCLIPPED.format(unclipped, len(steps)))] if unclipped else []
     longest = max(
@@ -255,27 +266,33 @@ def _sums(steps: Sequence[RecordedStep]) -> list[Finding]:
     return [*findings, Finding(LONG_SUM.format(*longest))]
 
 
-def _changing(steps: Sequence[RecordedStep]) -> RecordedStep | None:
+def _changing(steps: Sequence[Step]) -> Step | None:
     """Return the first step whose divisor would change with one record fewer."""
     return next(
         (step for step in steps if step.neighbour_divisor not in (None, step.divisor)), None
     )
 
 
-def _divisors(steps: Sequence[RecordedStep]) -> list[Finding]:
+def divisors(steps: Sequence[Step]) -> list[Finding]:
     findings = []
     if step := _changing(steps):
         findings.append(Finding(NEIGHBOUR.format(step.divisor, step.neighbour_divisor)))
-    own = [step for step in steps if step.batch]
-    if len({step.batch for step in own}) > 1 and all(step.divisor == step.batch for step in own):
+    if divides_by_batch(steps):
         findings.append(Finding(OWN_SIZE))
     if any(step.count_std is not None for step in steps):
         findings.append(Finding(OWN_COUNT, severity="caution"))
     return findings
 
 
-def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
-    findings = []
+def divides_by_batch(steps: Sequence[Step]) -> bool:
+    """Return whether the divisor of every step is the size of its batch, which varies."""
+    own = [step for step in steps if step.batch]
+    return len({step.batch for step in own}) > 1 and all(
+        math.isclose(step.divisor, step.batch or 0, rel_tol=1e-5) for step in own
+    )
+
+
+def undercharged(steps: Sequence[Step]) -> list[Finding]:
     for step in steps:
         if step.charged is None or step.noise_multiplier is None:
             continue
@@ -287,12 +304,14 @@ def _accountants(steps: Sequence[RecordedStep]) -> list[Finding]:
         if step.charged.noise_multiplier > real * (1 + EXCESS):
             why = ", including the noisy count of clipped gradients" if step.count_std else ""
             text = UNDERCHARGED.format(step.charged.noise_multiplier, real, why)
-            findings.append(Finding(text))
-            break
-    last = steps[-1].charged
-    if last is not None and last.steps < len(steps):
-        engines = len({step.engine for step in steps})
-        findings.append(
-            Finding(UNCOUNTED.format(last.steps, len(steps), engines), severity="caution")
-        )
-    return findings
+            return [Finding(text)]
+    return []
+
+
+def uncounted(steps: Sequence[Step], counted: int) -> list[Finding]:
+    """Return whether an accountant's last answer counts fewer steps than were charged."""
+    if counted >= len(steps):
+        return []
+    engines = len({step.engine for step in steps})
+    text = UNCOUNTED.format(counted, len(steps), engines)
+    return [Finding(text, severity="caution")]

@@ -1,0 +1,333 @@
+"""The watcher of Opacus: what an optimizer clips, sums, noises and releases in every step.
+
+A recorder attaches it to one optimizer. An audit that runs the code attaches it to Opacus's classes
+(`fedsim.audits.steps.classes`). The watcher changes no behaviour.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from adversaries.arrays import Floats
+from fedsim.common.opacus_clipping import (
+    adds_opacus_noise,
+    clipped_sums,
+    clipped_to,
+    flat,
+    gradient_norms,
+    sensitivities,
+)
+from fedsim.federation.transcripts.records import Scalar
+
+log = logging.getLogger("flwr")
+
+POISSON, OWN_CODE = "poisson", "own code"
+ROUNDED = 1e-5
+"""Relative difference of a measured divisor from Opacus's own that rounding explains."""
+
+_LOGGED: set[str] = set()
+"""Failures that this process has logged; each is logged once, or they would flood the log."""
+
+
+def log_failure(subject: str, error: Exception) -> None:
+    if subject not in _LOGGED:
+        _LOGGED.add(subject)
+        log.error(
+            "fedsim: RECORDING FAILED, the transcript is incomplete; the app goes on (%s: %s: %s)",
+            subject,
+            type(error).__name__,
+            error,
+        )
+
+
+def safely(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function; None if it fails, which the transcript then shows."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        log_failure(function.__name__, error)
+        return None
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """An accountant's record, this step included.
+
+    Attributes:
+        noise_multiplier: z of this step.
+        sample_rate: q of this step, in (0, 1].
+        steps: number of steps in all; fewer than were taken if the accountant was begun anew.
+    """
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+    kind: str = ""
+
+
+Drawn = tuple[tuple[int, ...], Mapping[str, Scalar]]
+"""Indices that a loader drew for a step, and facts of its sampler and data set."""
+
+
+@dataclass(frozen=True)
+class WatchedStep:
+    """A step, with its arrays.
+
+    Attributes:
+        summed: clipped sum of each parameter.
+        noised: the same with noise, before it is divided.
+        members: indices that a loader drew; None where unknown.
+        limit: C, the largest norm of a record's clipped gradient.
+        norms: norm of each record's gradient [layers, rows]; None where it is not visible.
+        facts: by the names of a transcript's mechanism.
+    """
+
+    optimizer: Any
+    summed: list[Any]
+    noised: list[Any]
+    divisor: float
+    members: tuple[int, ...] | None
+    limit: float
+    norms: Floats | None
+    accounted: Accounted | None
+    facts: dict[str, Scalar]
+
+    @property
+    def rows(self) -> int | None:
+        """Number of summed gradients; None where they are not visible."""
+        return None if self.norms is None else int(self.norms.shape[1])
+
+    @property
+    def noise(self) -> Floats:
+        return flat(self.noised) - flat(self.summed)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Gradients that an optimizer is about to clip: those of a batch, or of a part of it.
+
+    Attributes:
+        expected: their clipped sum [clippings, P]; None where it is not visible.
+        limits: largest L2 norm of a clipped gradient [clippings].
+        norms: as in `WatchedStep`.
+    """
+
+    expected: Floats | None
+    limits: Floats
+    norms: Floats | None
+
+    def after(self, before: "_Part | None") -> "_Part":
+        """Return this part together with the earlier ones of its batch."""
+        if before is None:
+            return self
+        sums, norms = (before.expected, self.expected), (before.norms, self.norms)
+        return _Part(
+            None if any(each is None for each in sums) else sum(sums),  # type: ignore[arg-type]
+            self.limits,
+            None if any(each is None for each in norms) else np.concatenate(norms, 1),  # type: ignore[arg-type]
+        )
+
+
+@dataclass
+class Watch:
+    """Watches the steps of optimizers.
+
+    Attributes:
+        accountants: those that may have recorded a step.
+        ghost: gradient [P] that ghost clipping made last, and its clipping norm, by optimizer.
+    """
+
+    accountants: list[Any] = field(default_factory=list)
+    ghost: dict[int, tuple[Floats, float]] = field(default_factory=dict)
+    parts: dict[int, _Part] = field(default_factory=dict)
+    within: bool = False
+
+    def take(self, step: WatchedStep) -> None:
+        """Use a step."""
+
+    def drawn(self, batches: int) -> Drawn | None:
+        """Return the records of a step that combines some batches; None if unknown."""
+
+    def guard(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call one of the watcher's own functions."""
+        return function(*arguments)
+
+    def replay(self, parameters: list[Any]) -> None:
+        """Replace gradients that a step has released."""
+
+    def step(self, optimizer: Any, original: Callable[..., Any], *arguments: Any) -> Any:
+        """Make an optimizer's `pre_step`, which clips, adds noise and scales; and take it."""
+        if self.within:  # a call to the class above, inside an observed step
+            return original(*arguments)
+        before = self.guard(self._before, optimizer)
+        seen: dict[str, list[Any]] = {}
+        add_noise, scale_grad = optimizer.add_noise, optimizer.scale_grad
+
+        def noise() -> None:
+            seen["summed"] = self.guard(_copied, optimizer.params, "summed_grad")
+            add_noise()
+            seen["noised"] = self.guard(_copied, optimizer.params, "grad")
+
+        def scale() -> None:
+            scale_grad()
+            seen["released"] = self.guard(_copied, optimizer.params, "grad")
+            self.replay(optimizer.params)
+
+        self.within = True
+        try:
+            with instead(optimizer, add_noise=noise, scale_grad=scale):
+                result = original(*arguments)
+        finally:
+            self.within = False
+        self.guard(self._after, optimizer, before, seen)
+        return result
+
+    def know(self, accountant: Any) -> None:
+        if not any(each is accountant for each in self.accountants):
+            self.accountants.append(accountant)
+
+    def _before(self, optimizer: Any) -> "_Before":
+        # Before the call, which moves an adaptive norm and uses the gradients up.
+        if (accountant := _accountant(optimizer)) is not None:
+            self.know(accountant)
+        part = self._part(optimizer).after(self.parts.pop(id(optimizer), None))
+        counted = {id(each): _steps(each) for each in self.accountants}
+        accumulated = self.guard(getattr, optimizer, "accumulated_iterations") or 1
+        return part, accumulated, counted, _facts(optimizer)
+
+    def _part(self, optimizer: Any) -> _Part:
+        norms = self.guard(gradient_norms, optimizer)
+        ghost = self.ghost.pop(id(optimizer), None)
+        if ghost is None:
+            return _Part(self.guard(clipped_sums, optimizer), sensitivities(optimizer), norms)
+        gradient, limit = ghost
+        return _Part(gradient[None], np.array([limit]), norms)
+
+    def _after(self, optimizer: Any, before: "_Before", seen: dict[str, list[Any]]) -> None:
+        part, accumulated, counted, facts = before
+        if "released" not in seen:  # one of several parts of a batch
+            self.parts[id(optimizer)] = part
+            return
+        # Without gradients of single records, nothing shows whether the sum was clipped.
+        limit = float(part.limits[0])
+        if part.expected is not None:
+            longest = clipped_to(part.expected, flat(seen["summed"]), part.limits)
+            facts["clipped"] = longest is not None
+            if longest is not None and "adaptive" not in facts:
+                # The noise stays the same, and so does z C.
+                facts["noise_multiplier"] *= facts["clipping_norm"] / longest  # type: ignore
+                facts["clipping_norm"] = limit = longest
+        drawn = self.drawn(accumulated)
+        members, of_loader = (None, {}) if drawn is None else drawn
+        divisor = _divisor(optimizer, accumulated, seen)
+        self.take(
+            WatchedStep(
+                optimizer,
+                seen["summed"],
+                seen["noised"],
+                divisor,
+                members,
+                limit,
+                part.norms,
+                self._accounted(counted),
+                {**facts, **of_loader, "accumulated": accumulated},
+            )
+        )
+
+    def _accounted(self, before: Mapping[int, int]) -> Accounted | None:
+        """Return what accountants recorded since their numbers of steps were read."""
+        for accountant in reversed(self.accountants):
+            steps = _steps(accountant)
+            if steps > before.get(id(accountant), 0):
+                multiplier, rate, *_ = accountant.history[-1]
+                kind = str(accountant.mechanism())
+                return Accounted(float(multiplier), min(1.0, float(rate)), steps, kind)
+        return None
+
+
+_Before = tuple[_Part, int, Mapping[int, int], dict[str, Scalar]]
+"""Gradients before a step, batches in it, each accountant's number of steps, and settings."""
+
+
+@contextmanager
+def instead(owner: Any, **methods: Callable[[], None]) -> Iterator[None]:
+    """Give an object other methods in the block, and then what it had, its own code's included."""
+    had = {name: vars(owner)[name] for name in methods if name in vars(owner)}
+    vars(owner).update(methods)
+    try:
+        yield
+    finally:
+        for name, method in methods.items():
+            if vars(owner).get(name) is method:  # else the code has set another one meanwhile
+                del vars(owner)[name]
+                vars(owner).update({name: had[name]} if name in had else {})
+
+
+def _copied(parameters: list[Any], name: str) -> list[Any]:
+    return [getattr(each, name).detach().clone() for each in parameters]
+
+
+def _divisor(optimizer: Any, accumulated: int, seen: Mapping[str, list[Any]]) -> float:
+    """Return the divisor of the noised sum, as measured; Opacus's own where it agrees."""
+    noised, released = (
+        sum(float(each.double().norm()) ** 2 for each in seen[name])
+        for name in ("noised", "released")
+    )
+    # Opacus divides the whole noised sum by one number, which is the quotient of the lengths.
+    measured = (noised / released) ** 0.5 if released else 1.0
+    mean = optimizer.loss_reduction == "mean" and optimizer.expected_batch_size
+    own = float(optimizer.expected_batch_size * accumulated) if mean else 1.0
+    return own if abs(measured - own) <= ROUNDED * own else measured
+
+
+def _facts(optimizer: Any) -> dict[str, Scalar]:
+    """Return an optimizer's settings, by the names of a transcript's mechanism."""
+    multiplier, norm = float(optimizer.noise_multiplier), float(optimizer.max_grad_norm)
+    drawn = "default" if optimizer.generator is None else "generator"
+    drawn = "secure" if optimizer.secure_mode else drawn
+    facts: dict[str, Scalar] = {
+        "clipping_norm": norm,
+        "noise_multiplier": multiplier,
+        "optimizer": type(optimizer).__name__,
+        "randomness": drawn if adds_opacus_noise(optimizer) else OWN_CODE,
+    }
+    if own := _own_noise(optimizer):
+        facts["own_noise"] = own
+    if optimizer.expected_batch_size:
+        facts["expected_batch_size"] = float(optimizer.expected_batch_size)
+    count = getattr(optimizer, "unclipped_num_std", None)
+    if count is not None:
+        # The count has a part of the budget: this multiplier is left for the sum.
+        facts |= {"adaptive": True, "clipped_count_std": float(count)}
+        if multiplier:
+            facts["noise_multiplier"] = (multiplier**-2 - (2 * count) ** -2) ** -0.5
+    adjusted = getattr(optimizer, "_adjusted_noise_multiplier", None)
+    if adjusted is not None:
+        facts |= {"adaptive": True, "noise_multiplier": float(adjusted)}
+    return facts
+
+
+def _own_noise(optimizer: Any) -> str:
+    """Return what draws the noise if it is not Opacus itself; "" if it is."""
+    by_opacus = type(optimizer).add_noise.__module__.startswith("opacus.")
+    if "add_noise" in vars(optimizer) or not by_opacus:
+        return "add_noise"
+    return "" if optimizer.generator is None or optimizer.secure_mode else "generator"
+
+
+def _accountant(optimizer: Any) -> Any:
+    """Return the accountant that an optimizer's hook has as a free variable; None without one."""
+    if optimizer.step_hook is None:
+        return None
+    accountant = inspect.getclosurevars(optimizer.step_hook).nonlocals.get("self")
+    return accountant if hasattr(accountant, "history") else None
+
+
+def _steps(accountant: Any) -> int:
+    # The history has one entry for equal steps, with their number at its end.
+    return sum(int(entry[-1]) for entry in accountant.history)
