@@ -9,7 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from adversaries.arrays import Floats
+from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
@@ -29,6 +32,7 @@ from fedsim.audits.recorded.recorded_report import (
 from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
 from fedsim.audits.steps import checks
 from fedsim.audits.steps.composition import epsilon, mechanism
+from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.step import Step, step_of
 from fedsim.audits.steps.watch import Accounted
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
@@ -47,6 +51,14 @@ BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be 
 SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
 UNSAMPLED = "no amplification by sampling: every step in which a record took part counts"
 NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
+ECHO = (
+    "the noise repeats itself, also moved or with the other sign, beyond chance: noise is used "
+    "again, and hides the gradients of one step alone"
+)
+UNEVEN = (
+    "the noise of the steps is not independent Gaussian noise of the configured sizes: its length "
+    "varies from step to step more, or less, than chance explains"
+)
 COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that repeats"
 
 
@@ -95,6 +107,7 @@ class LoopSteps:
             compared = self._releases[:MOST_COMPARED]
             stds = [spread.point for spread in level.stds(self._releases)]
             findings += noise_level.shape_findings(compared, stds, declared=False)
+            findings += _repeated(self._releases, level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
         return MeasuredRounds(
@@ -186,6 +199,24 @@ class LoopSteps:
                 inverse += release.count_std**-2 if release.count_std else math.inf
             multipliers.append(0.0 if math.isinf(inverse) else inverse**-0.5)
         return multipliers
+
+
+def _repeated(releases: Sequence[Release], level: noise_level.NoiseLevel) -> list[Finding]:
+    """Return whether noise is used again, in other places too, or is uneven from step to step."""
+    clear = len(noisy_means.clear_of_rounding(releases)) == len(releases)
+    if not clear or not all(one.claimed_std for one in releases):
+        return []
+    pairs = list(zip(releases, level.scales, strict=True))
+    parts = [release.fingerprint[:LONGEST_NOISE] / scale for release, scale in pairs]
+    again = echo_p_value(np.concatenate(parts, dtype=np.float64)[:LONGEST_NOISE])
+    energies = [release.energy / scale**2 for release, scale in pairs]
+    even = 1.0
+    if len({release.size for release in releases}) == 1:
+        logs = sum(map(math.log, energies))
+        even = shape_p_value(NoiseSums(len(pairs), (releases[0].size,), (sum(energies),), logs))
+    # Bonferroni: an equal share of the error for each test.
+    wrong = {ECHO: again, UNEVEN: even}
+    return [Finding(text) for text, p_value in wrong.items() if p_value < checks.TAIL / 2]
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ UNTESTED = (
 )
 UNDERCHARGED = "the accountant recorded a noise multiplier of {:.4g}, but the release had {:.4g}{}"
 UNCOUNTED = (
-    "the accountant counts {} of {} steps: it was restarted ({} engines), and its last answer "
-    "covers only the last engine; this audit composes all steps"
+    "the accountant counts {} of {} steps: it was restarted{}, and its last answer covers only the "
+    "last engine; this audit composes all steps"
 )
 OWN_COUNT = (
     "adaptive clipping divides its noisy count by the size of the drawn batch, which is released "
@@ -313,5 +313,6 @@ def uncounted(steps: Sequence[Step], counted: int) -> list[Finding]:
     if counted >= len(steps):
         return []
     engines = len({step.engine for step in steps})
-    text = UNCOUNTED.format(counted, len(steps), engines)
+    of = f" ({engines} engines)" if engines > 1 else ""
+    text = UNCOUNTED.format(counted, len(steps), of)
     return [Finding(text, severity="caution")]

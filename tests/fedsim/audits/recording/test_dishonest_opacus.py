@@ -135,6 +135,20 @@ def old_noise_in_another_order(optimizer: Any) -> None:
     optimizer.add_noise = types.MethodType(add_noise, optimizer)
 
 
+def generator_set_back() -> Callable[[Batch, TensorDataset], Batch]:
+    """Return what sets PyTorch's generator back before every second step, and draws a little."""
+    states: list[Tensor] = []
+
+    def batch_of(batch: Batch, data: TensorDataset) -> Batch:
+        states.append(torch.get_rng_state())
+        if len(states) % 2 == 0:
+            torch.set_rng_state(states[-2])
+            torch.randn(16)
+        return batch
+
+    return batch_of
+
+
 LIES: dict[str, tuple[dict[str, Any], str]] = {
     "three times the clipping norm": (
         {"changed": clipping(lambda norms: (3 / (norms + 1e-6)).clamp(max=1))}, "clipped gradient",
@@ -145,6 +159,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
     "a record added to each batch": ({"batch_of": with_the_first}, "which trains on other records"),
     "noise of a seed that stands in the code": ({"changed": constant_noise}, "own generator"),
     "noise of the loop's own code": ({"changed": own_draws}, "own add_noise"),
+    "noise of the step before, moved": ({"batch_of": generator_set_back()}, "repeats itself"),
     "old noise in another order": ({"changed": old_noise_in_another_order}, "is not Gaussian"),
 }  # fmt: skip
 
