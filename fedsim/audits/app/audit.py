@@ -1,11 +1,13 @@
 """The audit of a Flower app: its claim, what theory says about it, and what an attack proves."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import fedsim
 from adversaries.arrays import Bools, Floats
@@ -13,7 +15,7 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import description
+from fedsim.audits.app import description, records
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
@@ -21,20 +23,21 @@ from fedsim.audits.app.process import (
     AppObservation,
     AppOrder,
     AppProcess,
+    ClientRun,
     Configuration,
     claim_of,
 )
+from fedsim.audits.app.records import RecordAudit
 from fedsim.audits.app.rules import findings
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
-from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.run import detectable
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
-LEAST_TRIALS = 20
 BOUNDS = ("clopper_pearson", "gaussian")
 
 
@@ -63,7 +66,6 @@ OWN_NOISE = (
 
 ROUNDS_KEY = "num-server-rounds"
 TRIALS = 300
-LONGEST_TIME = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,7 @@ class AppAudit(Judged):
         neighbouring: the target's message in the world without its update.
         scope: what every epsilon is about: the whole run, or its least private round.
         predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
+        records: protection of one record, where the claim is about one and clients use Opacus.
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """
@@ -90,6 +93,7 @@ class AppAudit(Judged):
     predicted_advantage: float | None
     clients: int
     seen_below: float
+    records: RecordAudit | None = None
 
     @property
     def noise_off(self) -> bool:
@@ -105,6 +109,8 @@ class AppAudit(Judged):
     @property
     def judgement(self) -> Judgement:
         strategies, claim = " > ".join(self.configuration.strategies), self.claim
+        if claim is not None and self.records is not None:
+            return judge(claim, self.records.evidence(claim))
         evidence = Evidence(
             incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
             refuted=claim is not None and self.proven.epsilon > claim.epsilon,
@@ -136,6 +142,7 @@ class AppAudit(Judged):
             vantage=self.vantage.value,
             neighbouring=self.neighbouring.value,
             clients=self.clients,
+            **({} if self.records is None else {"records": self.records.as_json()}),
             versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
         )
 
@@ -151,7 +158,7 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
+    configuration, trainings = theory.observe(audited, seed, ALARM_CONFIDENCE)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -172,7 +179,7 @@ def audit(
         attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
         seen_below = max(seen_below, attacked)
     stated, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
-    return AppAudit(
+    found = AppAudit(
         app=audited.name,
         configuration=configuration,
         claim=claim,
@@ -193,21 +200,31 @@ def audit(
         seed=seed,
         seen_below=seen_below,
     )
+    about_a_record = claim is not None and claim.unit == "record"
+    return _of_record(found, trainings) if about_a_record else found
 
 
-def check_numbers(
-    trials: int, confidence: float, seed: int, time_limit: float | None = None
-) -> None:
-    """Refuse numbers with which no audit can run, before any code of the app runs."""
-    significance(confidence)
-    if trials < LEAST_TRIALS:
-        raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
-    if not 0 <= seed < 2**64:
-        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
-    if time_limit is not None and not 0 < time_limit <= LONGEST_TIME:
-        raise InputError(
-            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
-        )
+def _of_record(found: AppAudit, trainings: Sequence[Mapping[int, ClientRun]]) -> AppAudit:
+    """Return the audit of one record, towards the server; no attack is made on a record."""
+    rounds, delta = found.configuration.rounds, found.delta
+    judged = records.judged(trainings, rounds, found.neighbouring, delta, found.confidence)
+    if judged is None:
+        return found
+    none = EpsilonBound(0.0, delta, ALARM_CONFIDENCE, "no attack on a record", "nothing")
+    worlds = np.arange(found.trials) % 2 == 0
+    return replace(
+        found,
+        records=judged,
+        guarantee=None,
+        vantage=Vantage.SERVER,
+        epsilon=judged.epsilon,
+        predicted_advantage=None,
+        advantage=estimators.advantage(worlds, np.zeros(found.trials), found.confidence),
+        lower_bounds={"none": none},
+        proven=none,
+        findings=(*found.findings, *judged.findings),
+        seen_below=0.0 if judged.noise is None else judged.noise.seen_below,
+    )
 
 
 def _bounds(

@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
 from fedsim.audits.app import introspection, loading
+from fedsim.audits.app.client_steps import ClientSteps
 from fedsim.audits.app.introspection import flat, flat_record, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
@@ -43,6 +45,8 @@ from fedsim.audits.app.process import (
 )
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
+from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.steps.classes import unwrap
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
 
@@ -55,6 +59,7 @@ class AuditedApp:
         self.clients = clients
         self._recorder: _Recorder | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
+        self._watch = LoopWatch()
         self._app: FlowerApp
 
     @property
@@ -64,7 +69,7 @@ class AuditedApp:
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return the observations of one run of the app, after setting every global seed."""
         recorder = _Recorder(self.clients, script)
-        self._recorder = recorder
+        self._recorder, self._steps = recorder, ClientSteps(self._watch)
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         channel.set_seeds(seed)
@@ -84,7 +89,9 @@ class AuditedApp:
             raise recorder.failure(error, self._app) from error
         finally:
             recorder.detach()
-        return recorder.finish(self._app)
+        if self._steps.late:
+            return self.execute(seed, script)
+        return replace(recorder.finish(self._app), clients=self._steps.runs())
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message in place of the app's train function (a Flower mod)."""
@@ -94,7 +101,7 @@ class AuditedApp:
         if not kind.startswith("train"):
             return call_next(message, context)
         if script is None:
-            reply = call_next(message, context)
+            reply = self._steps.trained(partition, message, lambda: call_next(message, context))
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
@@ -129,7 +136,10 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
-        yield audited
+        try:
+            yield audited
+        finally:
+            unwrap()
 
 
 class _AuditGrid(InProcessGrid):

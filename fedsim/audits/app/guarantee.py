@@ -32,6 +32,7 @@ from fedsim.audits.app.process import (
     App,
     AppObservation,
     CentralNoise,
+    ClientRun,
     Configuration,
     Execution,
     Script,
@@ -213,6 +214,9 @@ def _of(
 HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""
 
+SECOND = 2**32
+"""Number of the second honest run, which no trial has."""
+
 PILOTS = 24
 """Trials that place the threshold, where theory does not."""
 
@@ -237,8 +241,17 @@ class AppGame:
         return np.repeat(self.worlds, self.ratios.shape[1]), self.ratios.ravel()
 
 
-def observe(audited: App, seed: int, confidence: float) -> Configuration:
+def observe(
+    audited: App, seed: int, confidence: float
+) -> tuple[Configuration, list[dict[int, ClientRun]]]:
+    """Return an app's configuration as observed, and the clients' trainings in honest runs.
+
+    Where clients take steps of Opacus, a second honest run shows whether the noise follows a seed.
+    """
     honest = audited.execute(_app_seed(seed, 0))
+    trainings = [honest.clients]
+    if any(client.run.steps for client in honest.clients.values()):
+        trainings.append(audited.execute(_app_seed(seed, SECOND)).clients)
     configuration = honest.configuration
     if configuration.central is not None:
         central = _with_norms(configuration.central, honest)
@@ -262,7 +275,7 @@ def observe(audited: App, seed: int, confidence: float) -> Configuration:
     # Rounding in float32 changes a huge update far less than clipping it does.
     kept = bool(lengths) and max(lengths) > 0.5 * player.length
     observation = replace(observation, client_norm_kept=kept)
-    return replace(configuration, observation=observation)
+    return replace(configuration, observation=observation), trainings
 
 
 def _noise_ratios(

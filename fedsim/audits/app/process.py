@@ -4,7 +4,7 @@ The audit requests one run after another and gets measurements back. It computes
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import Channel, ProcessReply
 from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage
@@ -215,10 +216,28 @@ class AppRound:
 
 
 @dataclass(frozen=True)
+class ClientRun:
+    """The training of one client in an honest run.
+
+    Attributes:
+        run: steps of Opacus's optimizers in all rounds.
+        rounds: number of rounds in which it trained.
+        bare: rounds in which its reply is another model, without any such step.
+        echo: p-value of the repetition of its noise.
+    """
+
+    run: ObservedRun
+    rounds: int
+    bare: int
+    echo: float
+
+
+@dataclass(frozen=True)
 class Execution:
     """Observations of one run.
 
     Attributes:
+        clients: training of each client by partition, in an honest run.
         seeded: whether the server set the seed or the state of NumPy's global generator.
         parameters: P, the number of the model's floating-point parameters.
     """
@@ -228,6 +247,7 @@ class Execution:
     statements: tuple[AppStatement, ...]
     seeded: bool
     parameters: int
+    clients: dict[int, ClientRun] = field(default_factory=dict)
 
 
 class App(Protocol):

@@ -278,3 +278,21 @@ class Judged(ABC):
 
 def largest(bounds: Mapping[str, EpsilonBound]) -> EpsilonBound:
     return max(bounds.values(), key=lambda bound: bound.epsilon)
+
+
+LEAST_TRIALS, LONGEST_TIME = 20, 1e6
+
+
+def check_numbers(
+    trials: int, confidence: float, seed: int, time_limit: float | None = None
+) -> None:
+    """Refuse numbers with which no audit can run, before any code of the app runs."""
+    significance(confidence)
+    if trials < LEAST_TRIALS:
+        raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
+    if not 0 <= seed < 2**64:
+        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
+    if time_limit is not None and not 0 < time_limit <= LONGEST_TIME:
+        raise InputError(
+            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
+        )

@@ -17,10 +17,9 @@ from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from fedsim.audits.app.audit import check_numbers
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
-from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
 from fedsim.audits.loop.measurement import (

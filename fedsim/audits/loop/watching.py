@@ -40,7 +40,7 @@ class LoopWatch(ClassWatch):
         model: Floats | None,
         released: Floats,
         beside: tuple[tuple[str, str], ...],
-        given: tuple[Any, Any],
+        given: tuple[Any, Any] | None,
     ) -> ObservedRun:
         """Return the observations of a run.
 
@@ -48,10 +48,10 @@ class LoopWatch(ClassWatch):
             model: numbers of the returned model; None where the function returned nothing.
             released: everything that the run released.
             beside: the model's integer tensors, as `contract.carried` returns them.
-            given: the records' features [n, ...] and labels [n].
+            given: the records' features [n, ...] and labels [n]; None where they are not known.
         """
         dataset = self.batches.dataset
-        records = [] if dataset is None else contents(dataset, given)
+        records = [] if dataset is None or given is None else contents(dataset, given)
         end = np.empty(0) if self.state is None else self.state
         kept = rest(end if model is None else model, end)
         start = end if self.start is None else self.start

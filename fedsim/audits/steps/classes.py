@@ -1,6 +1,6 @@
 """The watcher attached to Opacus's classes: every optimizer, loader and accountant of a process.
 
-An audit that runs code uses it. Methods of the classes stay wrapped while the process lives.
+An audit that runs code uses it. Methods of the classes stay wrapped until `unwrap`.
 """
 
 import functools
@@ -204,6 +204,9 @@ def rest(model: Floats, made: Floats) -> Floats | None:
 _HOOKS: list[Any] = []
 """PyTorch's hook that observes ordinary optimizers: at most one in a process."""
 
+_WRAPPED: list[tuple[type, str, Any]] = []
+"""Wrapped methods: owner, name and what was there before."""
+
 Wrapper = Callable[[ClassWatch, Callable[..., Any]], Callable[..., Any]]
 
 
@@ -232,6 +235,15 @@ def wrap(watch: ClassWatch) -> bool:
     return True
 
 
+def unwrap() -> None:
+    """Give all classes back their own methods."""
+    while _WRAPPED:
+        owner, name, original = _WRAPPED.pop()
+        setattr(owner, name, original)
+    while _HOOKS:
+        _HOOKS.pop().remove()
+
+
 def _replace(owner: type, watch: ClassWatch, **wrappers: Wrapper) -> None:
     for name, wrapper in wrappers.items():
         if name in vars(owner):
@@ -241,6 +253,7 @@ def _replace(owner: type, watch: ClassWatch, **wrappers: Wrapper) -> None:
             wrapped = functools.wraps(original)(wrapper(watch, original))
             setattr(wrapped, ORIGINAL, original)
             setattr(owner, name, wrapped)
+            _WRAPPED.append((owner, name, original))
 
 
 def _step(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,6 +41,7 @@ CONTRADICTION = (
 )
 
 UNIT = "a client's update, as its training returns it"
+RECORD = "one record of a client, towards the server"
 
 Rows = Sequence[tuple[str, str]]
 STYLES = {"convicted": "bold red", "suspect": "bold yellow", "supported": "bold green"}
@@ -112,16 +113,20 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
+    client = outcome.records is None
     rows = [
         ("App", f"{outcome.app}: {' > '.join(outcome.configuration.strategies)}"),
-        ("Judged", f"{per}, at delta {outcome.delta:g}; unit: {UNIT}"),
+        ("Judged", f"{per}, at delta {outcome.delta:g}; unit: {UNIT if client else RECORD}"),
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", _theory(outcome)),
-        ("By attack", _proven(outcome, counted(observations, "observation"))),
-        ("Advantage", _measured(outcome) + predicted),
-        ("Compared", _worlds(outcome)),
     ]
+    if client:
+        rows += [
+            ("By attack", _proven(outcome, counted(observations, "observation"))),
+            ("Advantage", _measured(outcome) + predicted),
+            ("Compared", _worlds(outcome)),
+        ]
     if outcome.verdict not in (Verdict.CONVICTED, Verdict.SUSPECT):
         rows.append(("Detects", would_have_noticed(outcome.seen_below)))
     if outcome.contradictory:
@@ -159,6 +164,9 @@ def _theory(outcome: "AppAudit") -> str:
     multipliers = outcome.guarantee.multipliers if outcome.guarantee else ()
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
+    if outcome.records is not None:
+        steps = counted(outcome.records.steps, "step")
+        return f"epsilon {outcome.epsilon:.4g} of a client with {steps} of Opacus's optimizer"
     rounds = outcome.configuration.rounds
     run = f"; {counted(rounds, 'message')} together: epsilon {outcome.epsilon_of_run:.4g}"
     return (

@@ -3,15 +3,13 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import opacus
 import pytest
-from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from fedsim.audits.loop.contract import Data, pairs
 from fedsim.audits.loop.guarantee import LoopObservation
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.steps.classes import unwrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -21,17 +19,9 @@ SEEDS = range(1000, 1004)
 @pytest.fixture(scope="module")
 def watch() -> Iterator[LoopWatch]:
     """Yield what sees Opacus, which is as it was for the tests that come after."""
-    places = vars(opacus.optimizers).values(), vars(opacus.accountants).values()
-    owners = {each for place in places for each in place if isinstance(each, type)}
-    others = _BaseDataLoaderIter, DPTensorFastGradientClipping
-    before = [(owner, dict(vars(owner))) for owner in (*owners, *others)]
-    seer = LoopWatch()
-    yield seer
+    yield (seer := LoopWatch())
     seer.clear()
-    for owner, attributes in before:
-        for name, value in attributes.items():
-            if vars(owner)[name] is not value:
-                setattr(owner, name, value)
+    unwrap()
 
 
 Observe = Callable[..., LoopObservation]
