@@ -14,6 +14,18 @@ from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.steps.classes import rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, echo_p_value
+from fedsim.audits.steps.watch import WatchedStep
+
+
+class ClientWatch(LoopWatch):
+    """Keeps of each step only what it says, and some of its noise: models may be large."""
+
+    def take(self, step: WatchedStep) -> None:
+        super().take(step)
+        self.sums.clear()
+        self.released.clear()
+        room = LONGEST_NOISE - sum(map(len, self.noises[:-1]))
+        self.noises[-1] = self.noises[-1][:room].copy()
 
 
 class ClientSteps:
@@ -23,7 +35,7 @@ class ClientSteps:
         late: whether a training imported Opacus itself, and ran unobserved.
     """
 
-    def __init__(self, watch: LoopWatch) -> None:
+    def __init__(self, watch: ClientWatch) -> None:
         self._watch, self.late = watch, False
         self._rounds: dict[int, list[ObservedRun]] = {}
         self._noises: dict[int, list[Floats]] = {}

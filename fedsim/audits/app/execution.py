@@ -29,7 +29,7 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
 from fedsim.audits.app import introspection, loading
-from fedsim.audits.app.client_steps import ClientSteps
+from fedsim.audits.app.client_steps import ClientSteps, ClientWatch
 from fedsim.audits.app.introspection import flat, flat_record, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
@@ -45,7 +45,6 @@ from fedsim.audits.app.process import (
 )
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.steps.classes import unwrap
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
@@ -59,7 +58,7 @@ class AuditedApp:
         self.clients = clients
         self._recorder: _Recorder | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
-        self._watch = LoopWatch()
+        self._watch = ClientWatch()
         self._app: FlowerApp
 
     @property

@@ -171,7 +171,7 @@ class ClassWatch(Watch):
 
         An accountant without a history counts: its hook was not attached, and it answers 0.
         """
-        unattached = bool(self.released) and not accountant.history
+        unattached = self.optimizer is not None and not accountant.history
         if unattached or any(each is accountant for each in self.accountants):
             counted = sum(int(steps) for *_, steps in accountant.history)
             self.statement = LoopStatement(float(epsilon), float(delta), counted)
