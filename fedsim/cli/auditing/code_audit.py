@@ -164,9 +164,8 @@ def _theory(outcome: "AppAudit") -> str:
     multipliers = outcome.guarantee.multipliers if outcome.guarantee else ()
     if math.isinf(outcome.epsilon):
         return "epsilon infinite: no guarantee"
-    if outcome.records is not None:
-        steps = counted(outcome.records.steps, "step")
-        return f"epsilon {outcome.epsilon:.4g} of a client with {steps} of Opacus's optimizer"
+    if (judged := outcome.records) is not None:
+        return f"epsilon {outcome.epsilon:.4g} of a client with {counted(judged.steps, 'step')}"
     rounds = outcome.configuration.rounds
     run = f"; {counted(rounds, 'message')} together: epsilon {outcome.epsilon_of_run:.4g}"
     return (
