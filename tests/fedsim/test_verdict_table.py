@@ -6,7 +6,7 @@ rows is the order of precedence. The test of an audit goes through every combina
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.process import CentralNoise, Configuration
+from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration
 from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Verdict, exit_status
 from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
@@ -118,28 +118,37 @@ APP_AXES = {
     "training unseen": (False, True),
     "proven": ("below", "rounding", "above", "infinite"),
     "theory": ("below", "rounding", "above", "infinite", "unknown"),
-    "noise": ("Flower's", "own", "own, towards the server"),
+    "noise": ("Flower's", "own", "uneven", "own, towards the server"),
+    "server": ("right", "moved", "alarm", "counted alarm"),  # the last one is in theory's epsilon
     "broken rule": (False, True),  # which decides nothing
 }
 APP: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"training unseen": True}, "not judged"),
     ({"proven": ("rounding", "above", "infinite")}, "convicted"),
+    ({"noise": "uneven"}, "suspect"),
+    ({"noise": ("Flower's", "own"), "server": "alarm"}, "suspect"),
     ({"theory": "unknown"}, "not judged"),
     ({"theory": ("above", "infinite")}, "suspect"),
     ({"noise": "own"}, "not judged"),
+    ({"noise": "Flower's", "server": "moved"}, "not judged"),
     ({"theory": ("below", "rounding")}, "supported"),
 ]
 
 
 def _app(evidence: Evidence) -> str:
     central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
-    own = evidence["noise"] != "Flower's"
-    central = CentralNoise(**vars(central) | {"own_noise": own})
+    own, uneven = "own" in evidence["noise"], evidence["noise"] == "uneven"
+    per_norm = (0.2, 0.4) if uneven else (0.2, 0.2)
+    central = replace(central, own_noise=own, noise_per_norm=per_norm)
+    rule = {"alarm": ("",), "counted alarm": ("realised-noise",)}.get(evidence["server"], ())
+    checks = tuple(Finding("why", rule=each) for each in rule)
+    moved = "the model was moved" if evidence["server"] == "moved" else ""
+    observation = AppObservation((), {}, (), False, False, (), checks=checks, unsure=moved)
     unused: Any = None
     return AppAudit(
         app="a test",
-        configuration=Configuration(3, ("a strategy",), central=central),
+        configuration=Configuration(3, ("a strategy",), central=central, observation=observation),
         claim=_claim("record" if evidence["training unseen"] else None)
         if evidence["claim"]
         else None,

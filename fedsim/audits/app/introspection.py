@@ -132,8 +132,8 @@ Train = Callable[[Message, Context], Message]
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
-    model = next(iter(message.content.array_records.values()))
-    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
+    model = model_of(message.content)
+    size = sum(math.prod(array.shape) for array in model.values() if floating(array))
     if partition == script.target:
         update = script.length * direction(script.seed, size)
     else:
@@ -153,7 +153,7 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
     moved, start = {}, 0
     for name, array in model.items():
         moved[name] = array
-        if _floating(array):
+        if floating(array):
             change = update[start : start + math.prod(array.shape)]
             start += change.size
             if change.any():
@@ -162,20 +162,15 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
     return ArrayRecord(moved)
 
 
-def flat(content: RecordDict) -> Vector:
-    """Return all floating-point numbers of a message's one model, float64 [P]."""
+def model_of(content: RecordDict) -> ArrayRecord:
+    """Return a message's one model. Raises AppFailedError if it holds more, or none."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise AppFailedError(
             f"a message holds {len(records)} models; this audit needs exactly one in each message"
         )
-    return flat_record(records[0])
+    return records[0]
 
 
-def flat_record(record: ArrayRecord) -> Vector:
-    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
-    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
-
-
-def _floating(array: Array) -> bool:
+def floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)

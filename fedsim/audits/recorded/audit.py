@@ -158,6 +158,7 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
         kept = claim.allows(at_most)
         if kept:
             unsure = release.unsure if isinstance(release, StepRelease) else ""
+            unsure = unsure or recorded.measured.unsure
             unsure = unsure or ("" if release.independent else ALIKE)
             if not unsure and (own := recorded.mechanism.get("own_noise")):
                 unsure = OWN_NOISE.format(own)

@@ -109,7 +109,6 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     whole = outcome.scope is Scope.RUN
     rounds = outcome.configuration.rounds
     per = f"the whole run, {counted(rounds, 'round')}" if whole else "one message"
-    observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
     rows = [
@@ -118,7 +117,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", _theory(outcome)),
-        ("By attack", _proven(outcome, counted(observations, "observation"))),
+        ("By attack", _proven(outcome, counted(outcome.trials, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
         ("Compared", _worlds(outcome)),
     ]

@@ -3,10 +3,11 @@
 It is recorded where the run config names a transcript.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp import (
     Grid,
     NeighboringRelation,
@@ -22,6 +23,7 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
     FedAvg,
+    Result,
     Strategy,
 )
 
@@ -35,13 +37,21 @@ app = ServerApp()
 class TenthOfTheNoise(DifferentialPrivacyServerSideFixedClipping):
     """Adds a tenth of the noise that it is configured with."""
 
+    share = 0.1
+
     def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
         nominal = self.noise_multiplier
-        self.noise_multiplier = nominal / 10
+        self.noise_multiplier = nominal * self.share
         try:
             return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
         finally:
             self.noise_multiplier = nominal
+
+
+class TwiceTheNoise(TenthOfTheNoise):
+    """Adds twice the noise that it is configured with."""
+
+    share = 2.0
 
 
 class NoneAtFirst(DifferentialPrivacyServerSideFixedClipping):
@@ -77,8 +87,112 @@ class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
         return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
 
 
+class Moving(DifferentialPrivacyServerSideFixedClipping):
+    """Has the noise that the round asks for; `share` and `divisor` are of the configured values."""
+
+    nominal: tuple[float, int] | None = None
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self.nominal = self.nominal or (self.noise_multiplier, self.num_sampled_clients)
+        multiplier, clients = self.nominal
+        self.noise_multiplier = multiplier * self.share(server_round)
+        self.num_sampled_clients = clients * self.divisor(server_round)
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def share(self, server_round: int) -> float:
+        """Return the round's share of the noise multiplier."""
+        return 1.0
+
+    def divisor(self, server_round: int) -> int:
+        """Return the factor on the number of clients that divides the noise."""
+        return 1
+
+
+class LessAtFirst(Moving):
+    """Configures a tenth of its noise in the first two rounds."""
+
+    def share(self, server_round: int) -> float:
+        return 0.1 if server_round <= 2 else 1.0
+
+
+class ConfiguresNoneAtFirst(Moving):
+    """Configures no noise in the first round."""
+
+    def share(self, server_round: int) -> float:
+        return 0.0 if server_round == 1 else 1.0
+
+
+class Lowered(Moving):
+    """Configures a tenth of its noise in every round."""
+
+    def share(self, server_round: int) -> float:
+        return 0.1
+
+
+class GrowingClients(Moving):
+    """Divides its noise by ten times the clients in the first two rounds."""
+
+    def divisor(self, server_round: int) -> int:
+        return 10 if server_round <= 2 else 1
+
+
+class SentWithoutNoise(DifferentialPrivacyServerSideFixedClipping):
+    """Returns the noised model, and sends clients the mean without noise."""
+
+    without: ArrayRecord | None = None
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        self.without = aggregated_arrays
+        return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return super().configure_train(server_round, self.without or arrays, config, grid)
+
+
+class SentMoved(DifferentialPrivacyServerSideFixedClipping):
+    """Sends clients nine tenths of the model."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        moved = {name: Array(0.9 * array.numpy()) for name, array in arrays.items()}
+        return super().configure_train(server_round, ArrayRecord(moved), config, grid)
+
+
+class OwnStart(DifferentialPrivacyServerSideFixedClipping):
+    """Runs its rounds itself."""
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, **options: Any
+    ) -> Result:
+        result = Result()
+        result.arrays = initial_arrays
+        for number in range(1, num_rounds + 1):
+            messages = self.configure_train(number, result.arrays, ConfigRecord(), grid)
+            arrays, _ = self.aggregate_train(number, grid.send_and_receive(messages))
+            result.arrays = arrays
+        return result
+
+
+class OwnStartQuiet(OwnStart, TenthOfTheNoise):
+    """Runs its rounds itself, with a tenth of the noise."""
+
+
 OWN_NOISE = {
+    "noise-less-at-first": LessAtFirst,
+    "noise-none-at-first": ConfiguresNoneAtFirst,
+    "noise-lowered": Lowered,
+    "clients-growing": GrowingClients,
+    "sent-without-noise": SentWithoutNoise,
+    "sent-moved": SentMoved,
+    "own-start": OwnStart,
+    "own-start-quiet": OwnStartQuiet,
     "noise-too-small": TenthOfTheNoise,
+    "noise-loud": TwiceTheNoise,
     "noise-but-first": NoneAtFirst,
     "noise-repeated": SameNoise,
     "noise-renamed": OwnNoise,
@@ -98,6 +212,9 @@ def main(grid: Grid, context: Context) -> None:
         for _ in range(rounds):
             strategy = _strategy(config, variant)
             arrays = strategy.start(grid, arrays, num_rounds=1).arrays
+    elif variant == "private-at-last":
+        arrays = _strategy(config, "none").start(grid, arrays, num_rounds=1).arrays
+        _strategy(config, "uniform").start(grid, arrays, num_rounds=rounds - 1)
     else:
         strategy = _strategy(config, variant)
         if path := str(config["transcript"]):

@@ -142,6 +142,75 @@ def test_noise_that_is_right_in_the_sum_alone_supports_no_claim(variant: str, ru
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
 
 
+THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
+GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")
+"""What the least noise of the uneven variants keeps: three rounds at multiplier 0.4."""
+
+
+@pytest.mark.parametrize(
+    ("variant", "epsilon"),
+    [
+        ("noise-less-at-first", 27.149),
+        ("clients-growing", 27.149),
+        ("noise-none-at-first", math.inf),
+    ],
+)
+def test_the_least_noise_of_any_round_counts_for_all_and_supports_no_claim(
+    variant: str, epsilon: float
+) -> None:
+    outcome = audited(variant, THREE_ROUNDS, GENEROUS, trials=20)
+    assert outcome.epsilon == pytest.approx(epsilon, abs=1e-3)
+    assert outcome.verdict is Verdict.SUSPECT
+    assert "varying-noise" in [finding.rule for finding in outcome.findings if finding.breaks]
+
+
+def test_noise_that_the_app_lowers_in_every_round_is_convicted() -> None:
+    outcome = audited("noise-lowered", THREE_ROUNDS, CLAIM)
+    assert outcome.epsilon == pytest.approx(27.149, abs=1e-3)
+    assert outcome.verdict is Verdict.CONVICTED
+
+
+def test_rounds_of_several_strategies_are_refused_by_their_names() -> None:
+    why = r"several strategies \(FedAvg, then DifferentialPrivacyServerSideFixedClipping > FedAvg\)"
+    with pytest.raises(InputError, match=why):
+        audited("private-at-last", FOUR_SIGMA)
+
+
+@pytest.mark.parametrize("variant", ["sent-without-noise", "sent-moved"])
+def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(variant: str) -> None:
+    outcome = audited(variant, THREE_ROUNDS, GENEROUS)
+    assert outcome.verdict is Verdict.NOT_JUDGED
+    assert "the server changed it in between" in outcome.reasons[0]
+    assert "moved-model" in [finding.rule for finding in outcome.findings]
+
+
+@pytest.mark.slow
+def test_an_attack_reads_the_models_that_clients_are_sent() -> None:
+    claim = Claim(1.0, 1e-5, Scope.RUN, "given")
+    assert audited("sent-without-noise", THREE_ROUNDS, claim, 400).verdict is Verdict.CONVICTED
+
+
+def test_the_rounds_that_a_strategy_runs_itself_are_read() -> None:
+    assert audited("own-start", FOUR_SIGMA).verdict is Verdict.SUPPORTED
+    quiet = audited("own-start-quiet", FOUR_SIGMA, trials=20)
+    assert quiet.verdict is Verdict.SUSPECT
+    assert "realised-noise" in [finding.rule for finding in quiet.findings if finding.breaks]
+
+
+def test_more_noise_than_configured_is_not_credited() -> None:
+    outcome = audited("noise-loud", FOUR_SIGMA, CLAIM, trials=20)
+    assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
+    assert [each.severity for each in outcome.findings if each.rule == "realised-noise"] == [
+        "caution"
+    ]
+
+
+def test_one_round_of_each_trial_judges_a_claim_about_a_round() -> None:
+    outcome = audited("local-dp-tight", ONE_SIGMA, None, trials=20)
+    assert outcome.scope is Scope.ROUND
+    assert "20 observations" in dict(results(outcome))["By attack"]
+
+
 def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
     outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
     assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
