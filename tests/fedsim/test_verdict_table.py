@@ -16,8 +16,7 @@ import pytest
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration
-from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Verdict, exit_status
-from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.guarantee import LoopObservation
@@ -87,11 +86,6 @@ def _claim(unit: str | None = None) -> Claim:
 
 def _findings(broken: bool) -> tuple[Finding, ...]:
     return (Finding("why", "mend", rule="a-rule"),) if broken else ()
-
-
-def _verdict_on(claim: JudgedClaim | None) -> str:
-    report = SimpleNamespace(claim=claim, delta=DELTA, epsilon=None, proven=None)
-    return of_transcript(report).verdict.value
 
 
 # Exit statuses, of every audit but runs
@@ -276,7 +270,7 @@ RECORDED: list[Row] = [
 
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
-        return _verdict_on(None)
+        return audit.UNCLAIMED.verdict.value
     kind = evidence["release"]
     proven = ProvenPrivacy(
         noise_multiplier=None,
@@ -311,8 +305,7 @@ def _recorded(evidence: Evidence) -> str:
         alarms=evidence["alarm"],
     )
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
-    claim = audit._judged(_claim(unit), told, [])
-    return _verdict_on(claim)
+    return audit._judged(_claim(unit), told, []).verdict.value
 
 
 def _epsilon_or_none(size: str) -> Any:
@@ -352,7 +345,7 @@ LIVE: list[Row] = [
 
 def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
     if not evidence["claim"]:
-        return _verdict_on(None)
+        return live_report.UNCLAIMED.verdict.value
     config = failing if evidence["no guarantee"] else protecting
     audit: Any = SimpleNamespace(
         config=config if evidence["round seen"] else None,
@@ -360,14 +353,14 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         trials=config.trials.count - evidence["trials missed"],
     )
     unit = {"not given": None, "the run's": "record", "another": "client"}[evidence["unit"]]
-    claim = live_report.judge(
+    judgement = live_report.judge(
         audit,
         _claim(unit),
         ["less noise than claimed"] if evidence["alarm"] else [],
         [] if evidence["could be refuted"] else ["nothing was measured"],
         evidence["ended"],
     )
-    return _verdict_on(claim)
+    return judgement.verdict.value
 
 
 def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:

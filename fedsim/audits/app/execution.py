@@ -14,8 +14,8 @@ import copy
 import io
 import logging
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -38,11 +38,11 @@ from fedsim.audits.app.process import (
     ORDER,
     REQUEST,
     AppAnswer,
+    AppObservation,
     AppRound,
     AppStatement,
     Execution,
     Script,
-    ServerChecks,
     Vector,
     direction,
 )
@@ -202,7 +202,9 @@ class _Run:
         self._released: Vector = np.empty(0)
         self._notes = Notes()
         self._server = ServerRounds(self._notes)
-        self._mechanism: dict[str, Any] = {}
+        self._mechanisms: list[Mapping[str, Any]] = []  # of each round
+        self._participants: list[int] = []
+        self._weights: dict[int, float] = {}
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
         kind = message.metadata.message_type
@@ -242,20 +244,19 @@ class _Run:
         if observed.aggregate is None:
             raise AppFailedError(f"round {observed.round} was skipped: nothing was aggregated")
         self._strategies.append(strategy)
-        names = ("noise_multiplier", "num_sampled_clients", "clipping_norm", "noise_clipping_norm")
-        weights = {
+        self._mechanisms.append(observed.mechanism)
+        self._rounds.append(AppRound())
+        if self.script is not None:
+            self._score(observed, self.script)
+            return
+        self._server.observe(observed)
+        self._sent = vector(observed.model)
+        self._participants.append(len(observed.replies))
+        self._weights |= {
             node - FIRST_NODE: reply.num_examples
             for node, reply in observed.replies.items()
             if reply.num_examples is not None
         }
-        mechanism: Any = [observed.mechanism.get(name, np.nan) for name in names]
-        self._rounds.append(AppRound(len(observed.replies), weights, *mechanism))
-        if self.script is None:
-            self._mechanism |= observed.mechanism
-            self._server.observe(observed)
-            self._sent = vector(observed.model)
-        else:
-            self._score(observed, self.script)
 
     def _score(self, observed: ObservedRound, script: Script) -> None:
         """Note how far models and the target's message moved along the script's direction."""
@@ -287,31 +288,39 @@ class _Run:
             raise InputError(loading.untrained(self._kinds))
         if self.script is not None:
             self._moved(-1, self._released, self.script)
-        mods = (*app.mods, self.local) if self.local is not None else app.mods
-        rounds = len(self._rounds)
-        configurations = dict.fromkeys(
+        names = dict.fromkeys(
             " > ".join(introspection.configuration_of(each).strategies) for each in self._strategies
         )
-        if len(configurations) > 1:
-            raise InputError(loading.SEVERAL.format(", then ".join(configurations)))
-        return Execution(
-            tuple(self._rounds),
-            introspection.configuration_of(self._strategies[-1], mods, rounds),
-            tuple(self.statements),
-            self.seeded,
-            self._sent.size,
-            None if self.script is not None else self._checked(),
+        if len(names) > 1:
+            raise InputError(loading.SEVERAL.format(", then ".join(names)))
+        mods = (*app.mods, self.local) if self.local is not None else app.mods
+        configuration = introspection.configuration_of(
+            self._strategies[-1], mods, len(self._rounds), self._mechanisms
         )
+        observation = None if self.script is not None else self._observed()
+        return Execution(tuple(self._rounds), replace(configuration, observation=observation))
 
-    def _checked(self) -> ServerChecks:
+    def _observed(self) -> AppObservation:
+        """Return the observations of an honest run, with the checks of a recorded server."""
+        mechanism = dict(ChainMap(*reversed(self._mechanisms)))
         findings = self._notes.findings()
-        options = Asked(self._mechanism, ASSUMED, ALARM_CONFIDENCE, findings)
-        measured = self._server.measured(options)
-        checks = [each for each in findings if each.severity != "note"]
-        checks = [each for each in checks if each.breaks or each.rule]
+        measured = self._server.measured(Asked(mechanism, ASSUMED, ALARM_CONFIDENCE, findings))
         hidden = measured.release is not None and measured.release.noise == "hidden"
-        unsure = HIDDEN if hidden else measured.unsure
-        return ServerChecks(self._server.shares(self._mechanism), tuple(checks), unsure)
+        return AppObservation(
+            participants=tuple(self._participants),
+            weights=self._weights,
+            noise_ratios=self._server.shares(mechanism),
+            client_norm_kept=any(each.rule == "client-clipping" for each in findings),
+            seeded=self.seeded,
+            statements=tuple(self.statements),
+            noise_coordinates=self._sent.size,
+            checks=tuple(
+                each
+                for each in findings
+                if each.breaks or (each.rule and each.severity == "caution")
+            ),
+            unsure=HIDDEN if hidden else measured.unsure,
+        )
 
 
 @contextlib.contextmanager

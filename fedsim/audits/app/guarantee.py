@@ -34,7 +34,6 @@ from fedsim.audits.app.process import (
     Configuration,
     Execution,
     Script,
-    ServerChecks,
 )
 from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.common.randomness import StreamRole, generator
@@ -245,34 +244,15 @@ class AppGame:
 
 
 def observe(audited: App, seed: int) -> Configuration:
-    honest = audited.execute(_app_seed(seed, 0))
-    configuration = honest.configuration
-    if configuration.central is not None:
-        central = _with_norms(configuration.central, honest)
-        configuration = replace(configuration, central=central)
-    weights: dict[int, float] = {}
-    for each in honest.rounds:
-        weights |= each.weights
-    server = honest.server or ServerChecks()
-    observation = AppObservation(
-        participants=tuple(each.replies for each in honest.rounds),
-        weights=weights,
-        noise_ratios=server.noise_ratios,
-        client_norm_kept=False,
-        seeded=honest.seeded,
-        statements=honest.statements,
-        noise_coordinates=honest.parameters,
-        checks=server.checks,
-        unsure=server.unsure,
-    )
-    configuration = replace(configuration, observation=observation)
+    """Return the configuration of an honest run, with what a run with a huge update adds to it."""
+    configuration = audited.execute(_app_seed(seed, 0)).configuration
+    assert configuration.observation is not None
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
-    probe = player.run(1, True)
-    lengths = [each.message_norm for each in probe.rounds if not np.isnan(each.message_norm)]
-    # Rounding in float32 changes a huge update far less than clipping it does.
-    kept = bool(lengths) and max(lengths) > 0.5 * player.length
-    kept = kept or any(each.rule == "client-clipping" for each in observation.checks)
-    observation = replace(observation, client_norm_kept=kept)
+    norms = [each.message_norm for each in player.run(1, True).rounds]
+    # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
+    kept = any(norm > 0.5 * player.length for norm in norms)
+    kept = kept or configuration.observation.client_norm_kept
+    observation = replace(configuration.observation, client_norm_kept=kept)
     return replace(configuration, observation=observation)
 
 
@@ -322,8 +302,7 @@ def play(
             current = expected
             if configuration.central is not None and configuration.central.adaptive:
                 # Adaptive clipping moves the norms from run to run.
-                central = _with_norms(configuration.central, execution)
-                moved = replace(configuration, central=central)
+                moved = replace(configuration, central=execution.configuration.central)
                 current = guarantee(moved, neighbouring, expected.vantage) or expected
             ratios[trial] = _ratios(shifts, current)
         else:
@@ -373,19 +352,6 @@ def _ratios(shifts: Floats, guarantee: AppGuarantee) -> Floats:
     silent = stds == 0
     variances = np.where(silent, 1.0, np.inf if silent.any() else stds**2)
     return influences * (shifts - middle) / variances
-
-
-def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
-    """Return the noise with the norms of every round, and otherwise that of the least noise."""
-    rounds = execution.rounds
-    return replace(
-        central,
-        noise_multiplier=min(each.noise_multiplier for each in rounds),
-        sampled_clients=int(max(each.sampled_clients for each in rounds)),
-        clipping_norms=tuple(each.clipped_to for each in rounds),
-        noise_norms=tuple(each.noise_norm for each in rounds),
-        noise_per_norm=tuple(each.noise_multiplier / each.sampled_clients for each in rounds),
-    )
 
 
 def _app_seed(seed: int, number: int) -> int:

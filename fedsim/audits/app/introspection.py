@@ -1,7 +1,8 @@
 """Reads the privacy configuration off Flower's objects, and writes replies of scripted runs."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,16 +72,39 @@ def weighting_key(strategy: Strategy) -> str:
 
 
 def configuration_of(
-    strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
+    strategy: Strategy,
+    mods: Iterable[object] = (),
+    rounds: int = 1,
+    mechanisms: Sequence[Mapping[str, Any]] = (),
 ) -> Configuration:
-    strategies, mods = chain(strategy), list(mods)
+    """Return the privacy of a strategy, and of its rounds where their mechanisms were recorded."""
+    strategies, mods, central = chain(strategy), list(mods), _central_noise(strategy)
     return Configuration(
         rounds=rounds,
         strategies=tuple(type(each).__name__ for each in strategies),
         mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
         known=all(type(each).__module__.startswith("flwr.") for each in strategies),
-        central=_central_noise(strategy),
+        central=_of_rounds(central, mechanisms) if central and mechanisms else central,
         local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
+    )
+
+
+def _of_rounds(central: CentralNoise, mechanisms: Sequence[Mapping[str, Any]]) -> CentralNoise:
+    """Return the noise with the norms of every round, and otherwise that of the least noise."""
+    multipliers, clients, norms, noise_norms = (
+        tuple(each.get(name, math.nan) for each in mechanisms)
+        for name in (
+            *("noise_multiplier", "num_sampled_clients"),
+            *("clipping_norm", "noise_clipping_norm"),
+        )
+    )
+    return replace(
+        central,
+        noise_multiplier=min(multipliers),
+        sampled_clients=max(clients),
+        clipping_norms=norms,
+        noise_norms=noise_norms,
+        noise_per_norm=tuple(z / n for z, n in zip(multipliers, clients, strict=True)),
     )
 
 

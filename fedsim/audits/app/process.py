@@ -212,60 +212,26 @@ def direction(seed: int, parameters: int) -> Vector:
 
 @dataclass(frozen=True)
 class AppRound:
-    """Observations of one round.
+    """How far models moved along the script's direction in one round of a scripted run.
 
     Attributes:
-        noise_multiplier: z of the round; nan without central noise, like the next three.
-        sampled_clients: divisor of its noise.
-        clipped_to: clipping norm before the aggregation.
-        noise_norm: clipping norm after it, which scales Flower's noise.
         model_shift: next model, as it is sent or at last returned, less the one that the clients
-            were sent, along the script's direction; nan in an honest run.
-        message_shift: target's reply less the model that it was sent, along the script's direction;
-            nan without a reply, or in an honest run.
-        message_norm: length of that difference; nan in the same cases.
+            were sent.
+        message_shift: target's reply less the model that it was sent; nan without a reply.
+        message_norm: length of that difference.
     """
 
-    replies: int
-    weights: dict[int, float]
-    noise_multiplier: float
-    sampled_clients: float
-    clipped_to: float
-    noise_norm: float
     model_shift: float = math.nan
     message_shift: float = math.nan
     message_norm: float = math.nan
 
 
 @dataclass(frozen=True)
-class ServerChecks:
-    """What the checks of a recorded server say about an honest run.
-
-    Attributes:
-        noise_ratios: as in `AppObservation`, like checks and unsure.
-    """
-
-    noise_ratios: tuple[Interval, ...] = ()
-    checks: tuple[Finding, ...] = ()
-    unsure: str = ""
-
-
-@dataclass(frozen=True)
 class Execution:
-    """Observations of one run.
-
-    Attributes:
-        seeded: whether the server set the seed or the state of NumPy's global generator.
-        parameters: P, the number of the model's floating-point parameters.
-        server: what the checks of its rounds say; None in a scripted run.
-    """
+    """One run: its configuration, with the observations of an honest run, and its rounds."""
 
     rounds: tuple[AppRound, ...]
     configuration: Configuration
-    statements: tuple[AppStatement, ...]
-    seeded: bool
-    parameters: int
-    server: ServerChecks | None = None
 
 
 class App(Protocol):

@@ -10,7 +10,6 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
@@ -58,12 +57,12 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
         report = live.report()
         page = live_words.write_live(report, directory, beliefs)
     if streaming:
-        print(json.dumps(report_json(report.as_json()), allow_nan=False), flush=True)
+        print(json.dumps(report_json(report.report), allow_nan=False), flush=True)
     elif every.as_json:
-        print_json(report_json(report.as_json()))
+        print_json(report_json(report.report))
     console.print(live_words.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(of_transcript(report))
+    return every.exit_status(report)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:
@@ -102,11 +101,11 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
         report = transcript_audit.audit(reader, every.options)
     page = transcript_report.write_recorded(report, directory)
     if every.as_json:
-        print_json(report_json(report.as_json()))
+        print_json(report_json(report.report))
     else:
         console.print(transcript_report.summary(report))
         console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    return every.exit_status(of_transcript(report))
+    return every.exit_status(report)
 
 
 def _check_unsealed(directory: Path) -> None:

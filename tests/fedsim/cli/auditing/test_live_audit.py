@@ -151,7 +151,7 @@ def test_the_python_api_says_the_same(
     assert json.loads(capsys.readouterr().out) == report_json(found.report)
     assert found.verdict.value == found.report["claim"]["verdict"]
     # The worlds were measured, and these few trials prove nothing.
-    assert (found.epsilon, found.proven) == (found.report["bounds"]["epsilon"], 0.0)
+    assert (found.epsilon, found.proven_epsilon) == (found.report["bounds"]["epsilon"], 0.0)
 
 
 @pytest.mark.slow
