@@ -252,7 +252,6 @@ RECORDED_AXES = {
     "at most": ("below", "rounding", "above"),
     "doubt": ("none", "unsure", "alike"),
 }
-JUDGED = ("as claimed", "measured")
 RECORDED: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared")}, "not judged"),

@@ -70,7 +70,8 @@ def assemble(
     proven, at_least = (_at_least(audit, scored, claim, level) for level in levels)
     judgement = UNCLAIMED
     if claim is not None:
-        unmeasured = live_power.lacking(audit, worlds, observed, bound)
+        able = live_power.able(audit, observed, bound)
+        unmeasured = [] if able else [live_power.UNABLE]
         judgement = judge(audit, claim, contradictions, unmeasured, ended, proven)
         if judgement.verdict is Verdict.CONVICTED:
             contradictions.append(REFUTED.format(claim=claim, proven=proven))
@@ -94,7 +95,7 @@ def assemble(
         empirical=_empirical(audit, last, confidence, worlds),
         canaries=audit.canary_findings(confidence),
         contradictions=contradictions,
-        seen_below=live_power.seen_below(audit, worlds, observed),
+        seen_below=live_power.seen_below(audit, observed),
         epsilon_at_least=at_least,
         proven=proven,
         claim=claim,

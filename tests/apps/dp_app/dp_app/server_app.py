@@ -37,36 +37,27 @@ app = ServerApp()
 class TenthOfTheNoise(DifferentialPrivacyServerSideFixedClipping):
     """Adds a tenth of the noise that it is configured with."""
 
-    share = 0.1
-
-    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
-        nominal = self.noise_multiplier
-        self.noise_multiplier = nominal * self.share
-        try:
-            return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
-        finally:
-            self.noise_multiplier = nominal
-
-
-class TwiceTheNoise(TenthOfTheNoise):
-    """Adds twice the noise that it is configured with."""
-
-    share = 2.0
-
-
-class NoneAtFirst(DifferentialPrivacyServerSideFixedClipping):
-    """Adds no noise in the first round, and 1.3 times the configured noise from then on."""
-
     rounds = 0
+
+    def share(self) -> float:
+        """Return the share of the noise that the round gets."""
+        return 0.1
 
     def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
         self.rounds += 1
         nominal = self.noise_multiplier
-        self.noise_multiplier = nominal * (0.0 if self.rounds == 1 else 1.3)
+        self.noise_multiplier = nominal * self.share()
         try:
             return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
         finally:
             self.noise_multiplier = nominal
+
+
+class NoneAtFirst(TenthOfTheNoise):
+    """Adds no noise in the first round, and 1.3 times the configured noise from then on."""
+
+    def share(self) -> float:
+        return 0.0 if self.rounds == 1 else 1.3
 
 
 class SameNoise(DifferentialPrivacyServerSideFixedClipping):
@@ -87,55 +78,30 @@ class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
         return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
 
 
-class Moving(DifferentialPrivacyServerSideFixedClipping):
-    """Has the noise that the round asks for; `share` and `divisor` are of the configured values."""
+class Uneven(DifferentialPrivacyServerSideFixedClipping):
+    """Multiplies its noise multiplier and its divisor by these factors, the last of them again."""
 
+    factors: tuple[tuple[float, int], ...] = ((1.0, 1),)
     nominal: tuple[float, int] | None = None
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        self.nominal = self.nominal or (self.noise_multiplier, self.num_sampled_clients)
-        multiplier, clients = self.nominal
-        self.noise_multiplier = multiplier * self.share(server_round)
-        self.num_sampled_clients = clients * self.divisor(server_round)
+        multiplier, clients = self.nominal = self.nominal or (
+            self.noise_multiplier,
+            self.num_sampled_clients,
+        )
+        share, divisor = self.factors[min(server_round, len(self.factors)) - 1]
+        self.noise_multiplier, self.num_sampled_clients = multiplier * share, clients * divisor
         return super().configure_train(server_round, arrays, config, grid)
 
-    def share(self, server_round: int) -> float:
-        """Return the round's share of the noise multiplier."""
-        return 1.0
 
-    def divisor(self, server_round: int) -> int:
-        """Return the factor on the number of clients that divides the noise."""
-        return 1
-
-
-class LessAtFirst(Moving):
-    """Configures a tenth of its noise in the first two rounds."""
-
-    def share(self, server_round: int) -> float:
-        return 0.1 if server_round <= 2 else 1.0
-
-
-class ConfiguresNoneAtFirst(Moving):
-    """Configures no noise in the first round."""
-
-    def share(self, server_round: int) -> float:
-        return 0.0 if server_round == 1 else 1.0
-
-
-class Lowered(Moving):
-    """Configures a tenth of its noise in every round."""
-
-    def share(self, server_round: int) -> float:
-        return 0.1
-
-
-class GrowingClients(Moving):
-    """Divides its noise by ten times the clients in the first two rounds."""
-
-    def divisor(self, server_round: int) -> int:
-        return 10 if server_round <= 2 else 1
+UNEVEN = {
+    "noise-less-at-first": ((0.1, 1), (0.1, 1), (1.0, 1)),
+    "noise-none-at-first": ((0.0, 1), (1.0, 1)),
+    "noise-lowered": ((0.1, 1),),
+    "clients-growing": ((1.0, 10), (1.0, 10), (1.0, 1)),
+}
 
 
 class SentWithoutNoise(DifferentialPrivacyServerSideFixedClipping):
@@ -183,16 +149,12 @@ class OwnStartQuiet(OwnStart, TenthOfTheNoise):
 
 
 OWN_NOISE = {
-    "noise-less-at-first": LessAtFirst,
-    "noise-none-at-first": ConfiguresNoneAtFirst,
-    "noise-lowered": Lowered,
-    "clients-growing": GrowingClients,
+    **{name: type("Uneven", (Uneven,), {"factors": each}) for name, each in UNEVEN.items()},
     "sent-without-noise": SentWithoutNoise,
     "sent-moved": SentMoved,
     "own-start": OwnStart,
     "own-start-quiet": OwnStartQuiet,
     "noise-too-small": TenthOfTheNoise,
-    "noise-loud": TwiceTheNoise,
     "noise-but-first": NoneAtFirst,
     "noise-repeated": SameNoise,
     "noise-renamed": OwnNoise,

@@ -9,7 +9,6 @@ VARIANTS = {
     "accountant-rebuilt": "central noise and a new accountant for every round",
     "noise-too-small": "central noise, of which a subclass adds only a tenth",
     "noise-but-first": "central noise, of which a subclass adds none at first, and more later",
-    "noise-loud": "central noise, of which a subclass adds twice as much",
     "noise-repeated": "central noise, of which a subclass draws the same in every round",
     "noise-renamed": "central noise, drawn as Flower does by a subclass",
     "noise-less-at-first": "central noise, a tenth of it in the first two rounds",

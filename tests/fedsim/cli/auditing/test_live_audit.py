@@ -189,15 +189,11 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
 def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "inning all 2 trials would not refute it with confidence 0.9999"
     few = _federation(tmp_path, 2, "system")
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
     printed = " ".join(capsys.readouterr().err.split())
     assert "is not judged. Why: No measurement could have refuted the noise" in printed
-    assert said in printed
-    assert "give --worlds" not in printed
-    assert "until the worlds are told" not in printed
 
 
 def test_canaries_need_no_data(
