@@ -24,11 +24,7 @@ from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.recorded_report import (
-    ProvenByCanaries,
-    ProvenPrivacy,
-    StepRelease,
-)
+from fedsim.audits.recorded.recorded_report import ProvenByCanaries, ProvenPrivacy, StepRelease
 from fedsim.audits.run import vantage_verdicts
 from fedsim.cli import gate
 from fedsim.config import Config

@@ -232,7 +232,8 @@ class _Run:
         if any(strategy is each for each, _ in self._recorders):
             return
         sink = _Watch(partial(self._observe, strategy), "", resume=False)
-        recorder = ServerRecorder(strategy, sink, Declared())
+        nodes = None if self.script is None else {FIRST_NODE + self.script.target}
+        recorder = ServerRecorder(strategy, sink, Declared(), nodes)
         recorder.attach()
         self._recorders.append((strategy, recorder))
 

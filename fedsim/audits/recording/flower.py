@@ -12,7 +12,7 @@ be written, are raised before the training.
 import logging
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -364,10 +364,19 @@ class ServerRecorder:
 
     A round has the model as it was sent, since a strategy may change the model before it sends it.
     Its mechanism is read when the replies arrive, since a strategy may change it for the round.
+
+    nodes: nodes whose replies are kept; None for all.
     """
 
-    def __init__(self, strategy: Strategy, sink: RoundSink, declared: Declared) -> None:
+    def __init__(
+        self,
+        strategy: Strategy,
+        sink: RoundSink,
+        declared: Declared,
+        nodes: Collection[int] | None = None,
+    ) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
+        self._nodes = nodes
         self._pending: dict[int, tuple[Arrays, tuple[int, ...]]] = {}
         self._before_noise: Arrays | None = None
         self._replaced: list[tuple[Strategy, str, Any]] = []
@@ -419,6 +428,7 @@ class ServerRecorder:
                 message.metadata.src_node_id: reply_of(message, key)
                 for message in replies
                 if message.has_content()
+                and (self._nodes is None or message.metadata.src_node_id in self._nodes)
             }
         self._before_noise = None
         aggregated, metrics = aggregate(server_round, replies)

@@ -69,8 +69,7 @@ PAIRS = {
 }
 """A mistake and its corrected twin, by the rule that names the mistake."""
 
-QUICK = ("realised-noise", "client-clipping")
-"""Mistakes of a server and of a client; the others are looked at by the slow tests."""
+QUICK = ("realised-noise", "client-clipping")  # of a server and of a client; the others are slow
 
 
 @pytest.mark.parametrize(
@@ -168,8 +167,8 @@ def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(varian
 
 @pytest.mark.slow
 def test_an_attack_reads_the_models_that_clients_are_sent() -> None:
-    claim = Claim(1.0, 1e-5, Scope.RUN, "given")
-    assert audited("sent-without-noise", THREE_ROUNDS, claim, 400).verdict is Verdict.CONVICTED
+    sixteen = FOUR_SIGMA | {"num-server-rounds": 16}
+    assert audited("sent-without-noise", sixteen, CLAIM, 200).verdict is Verdict.CONVICTED
 
 
 def test_the_rounds_that_a_strategy_runs_itself_are_read() -> None:

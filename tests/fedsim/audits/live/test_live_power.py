@@ -55,9 +55,7 @@ class Planted(CanaryWatch):
 
 
 @pytest.mark.parametrize("claimed", [0.2, 2.0])
-def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
-    claimed: float,
-) -> None:
+def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(claimed: float) -> None:
     """In 95 % of the runs: half of the noise shows as twice the signal."""
     rng = np.random.default_rng(0)
 
