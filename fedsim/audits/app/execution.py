@@ -250,7 +250,8 @@ class _Run:
         if self.script is not None:
             self._score(observed, self.script)
             return
-        self._server.observe(observed)
+        # Rounds are counted on where the app starts its strategy again.
+        self._server.observe(replace(observed, round=len(self._rounds)))
         self._sent = vector(observed.model)
         self._participants.append(len(observed.replies))
         self._weights |= {

@@ -110,7 +110,7 @@ class ServerRounds:
         self._dither = Dither()
         self._last: ObservedRound | None = None
         self._clients = 1.0
-        self._before_noise = False
+        self._unnoised = 0  # rounds whose model before noise was recorded
 
     def observe(self, observed: ObservedRound) -> None:
         if self._moved(observed):
@@ -124,6 +124,7 @@ class ServerRounds:
         weighted = weights(observed)
         means = self._means(view, weighted)
         if means is not None:
+            self._unnoised += view.before_noise is not None
             self._weighting.add(self._reduced(view, weighted, means), means)
 
     def measured(self, options: Asked) -> MeasuredRounds:
@@ -138,7 +139,7 @@ class ServerRounds:
             return MeasuredRounds(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
-            if self._before_noise:
+            if self._unnoised == len(releases):
                 level = noise_level.measured(releases, options.confidence)
                 findings += noise_level.findings_of(level, releases)
             return MeasuredRounds(unmeasured=why, unsure=unsure)
@@ -162,8 +163,8 @@ class ServerRounds:
         """
         name, _ = self._weighting.chosen(mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
-        known = self._before_noise or (releases and not _no_mean(releases, mechanism))
-        if not known or not all(release.claimed_std for release in releases):
+        known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
+        if not releases or not known or not all(release.claimed_std for release in releases):
             return ()
         level = noise_level.measured(releases, ALARM_CONFIDENCE)
         if level.verdict == "less" and level.alike:
@@ -204,11 +205,9 @@ class ServerRounds:
             return None
         norm = number(observed.mechanism, "clipping_norm")
         by_server = observed.mechanism.get("clipping") == "server"
-        unnoised = None
-        if observed.unprotected is not None:
-            unnoised = layout.vector(observed.unprotected)
-            self._before_noise = unnoised is not None and noise_level.believable(unnoised)
-        unnoised = unnoised if self._before_noise else None
+        unnoised = None if observed.unprotected is None else layout.vector(observed.unprotected)
+        if not noise_level.believable(unnoised):
+            unnoised = None
         return _Seen(observed, layout, before, after, unnoised, norm, by_server)
 
     def _means(

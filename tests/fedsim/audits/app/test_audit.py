@@ -121,8 +121,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
 
 
 THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
-GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")
-"""What three rounds at multiplier 0.4 keep, the least noise of two uneven variants."""
+GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")  # three rounds at multiplier 0.4 keep it
 
 
 @pytest.mark.parametrize(
