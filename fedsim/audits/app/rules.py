@@ -2,8 +2,7 @@
 
 A rule is a function of the configuration and the claim that returns a finding or None. A new rule
 is one function and one entry in `RULES`. Rules only read the configuration; the attack shows
-whether the guarantee is broken. The checks of the recorded rounds are those of a transcript
-(`fedsim.audits.recorded.server_rounds`).
+whether the guarantee is broken. The recorded rounds are checked in `audits.recorded.server_rounds`.
 """
 
 import math

@@ -17,15 +17,7 @@ from adversaries.statistics.intervals import (
     check_positive_delta,
     significance,
 )
-from fedsim.audits.judgement.claim import (
-    IS,
-    UNCLAIMED,
-    Claim,
-    Finding,
-    Judgement,
-    Verdict,
-    alarms,
-)
+from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring

@@ -216,10 +216,7 @@ REFUTED = (
 
 
 def _at_least(
-    audit: LiveAudit,
-    scored: tuple[Bools, Floats] | None,
-    claim: Claim | None,
-    confidence: float,
+    audit: LiveAudit, scored: tuple[Bools, Floats] | None, claim: Claim | None, confidence: float
 ) -> float | None:
     """Return the largest lower bound on epsilon; None where nothing was measured.
 

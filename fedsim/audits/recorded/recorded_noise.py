@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded.recorded_report import (
-    CanaryReport,
-    ReleaseReport,
-)
+from fedsim.audits.recorded.recorded_report import CanaryReport, ReleaseReport
 from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30

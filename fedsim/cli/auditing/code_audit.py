@@ -82,7 +82,7 @@ def _conclude(outcome: "AppAudit | LoopAudit", rows: Rows, every: OfEvery) -> in
         page = render_html(outcome, rows)
         written = report_directory.write_report(every.out, outcome.report, page)
         if not every.as_json:
-            console = Terminal(stderr=True)
+            console = Terminal()
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
     return every.exit_status(outcome)
 

@@ -334,14 +334,15 @@ PAGE = """\
 </div>
 {% endif %}
 {{ laid_out(document.blocks, 2) }}
-<section class="terms">
-<h2>Terms</h2>
+{{ laid_out(behind, 2) }}
+<details class="terms">
+<summary><h2>Terms</h2></summary>
 <dl>
 {% for term, meaning in terms %}
 <dt>{{ term }}</dt><dd>{{ meaning }}</dd>
 {% endfor %}
 </dl>
-</section>
+</details>
 </main>
 <footer>{{ (document.footer or "fedsim " ~ version) | worded }}</footer>
 </body>
@@ -353,6 +354,7 @@ def render(document: Document) -> str:
     page = ENVIRONMENT.get_template("page").render(
         document=document,
         first=first_screen.parts(document.first),
+        behind=first_screen.behind(document.first),
         style=STYLE,
         version=fedsim.__version__,
         terms=terms.TERMS,

@@ -10,8 +10,8 @@ from fedsim.learning.data import schema as schemas
 from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged
 from fedsim.report.document import worth
 from fedsim.report.document.wording import number, percent, plain, span
+from fedsim.report.sections.observers import WHO
 from fedsim.report.sections.risks import in_cases, of_cases
-from fedsim.report.sections.vantage_words import WHO
 from fedsim.studies.choose.choose_search import ROUNDS, Result
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
 

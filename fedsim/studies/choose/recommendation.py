@@ -1,6 +1,7 @@
 """The recommended setting of a sweep, and the first screen of a page about several settings."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,7 @@ def _contradicts(one: RunOutcome) -> bool:
 
 
 def _right_at_most(one: RunOutcome) -> float:
-    return 1.0 if one.report is None else share(one.report.bounds.rho_alpha)
+    return 1.0 if one.report is None else share(one.report.here.limit.rho_alpha)
 
 
 def _accuracy(one: RunOutcome) -> float:
@@ -143,7 +144,7 @@ def _between(one: RunOutcome, settings: int) -> tuple[float, float] | None:
     """
     if one.report is None:
         return None
-    together = 1 - (1 - one.report.empirical.confidence) / settings
+    together = 1 - (1 - one.report.attack.confidence) / settings
     interval = one.accuracy_interval(together)
     return interval and interval.ends
 
@@ -157,9 +158,8 @@ def _bar(one: RunOutcome) -> doc.Bar:
     name = values(one.point.values)
     if one.report is None:
         return doc.Bar(name, doc.Mark("open", "Not measured"))
-    verdict = next(each for each in one.report.verdicts if each.vantage == one.report.vantage)
     limit, remark = _right_at_most(one), f"accuracy {percent(one.accuracy)}"
-    drawn = bar(name, one.report, verdict, limit, remark)
+    drawn = replace(bar(name, one.report, one.report.here), remark=remark, tells=True)
     between = drawn.interval
     if between and between[0] <= GUESSING and between[1] >= limit and not _contradicts(one):
         # Such an interval says nothing, and its line across the figure looks as if it did.
@@ -173,7 +173,7 @@ def _table(done: Sequence[RunOutcome], settings: int) -> doc.Table:
         [
             values(one.point.values),
             percent(_right_at_most(one)),
-            number(one.report.bounds.tight_epsilon) if one.report else None,
+            number(one.report.here.limit.epsilon) if one.report else None,
             f"{percent(one.accuracy)}{_ends(one, settings)}",
         ]
         for one in done
