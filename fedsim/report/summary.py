@@ -62,7 +62,7 @@ def _observers(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
     headings = "observer", "right answers", "limit", f"ε (δ={report.bounds.delta:g})", "verdict"
     for heading in headings:
-        table.add_column(heading, header_style="", overflow="fold", no_wrap=False)
+        table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
     for row in observers.shown(report):
         mark: Mark = observers.mark(report, row)
         table.add_row(

@@ -193,8 +193,9 @@ def today() -> str:
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
     places: dict[str, list[Block]] = {
-        "shown": [each for each in (first.figure, first.table) if each is not None],
+        "shown": [] if first.figure is None else [first.figure],
         "told": _steps(first.steps),
+        "table": [] if first.table is None else [first.table],
     }
     return {name: blocks for name, blocks in places.items() if blocks}
 

@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[4]
 TUTORIAL, READING = (
     DOCS / "docs/start" / f"{name}.md" for name in ("tutorial", "reading-a-report")
 )
-PRINTED = re.compile(r"^ *(?:server|participant|released model)(?: \(audited\))?: (.*)$", re.M)
+PRINTED = re.compile(r"^(?:server|participant|released model)  +.*  (\S.*)$", re.M)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,8 @@ def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
 def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
     printed = PRINTED.findall(page.read_text())
     assert printed
-    assert {*printed} <= {words.text for words in TABLE}
+    # A long one goes on in the next line.
+    assert all(any(words.text.lower().startswith(one) for words in TABLE) for one in printed)
 
 
 @pytest.mark.source
