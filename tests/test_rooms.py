@@ -61,6 +61,7 @@ ROOMS = (
     "fedsim.audits.loop",
     "fedsim.audits.app",
     "fedsim.audits.recording",
+    "fedsim.audits.app.execution",
     "fedsim.audits.live",
     "fedsim.report.figures",
     "fedsim.report.document",

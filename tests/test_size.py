@@ -39,7 +39,7 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 16_300,
+    "fedsim/audits": 16_700,
     "fedsim/report": 9_500,
     "fedsim/studies": 7_000,
     "fedsim/cli": 7_100,

@@ -7,7 +7,8 @@ import numpy as np
 from flwr.app import Message
 
 from adversaries.arrays import Floats
-from fedsim.audits.app.introspection import flat
+from adversaries.bounds.canaries import vector
+from fedsim.audits.app.introspection import model_of
 from fedsim.audits.app.process import ClientRun
 from fedsim.audits.loop.contract import carried
 from fedsim.audits.loop.measurement import ObservedRun
@@ -55,9 +56,14 @@ class ClientSteps:
         return {partition: self._run(partition) for partition in self._rounds}
 
     def _note(self, partition: int, message: Message, reply: Message) -> None:
-        before, after = flat(message.content), flat(reply.content)
+        received, sent = (
+            {name: array.numpy() for name, array in model_of(each.content).items()}
+            for each in (message, reply)
+        )
+        before, after = vector(received), vector(sent)
         rounds = self._rounds.setdefault(partition, [])
-        seen = self._watch.seen(after, after, _beside(reply, len(rounds) + 1), None)
+        beside = _beside(reply, carried(sent), len(rounds) + 1)
+        seen = self._watch.seen(after, after, beside, None)
         made = self._watch.start, self._watch.state
         # Apart from what steps made, the reply must be the model that the client received.
         parts = [
@@ -87,13 +93,13 @@ class ClientSteps:
         return ClientRun(whole, len(rounds), self._bare[partition], echo_p_value(noise))
 
 
-def _beside(reply: Message, number: int) -> tuple[tuple[str, str], ...]:
+def _beside(
+    reply: Message, whole: tuple[tuple[str, str], ...], number: int
+) -> tuple[tuple[str, str], ...]:
     """Return integer arrays and metrics of a reply; those that differ between runs tell more."""
-    arrays = next(iter(reply.content.array_records.values()))
     named = [
         (name, f"{value!r}")
         for metrics in reply.content.metric_records.values()
         for name, value in metrics.items()
     ]
-    whole = {name: array.numpy() for name, array in arrays.items()}
-    return tuple((f"{name} of round {number}", text) for name, text in (*carried(whole), *named))
+    return tuple((f"{name} of round {number}", text) for name, text in (*whole, *named))

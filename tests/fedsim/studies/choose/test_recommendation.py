@@ -42,7 +42,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
 def outcome(report: Report, rho_alpha: float, accuracies: tuple[float, ...]) -> RunOutcome:
     """Return a setting whose noise allows this advantage; the majority class's share is 0.2."""
     utility = replace(report.utility, majority=0.2)
-    found = replace(report, bounds=replace(report.bounds, rho_alpha=rho_alpha), utility=utility)
+    limit = replace(report.here.limit, rho_alpha=rho_alpha)
+    rows = {**report.rows, report.vantage: replace(report.here, limit=limit)}
+    found = replace(report, rows=rows, utility=utility)
     name = f"rho-alpha={rho_alpha}"
     return RunOutcome(Point(name, {"privacy.rho-alpha": rho_alpha}), found, "", accuracies)
 
