@@ -123,6 +123,8 @@ def started(module: str, kind: str, time_limit: float, log: Log = None) -> Itera
         time_limit: seconds for every answer.
         log: file that takes everything that the code prints; None: nothing is kept.
     """
+    # Unbuffered, so that a killed process leaves all that it printed.
+    own = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
     channel, theirs = socket.socketpair()
     with channel:
         with theirs:
@@ -132,7 +134,7 @@ def started(module: str, kind: str, time_limit: float, log: Log = None) -> Itera
                 stdout=subprocess.DEVNULL if log is None else log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[theirs.fileno()],
-                env=WAITING | os.environ | _own_environment(),
+                env=WAITING | os.environ | own,
                 # A group, so that it can be killed; no terminal, where code could write a verdict.
                 start_new_session=True,
             )
@@ -147,11 +149,6 @@ def started(module: str, kind: str, time_limit: float, log: Log = None) -> Itera
             with contextlib.suppress(ProcessLookupError):  # the whole group has ended already
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def _own_environment() -> dict[str, str]:
-    # Unbuffered, so that a killed process leaves all that it printed.
-    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUNBUFFERED": "1"}
 
 
 def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[ProcessReply]]) -> None:

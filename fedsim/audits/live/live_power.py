@@ -35,7 +35,10 @@ def able(audit: LiveAudit, observed: Bools | None, bound: float | None) -> bool:
     """
     if audit.config is None or bound is None:
         return False
-    won = audit.run.trials.count > 1 and observed is not None and _all_won(observed) > bound
+    won = False
+    if audit.run.trials.count > 1 and observed is not None:
+        scores = np.where(observed, 1.0, -1.0)  # of an auditor that wins all trials
+        won = estimators.advantage(observed, scores, ALARM_CONFIDENCE).interval.low > bound
     told = audit.noise is not None and audit.noise.telling
     return won or told or _share_by_canaries(audit)[0] >= HALF
 
@@ -88,8 +91,3 @@ def _by_worlds(audit: LiveAudit, observed: int) -> float:
     bound = max(map(identifiability.rho_alpha, mechanisms))
     tail = significance(ALARM_CONFIDENCE) / 2
     return detectable.by_wins(float(min(signals)), bound, observed, tail)
-
-
-def _all_won(worlds: Bools) -> float:
-    won = np.where(worlds, 1.0, -1.0)
-    return estimators.advantage(worlds, won, ALARM_CONFIDENCE).interval.low

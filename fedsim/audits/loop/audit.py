@@ -22,12 +22,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, jud
 from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import (
-    Features,
-    Learnt,
-    LoopOrder,
-    LoopProcess,
-)
+from fedsim.audits.loop.measurement import Features, Learnt, LoopOrder, LoopProcess
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power

@@ -16,13 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from adversaries.arrays import Bools
-from fedsim.audits.loop.contract import (
-    LOUD,
-    VERY_LOUD,
-    Data,
-    crafted_features,
-    rare_and_common,
-)
+from fedsim.audits.loop.contract import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
 from fedsim.audits.loop.loader_records import checksums
 from fedsim.audits.loop.step_sums import Influence, StepSum
 from fedsim.common.randomness import StreamRole, generator
@@ -83,7 +77,8 @@ def influence(
     steps = first.steps
     if not steps:
         return replace(held, unseen=NO_STEPS)
-    if not _same_batches(steps, again := run(data).steps) or not all(map(_equal, steps, again)):
+    same = _same_batches(steps, again := run(data).steps)
+    if not same or not all(_moved(*both) < ALIKE for both in zip(steps, again, strict=True)):
         return replace(held, unseen=UNREPEATED)
     equal = {row: place for place, row in enumerate(given)}
     record = {
@@ -218,10 +213,6 @@ def _changed(one: StepSum, other: StepSum) -> Bools:
     rounding = 1e-6 * float(one.norms.max(initial=0.0))
     same = np.isclose(one.norms, other.norms, rtol=ALIKE, atol=rounding)  # [layers, rows]
     return np.logical_not(same.all(axis=0))
-
-
-def _equal(one: StepSum, other: StepSum) -> bool:
-    return _moved(one, other) < ALIKE
 
 
 def _same_batches(one: Sequence[StepSum], other: Sequence[StepSum]) -> bool:

@@ -46,10 +46,11 @@ def attacks(
     if losses is None or why_none(challenge_kind, attack_names, transcript):
         return {}
     shadows = of_shadows(worlds)
+    known = {"shadows"} if losses.population is None else {"shadows", "population"}
     return {
         name: _entry(attack, losses, shadows, confidence)
         for name, attack in membership_attacks.chosen(attack_names).items()
-        if attack.needs <= _knowledge(losses)
+        if attack.needs <= known
     }
 
 
@@ -96,10 +97,6 @@ def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Flo
         return scores, scores >= attack.threshold
     learnt = roc.curve(attack.score(learning, None), learning.inclusion)
     return scores, scores >= learnt.best_threshold
-
-
-def _knowledge(losses: Observations) -> frozenset[str]:
-    return frozenset({"shadows"} | ({"population"} if losses.population is not None else set()))
 
 
 def _entry(

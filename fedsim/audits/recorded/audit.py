@@ -35,12 +35,7 @@ from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
-from fedsim.audits.recorded.recorded_noise import (
-    NUMBERS,
-    Asked,
-    MeasuredRounds,
-    Notes,
-)
+from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.recorded_report import (
     Ending,
     RecordedReport,
@@ -285,7 +280,10 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    report = auditor.report(options, _missing(auditor, transcript, options.rounds))
+    missing = auditor.missing(options.rounds, bool(transcript.ended) and not transcript.torn)
+    if transcript.incomplete:
+        missing = f"the transcript is incomplete ({transcript.incomplete})"
+    report = auditor.report(options, missing)
     findings = list(report.findings)
     if transcript.incomplete:
         text = f"the transcript is incomplete: {transcript.incomplete}"
@@ -295,9 +293,3 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
         findings.append(Finding(text, severity="note"))
     ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
     return replace(report, findings=findings, transcript=ending)
-
-
-def _missing(auditor: Auditor, transcript: Transcript | Reader, expected: int | None) -> str:
-    if transcript.incomplete:
-        return f"the transcript is incomplete ({transcript.incomplete})"
-    return auditor.missing(expected, bool(transcript.ended) and not transcript.torn)

@@ -18,11 +18,7 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import (
-    Asked,
-    MeasuredRounds,
-    Notes,
-)
+from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.recorded_report import (
     Accountants,
     Estimated,

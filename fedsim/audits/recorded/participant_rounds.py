@@ -17,12 +17,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
-from fedsim.audits.recorded.recorded_noise import (
-    Asked,
-    MeasuredRounds,
-    Notes,
-    claimed_local_std,
-)
+from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_local_std
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
     CanarySignal,

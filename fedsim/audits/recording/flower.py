@@ -164,18 +164,14 @@ def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
 
 
 def reply_of(message: Message, weighting_key: str) -> NodeReply:
-    metrics = _metrics(message)
-    weight = metrics.get(weighting_key)
-    weight = float(weight) if isinstance(weight, int | float) else None
-    return NodeReply(arrays(message), weight, metrics)
-
-
-def _metrics(message: Message) -> dict[str, Value]:
-    return {
+    metrics: dict[str, Value] = {
         key: list(value) if isinstance(value, list) else value
         for record in message.content.metric_records.values()
         for key, value in record.items()
     }
+    weight = metrics.get(weighting_key)
+    weight = float(weight) if isinstance(weight, int | float) else None
+    return NodeReply(arrays(message), weight, metrics)
 
 
 def round_number(message: Message) -> int:

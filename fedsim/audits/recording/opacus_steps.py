@@ -18,13 +18,7 @@ from typing import Any, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.audits.recording.loop import PARAMETERS, Recorder, Sink
-from fedsim.audits.steps.watch import (
-    POISSON,
-    Drawn,
-    Watch,
-    WatchedStep,
-    safely,
-)
+from fedsim.audits.steps.watch import POISSON, Drawn, Watch, WatchedStep, safely
 from fedsim.federation.transcripts.records import Scalar
 
 Recorded = TypeVar("Recorded")

@@ -225,7 +225,12 @@ def wrap(watch: ClassWatch) -> bool:
     for kind in [*vars(accountants).values()]:
         if isinstance(kind, type) and hasattr(kind, "get_epsilon"):
             _replace(kind, watch, step=_accounted, get_epsilon=_answered)
-    _replace(loaders, watch, _next_index=_drawn, __next__=_given)
+    _replace(
+        loaders,
+        watch,
+        _next_index=lambda watch, original: lambda it: watch.batches.draw(it, original(it)),
+        __next__=lambda watch, original: lambda it: watch.batches.give(it, original),
+    )
     _replace(ghosts.DPTensorFastGradientClipping, watch, backward=_ghost_clipped)
     hooks = importlib.import_module("torch.optim.optimizer")
     while _HOOKS:  # the last watch replaces earlier ones
@@ -294,11 +299,3 @@ def _answered(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., 
         return answers[question]
 
     return wrapped
-
-
-def _drawn(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self: watch.batches.draw(self, original(self))
-
-
-def _given(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self: watch.batches.give(self, original)
