@@ -250,6 +250,7 @@ def reconstruct(
     from fedsim.game import challenge, federation  # noqa: PLC0415
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.studies import rounds  # noqa: PLC0415
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
 
     if column is not None and candidates is not None:
@@ -266,7 +267,7 @@ def reconstruct(
         report_directory.check_new(Path(out))
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
-    candidate_game.check_guessed_training(chosen.game)
+    rounds.refuse_unplayed(chosen.game, rounds.RECONSTRUCT)
     loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:

@@ -6,7 +6,6 @@ Each function does the same as the command of its name, and returns values.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -307,7 +306,6 @@ def membership(
     models: int = 128,
     overrides: Overrides = None,
     progress: bool | None = None,
-    workers: "Workers | None" = None,
 ) -> Membership:
     """Run membership inference attacks on a federation's models, as `fedsim membership` does.
 
@@ -317,13 +315,11 @@ def membership(
         models: number of models to train. Half are shadow models, the others are attacked.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
-        workers: number of processes that train batches of models (trials.batch), or
-            `fedsim.cluster(...)`; None for this process.
 
     Raises:
         InputError: there is no attack, or the configuration cannot be run.
     """
-    return Membership(attacked(config, models, overrides or {}, console(progress), workers))
+    return Membership(attacked(config, models, overrides or {}, console(progress)))
 
 
 def attacked(
@@ -331,7 +327,6 @@ def attacked(
     models: int,
     overrides: Mapping[str, Any],
     shown: "Console",
-    workers: "Workers | None" = None,
 ) -> "MembershipReport":
     """Do the same as `membership`, with progress on a console."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
@@ -343,9 +338,8 @@ def attacked(
     if not attacks:
         raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
     start = time.perf_counter()
-    say = partial(shown.print, highlight=False, markup=False)
     with measuring(shown, "training") as bar:
-        game = membership_game.play(chosen, models, bar, workers, say)
+        game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
     confidence = chosen.audit.confidence
     return membership_report.assemble(chosen.experiment, confidence, game, attacks, seconds)

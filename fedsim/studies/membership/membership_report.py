@@ -43,12 +43,13 @@ DRAWN = np.geomspace(1e-5, 1, 101)
 RESAMPLING_SEED = 0x5EED
 """Seed of the bootstrap. It is fixed, so that the same losses give the same report."""
 
+LOWER = "Attacks give lower bounds: another attack may succeed where these fail."
+
 LABEL = (
-    "Attacks give lower bounds: another attack may succeed where these fail. Every second model is "
-    "a shadow model, and the others are attacked. Intervals are over the attacked models, for "
-    "these records and shadow models; others would give somewhat different numbers. "
-    "The limit of differential privacy is for one record. It holds against an adversary that knows "
-    "all other records and sees every global model, but is not a client."
+    f"{LOWER} Every second model is a shadow model, and the others are attacked. Intervals are "
+    "over the attacked models, for these records and shadow models; others would give somewhat "
+    "different numbers. The limit of differential privacy is for one record. It holds against an "
+    "adversary that knows all other records and sees every global model, but is not a client."
 )
 
 
@@ -230,16 +231,30 @@ def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
     return None if rates is None else {"false_positive": rates[0], "true_positive": rates[1]}
 
 
+STRONGEST = (
+    "Of {attacks} attacks on {models} models of {records} records, {title} has the largest "
+    "advantage: {advantage}. It was selected on the same models, so its advantage is probably "
+    "smaller on others."
+)
+ONLY = "{title} has an advantage of {advantage} on {models} models of {records} records."
+
+
 def verdict(report: MembershipReport) -> list[str]:
     """Return sentences about the strongest attack and the limit of theory."""
     best = report.best_first[0]
-    chance = "" if best.interval is None or best.interval[0] > 0 else ", which may be chance"
+    sentence = STRONGEST if len(report.attacks) > 1 else ONLY
+    advantage = _with(best.advantage, best.interval, number)
     sentences = [
-        f"Of {len(report.attacks)} attacks on {len(report.inclusion)} models of "
-        f"{report.experiment.data.records} records, {best.attack.title} has the largest advantage: "
-        f"{_with(best.advantage, best.interval, number)}{chance}. It was selected on the same "
-        "models, so its advantage is probably smaller on others.",
+        sentence.format(
+            attacks=len(report.attacks),
+            models=len(report.inclusion),
+            records=report.experiment.data.records,
+            title=best.attack.title,
+            advantage=advantage,
+        )
     ]
+    if best.interval is not None and best.interval[0] <= 0:
+        sentences.append("This may be chance: the interval reaches 0.")
     if (limits := report.limits) is None:
         return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]
     sentences.append(
@@ -292,11 +307,16 @@ def rows(report: MembershipReport, attacks: Sequence[Attacked] = ()) -> list[lis
         ]
         for each in attacks or report.attacks.values()
     ]
-    if (limits := report.limits) is None or not report.attacks:
-        return cells
+    return [*cells, *_allowed(report)]
+
+
+def _allowed(report: MembershipReport) -> list[list[str]]:
+    """Return the row with the limit of theory, if there is one."""
+    if (limits := report.limits) is None:
+        return []
     first = next(iter(report.attacks.values()))
     allowed = [percent(limits.allowed_at[rate]) for rate in first.measured.true_positive]
-    return [*cells, ["allowed", number(limits.advantage), DASH, *allowed]]
+    return [["allowed", number(limits.advantage), DASH, *allowed]]
 
 
 def _with(value: float, interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
@@ -304,8 +324,19 @@ def _with(value: float, interval: tuple[float, float] | None, wording: Callable[
 
 
 def summary(report: MembershipReport) -> RenderableType:
-    table = terminal.table(doc.tabulated(headings(report), rows(report)), dense=True)
-    return terminal.shown(*map(doc.Prose, verdict(report)), table, doc.Prose(LABEL))
+    """Return the report for a terminal: the page has the other intervals, and explains more."""
+    rows = [
+        [
+            name,
+            _with(each.advantage, each.interval, number),
+            number(each.measured.area.point),
+            *(percent(at.point) for at in each.measured.true_positive.values()),
+        ]
+        for name, each in report.attacks.items()
+    ]
+    table = doc.tabulated(headings(report), [*rows, *_allowed(report)])
+    block = terminal.table(table, dense=True)
+    return terminal.shown(*map(doc.Prose, verdict(report)), block, doc.Prose(LOWER))
 
 
 def write_membership(report: MembershipReport, directory: Path) -> Path:

@@ -22,8 +22,7 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-
-Integers = Ints
+from fedsim.studies.rounds import Progress
 
 ROUNDING = 1e-6
 """Difference, as a share of the bound of clipping, below which pairs count as equal."""
@@ -98,7 +97,7 @@ class Counter:
 
 def added_up(
     blocks: Iterable[Counts], members: int, thresholds: int, candidates: int
-) -> tuple[Floats, Integers, Integers, Integers]:
+) -> tuple[Floats, Ints, Ints, Ints]:
     """Return the sums of all blocks' counts, and the keys of the largest pairs.
 
     Returns:
@@ -119,8 +118,6 @@ def added_up(
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
-
-Progress = Callable[[float], None]
 
 LENIENT = 1 + 1e-5
 """Factor by which a norm may exceed its bound by rounding. Above it, clipping is broken."""

@@ -32,7 +32,6 @@ from adversaries.neighbours.dissimilarity import (
     measure,
 )
 from adversaries.neighbours.rank_correlation import RankComparison, RankCorrelation
-from adversaries.neighbours.search import Progress
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
@@ -41,6 +40,8 @@ from fedsim.game import challenge, federation
 from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies import rounds
+from fedsim.studies.rounds import Progress
 from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course
 from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, largest
 
@@ -212,17 +213,12 @@ def check_study(experiment: Experiment, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
     rules = experiment.game
     privacy, given = rules.scheme.privacy, rules.challenge
-    if privacy.unit != "record":
-        raise InputError(
-            f'privacy.unit is "{privacy.unit}", but fedsim sensitivity measures the '
-            'sensitivity to a record; set privacy.unit = "record"'
-        )
+    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
     if trials < 1:
         raise InputError(f"trials is {trials}; give 1 or more")
     if top < 1:
         raise InputError(f"top is {top}; give 1 or more")
     measure(given.dissimilarity)
-    sensitivity_course.check_steps(rules)
     loaded = federation.load(experiment)
     dataset_sensitivity.check_choice(
         privacy.neighbouring.value,

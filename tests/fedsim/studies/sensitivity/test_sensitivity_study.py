@@ -226,7 +226,7 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
 @pytest.mark.parametrize(
     ("changes", "top", "trials", "message"),
     [
-        ({"privacy.unit": "client"}, 1, 2, "sensitivity to a record"),
+        ({"privacy.unit": "client"}, 1, 2, "single records"),
         ({}, 0, 2, "top is 0"),
         ({}, 25, 2, "give 1 to 24"),
         ({}, 1, 0, "trials is 0"),
