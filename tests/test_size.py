@@ -33,7 +33,7 @@ BUDGETS = {
 HELD = {
     "adversaries": 6_000,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 3_400,
+    "fedsim/privacy": 3_300,
     "fedsim/config": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
@@ -41,10 +41,10 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_500,
     "fedsim/report": 10_000,
-    "fedsim/studies": 7_000,
-    "fedsim/cli": 7_100,
+    "fedsim/studies": 6_800,
+    "fedsim/cli": 6_800,
     "papers": 7_000,
-    "tests": 60_300,
+    "tests": 60_200,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -59,8 +59,8 @@ OTHER_BUDGETS = {
 """Other sizes; the generated reference is not counted."""
 
 OTHERS_HELD = {
-    "commands": 43,
-    "options": 273,
+    "commands": 41,
+    "options": 252,
     "keys": 102,
     "words of documentation": 103_000,
     "lines of README": 113,
