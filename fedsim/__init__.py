@@ -39,7 +39,6 @@ API = {
             "load_model",
             "rehearse",
             "compare",
-            "sweep",
             "membership",
             "predict",
             "verify",

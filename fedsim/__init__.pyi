@@ -18,7 +18,6 @@ from fedsim.api_studies import load_model as load_model
 from fedsim.api_studies import membership as membership
 from fedsim.api_studies import predict as predict
 from fedsim.api_studies import rehearse as rehearse
-from fedsim.api_studies import sweep as sweep
 from fedsim.api_studies import train as train
 from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config

@@ -159,7 +159,7 @@ def _kinds() -> Iterator[Kind]:
     yield Kind(
         "sweep-and-compare",
         (
-            ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
+            ("choose", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
             ("report", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
         ),
     )
@@ -259,7 +259,7 @@ KINDS = {each.name: each for each in _kinds()}
 PAGES = {
     "run": ("vantages", "run"),
     "one-run": ("one-run", "run"),
-    "sweep": ("sweep-and-compare", "sweep"),
+    "settings": ("sweep-and-compare", "sweep"),
     "choice": ("choose", "chosen"),
     "training": ("train-digits", "run"),
     "client-report": ("client-report", "machine/report"),

@@ -41,7 +41,7 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_500,
     "fedsim/report": 10_000,
-    "fedsim/studies": 6_800,
+    "fedsim/studies": 6_500,
     "fedsim/cli": 6_800,
     "papers": 7_000,
     "tests": 60_200,
@@ -59,7 +59,7 @@ OTHER_BUDGETS = {
 """Other sizes; the generated reference is not counted."""
 
 OTHERS_HELD = {
-    "commands": 41,
+    "commands": 40,
     "options": 252,
     "keys": 102,
     "words of documentation": 103_000,

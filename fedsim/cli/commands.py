@@ -127,7 +127,6 @@ PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
     "Run": (
         Command("init", "init:init"),
         Command("run", "experiments.run:run"),
-        Command("sweep", "experiments.settings:sweep"),
         Command("choose", "experiments.settings:choose"),
         Command("train", "experiments.train:train"),
         Command("rehearse", "experiments.train:rehearse"),

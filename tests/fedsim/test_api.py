@@ -113,12 +113,14 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
         found.figure("belif")
 
 
-def test_a_sweep_and_a_comparison_are_those_of_the_commands(
+def test_a_table_of_all_settings_and_a_comparison_are_those_of_the_commands(
     small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
 ) -> None:
-    swept = fedsim.sweep(
-        small({"trials.count": 4}), {"run.seed": [0, 1]}, tmp_path / "sweep", progress=False
+    varied = {"run.seed": [0, 1]}
+    swept = fedsim.choose(
+        small({"trials.count": 4}), over=varied, out=tmp_path / "all", progress=False
     )
+    assert (swept.config, swept.choice, swept.figures()) == (None, None, {})
     runs = [swept.path / outcome.point.name for outcome in swept.outcomes]
     assert [fedsim.load(run).config.run.seed for run in runs] == [0, 1]
     compared = fedsim.compare(fedsim.load(runs[0]), runs[1])

@@ -1,6 +1,6 @@
-"""`fedsim choose` and `sweep`: several settings of an experiment or a training."""
+"""`fedsim choose`: several settings of an experiment or a training."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
 if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.federation.runtimes.places import Workers
     from fedsim.studies.choose.choose_search import Result
 
 
@@ -62,9 +63,11 @@ def choose(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory of the search. Default: fedsim-runs/NAME-choose-LIMIT."
+            metavar="DIR",
+            help="Directory of the search. Default with a limit: fedsim-runs/NAME-choose-LIMIT.",
         ),
     ] = None,
+    elsewhere: SettingsElsewhere,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -76,6 +79,9 @@ def choose(
     the error of a number. With --min-auc, for example, it chooses the strictest setting that
     certainly reaches it. Theory decides what meets the limit.
 
+    Without a limit, it runs every combination of --over with the adversary of fedsim run, and
+    compares them in a table. --workers spreads these runs.
+
     DIR gets report.html, report.json, summary.csv, and config.toml of the chosen setting. Give the
     same command again to continue. Exit status 1: no setting can be chosen, or it cannot be told.
 
@@ -84,29 +90,57 @@ def choose(
     fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
 
     fedsim choose configs/digits.toml --max-risk 0.005 --baseline-risk 0.001
+
+    fedsim choose configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out settings
     """
     from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
-    from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
-    console = Terminal(stderr=True, quiet=quiet)
-    request = ChoiceRequest(
-        limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
-        least=choosing.least(min_accuracy, min_balanced_accuracy, min_auc),
-        against=against,
-        over=grid.axes(over or ()),
-        common=configuration.parse_overrides(set_),
-    )
+    console, workers = Terminal(stderr=True, quiet=quiet), elsewhere.named()
+    limit = choosing.limit(max_belief, max_advantage, max_risk, baseline_risk)
+    least = choosing.least(min_accuracy, min_balanced_accuracy, min_auc)
+    varied, common = grid.axes(over or ()), configuration.parse_overrides(set_)
 
     def load(values: Mapping[str, Scalar]) -> Config:
         return configuration.load(config_file, values)
 
-    result, directory = choosing.carry_out(request, out, load, console)
+    if limit is None:
+        choosing.check_without_limit(least, against, varied, out)
+        assert out is not None
+        _table_of_all(config_file, varied, common, out, workers, console, json_)
+        return
+    if workers is not None:
+        raise InputError("--workers and --cluster are for a table of all settings; drop the limit")
+    result, directory = choosing.search(limit, least, against, varied, common, out, load, console)
     if json_:
         print_json(choose_report.document(result))
     else:
         _print(result, directory, console)
     if result.choice.chosen is None:
         raise typer.Exit(NOT_CHOSEN)
+
+
+def _table_of_all(
+    config_file: Path,
+    varied: Mapping[str, Sequence[Scalar]],
+    common: Mapping[str, Scalar],
+    out: Path,
+    workers: "Workers | None",
+    console: Terminal,
+    json_: bool,
+) -> None:
+    from fedsim.studies.choose import grid, sweep  # noqa: PLC0415  (rich tables, jinja2)
+
+    def load(values: Mapping[str, Scalar]) -> Config:
+        return configuration.load(config_file, values, "experiment")
+
+    outcomes = choosing.sweep(load, varied, out, common, console, workers)
+    console.print(sweep.table(outcomes))
+    for sentence in sweep.sentences(outcomes):
+        console.print(sentence, highlight=False)
+    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
+    if json_:
+        print_json(reading.json_object(out / "report.json"))
+    grid.complain(outcomes)
 
 
 def _print(result: "Result", directory: Path, console: Terminal) -> None:
@@ -122,65 +156,3 @@ def _print(result: "Result", directory: Path, console: Terminal) -> None:
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
     for sentence in last:
         console.print(sentence, highlight=False)
-
-
-def sweep(
-    *,
-    config_file: ConfigFile,
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Directory of the sweep, with one folder for each run."),
-    ],
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=V1,V2,...",
-            help="Values of a key, separated by commas. Repeat it to try all combinations.",
-        ),
-    ] = None,
-    rho_beta: Annotated[
-        str | None,
-        typer.Option(
-            help="Values of privacy.rho-beta, separated by commas. Short for --over "
-            "privacy.rho-beta=...",
-            metavar="V1,V2,...",
-        ),
-    ] = None,
-    set_: SetOption = None,
-    elsewhere: SettingsElsewhere,
-    quiet: Quiet = False,
-    json_: AsJson = False,
-) -> None:
-    """Run an experiment for every combination of settings, and compare.
-
-    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
-    `fedsim choose` picks a setting that meets a limit.
-
-    All settings are checked before the first run. Give the same command again to continue a sweep:
-    it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and
-    runs the others. DIR gets summary.csv, report.json, report.html and a figure for every numeric
-    key.
-
-    Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
-    """
-    from fedsim import api_studies  # noqa: PLC0415
-    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
-    from fedsim.studies.choose import recommendation  # noqa: PLC0415
-    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
-
-    console = Terminal(stderr=True, quiet=quiet)
-    placed = elsewhere.named()
-    axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
-    if not axes:
-        raise InputError(
-            "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
-        )
-    varied, common = grids.axes(axes), configuration.parse_overrides(set_)
-    outcomes = api_studies.swept(config_file, varied, out, common, console, placed).outcomes
-    console.print(sweeps.table(outcomes))
-    for sentence in recommendation.sentences(outcomes):
-        console.print(sentence, highlight=False)
-    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
-    if json_:
-        print_json(reading.json_object(out / "report.json"))
-    grids.complain(outcomes)

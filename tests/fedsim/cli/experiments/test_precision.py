@@ -1,4 +1,4 @@
-"""`fedsim sweep` and more trials of a run, as a user types them."""
+"""`fedsim choose` without a limit and more trials of a run, as a user types them."""
 
 import csv
 import json
@@ -23,7 +23,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
+def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     fedsim: Command,
     small: Callable[..., Config],
     tmp_path: Path,
@@ -38,7 +38,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     monkeypatch.setattr(page_of_run, "render_html", lambda *_: "")
     experiment, out = tmp_path / "tiny.toml", tmp_path / "sweep"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
-    arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
+    arguments = ("choose", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
     status, _, err = fedsim(*arguments)
     said = err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
     assert (status, said) == (1, True)
@@ -63,7 +63,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
             leading["name"],
             leading["epsilon"],
         )
-    written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
+    written = [out / "summary.csv", out / "report.html"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
@@ -77,7 +77,8 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
     for heading in ("accuracy", "ε′, advantage", "ε′, belief", "ε′, sensitivities"):
         assert f'<th scope="col">{heading}</th>' in page
-    again = ("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
+    over = ("--over", "privacy.rho-beta=0.6,0.9")
+    again = ("choose", experiment, *over, "--out", out, "--quiet")
     status, printed, err = fedsim(*again, "--json")
     assert (status, err) == (0, "")
     assert json.loads(printed) == json.loads((out / "report.json").read_text())
@@ -93,7 +94,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "fedsim sweep needs --over"),
+        ([], "the limit on the adversary is missing; give --max-belief"),
+        (["--over", "run.seed=1,2", "--min-accuracy", "0.5"], "need a limit on the adversary"),
+        (["--over", "run.seed=1,2", "--against", "server"], "need a limit on the adversary"),
+        (["--max-belief", "0.9", "--workers", "2"], "drop the limit"),
         (["--over", "run.seed"], "is not KEY=V1,V2"),
         (["--over", "run.seed=1,,2"], "is not KEY=V1,V2"),
         (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
@@ -108,10 +112,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         (["--over", "data.records=50,100000"], "records=100000: "),
     ],
 )
-def test_a_sweep_over_nothing_sensible_leaves_nothing(
+def test_a_table_of_nothing_sensible_leaves_nothing(
     arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
-    status, out, err = fedsim("sweep", experiment, "--out", tmp_path / "sweep", *arguments)
+    status, out, err = fedsim("choose", experiment, "--out", tmp_path / "sweep", *arguments)
     assert (status, out) == (2, "")
     assert complaint in err
     assert len(err.strip().splitlines()) == 1
