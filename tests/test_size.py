@@ -41,7 +41,7 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_500,
     "fedsim/report": 10_000,
-    "fedsim/studies": 6_500,
+    "fedsim/studies": 6_400,
     "fedsim/cli": 6_800,
     "papers": 7_000,
     "tests": 60_200,

@@ -144,9 +144,11 @@ def _table_of_all(
 
 
 def _print(result: "Result", directory: Path, console: Terminal) -> None:
+    from fedsim.report.document import terminal  # noqa: PLC0415
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(result))
+    console.print(terminal.shown(*choose_report.towards(result)))
     last = list(choose_words.for_a_manager(result))
     for sentence in choose_words.sentences(result):
         if sentence not in last:

@@ -119,17 +119,12 @@ def _reported(report: Report) -> dict[str, Any]:
 
 
 def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
-    """Return the table for the terminal, with the paper's estimates in one column."""
-    own = len(ESTIMATES)
+    """Return the table for the terminal."""
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     notes = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    notes.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         notes.append(comparison.ADD_UP)
-    block = doc.tabulated(
-        [*headings(outcomes)[:-own], "ε′"],
-        [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
-    )
+    block = doc.tabulated(headings(outcomes), cells(outcomes))
     return terminal.table(block, "All settings", "; ".join(notes), dense=True)
 
 
@@ -137,8 +132,7 @@ def headings(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
     bounds = [f"ε at least, {name}" for name in SHOWN.values()]
-    estimates = [f"ε′, {name}" for name in ESTIMATES.values()]
-    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds, *estimates]
+    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds]
 
 
 def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
@@ -159,7 +153,6 @@ def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
                 _with_ends(row, "advantage"),
                 *(number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")),
                 *bounds,
-                *(_with_ends(row, name) for name in ESTIMATES),
             ]
         )
     return worded

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.special import ndtr, ndtri
 
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks import roc
@@ -26,7 +25,6 @@ from fedsim.config.objects import Scheme
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
-from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
@@ -151,31 +149,6 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
         training.sampling_rate,
         Neighbouring.ADD_REMOVE,
     )
-
-
-def most_true_positives(described: Mechanism, rates: Floats) -> Floats:
-    """Return the largest true positive rates that theory allows at some false positive rates, [m].
-
-    Without sampling, it is Phi(Phi^-1(rate) + mu). With sampling, it is the minimum over epsilon of
-    e^epsilon rate + delta(epsilon) and of 1 - e^-epsilon (1 - rate - delta(epsilon)), by the loss
-    distributions of both directions.
-
-    Args:
-        rates: float64 [m], false positive rates in [0, 1].
-    """
-    if described.noiseless:
-        return np.ones_like(rates)
-    if not described.sampled:
-        return np.asarray(ndtr(ndtri(rates) + described.mu))
-    # A grid up to nearly the largest loss; every epsilon gives a valid bound, so 257 are enough.
-    reach = max(1.0, PLD.epsilon(described, 1e-9))
-    epsilons = np.linspace(0, min(reach, 20.0), 257)
-    deltas = np.array([PLD.delta(described, float(epsilon)) for epsilon in epsilons])
-    # Bounds of both directions at every epsilon, [m, 257]; the smallest holds.
-    column = rates[:, None]
-    above = np.exp(epsilons) * column + deltas
-    below = 1 - np.exp(-epsilons) * (1 - column - deltas)
-    return np.clip(np.minimum(above, below).min(axis=1), rates, 1.0)
 
 
 def _check_memory(memory_limit: int | None, data: DataConfig, count: int) -> None:

@@ -22,6 +22,7 @@ from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config.objects import Experiment
+from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import blocks as doc
@@ -32,7 +33,7 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import MembershipGame, most_true_positives
+from fedsim.studies.membership.membership_game import MembershipGame
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -90,7 +91,7 @@ class Limits:
 
     @classmethod
     def of(cls, described: Mechanism, delta: float) -> "Limits":
-        drawn, at = (most_true_positives(described, np.array(rates)) for rates in (DRAWN, RATES))
+        drawn, at = (risks.true_positives(described, rates) for rates in (DRAWN, RATES))
         allowed_at = dict(zip(RATES, at.tolist(), strict=True))
         epsilon, advantage = PLD.epsilon(described, delta), PLD.delta(described, 0.0)
         return cls(epsilon, advantage, drawn.tolist(), allowed_at)

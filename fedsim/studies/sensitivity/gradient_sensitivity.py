@@ -27,9 +27,6 @@ from fedsim.studies.rounds import Progress
 ROUNDING = 1e-6
 """Difference, as a share of the bound of clipping, below which pairs count as equal."""
 
-BINS = 2**14
-"""Bins of the histogram. Quantiles are right to 1/16384 of the bound of clipping."""
-
 
 @dataclass(frozen=True)
 class Counts:
@@ -37,14 +34,12 @@ class Counts:
 
     Attributes:
         by_row: float64 [r], largest local sensitivity of each record.
-        histogram: int64 [BINS], number of pairs in each part of 0..bound.
         exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
         best: int64 [c], keys of the largest pairs.
     """
 
     rows: slice
     by_row: Floats
-    histogram: Ints
     exceeded: Ints
     best: Ints
 
@@ -73,8 +68,6 @@ class Counter:
         If all gradients are clipped, all pairs may be equal.
         """
         flat = distances.flatten()
-        # A local sensitivity of exactly the bound belongs to the last bin.
-        bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
         passed = torch.bucketize(flat, self.thresholds)
         records = torch.arange(rows.start, rows.stop, device=flat.device)
         others = torch.arange(columns.start, columns.stop, device=flat.device)
@@ -83,7 +76,6 @@ class Counter:
         return Counts(
             rows,
             distances.amax(1).cpu().numpy(),
-            bins.bincount(minlength=BINS).cpu().numpy(),
             passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
             keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
         )
@@ -97,23 +89,21 @@ class Counter:
 
 def added_up(
     blocks: Iterable[Counts], members: int, thresholds: int, candidates: int
-) -> tuple[Floats, Ints, Ints, Ints]:
+) -> tuple[Floats, Ints, Ints]:
     """Return the sums of all blocks' counts, and the keys of the largest pairs.
 
     Returns:
-        Largest local sensitivity of every record [members]; histogram [BINS]; number of pairs that
-        exceed exactly i thresholds [thresholds + 1]; keys [at most candidates], the largest last.
+        Largest local sensitivity of every record [members]; number of pairs that exceed exactly i
+        thresholds [thresholds + 1]; keys [at most candidates], the largest last.
     """
     by_record = np.zeros(members)
-    histogram = np.zeros(BINS, dtype=np.int64)
     exceeded = np.zeros(thresholds + 1, dtype=np.int64)
     best = np.empty(0, dtype=np.int64)
     for counts in blocks:
         np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
-        histogram += counts.histogram
         exceeded += counts.exceeded
         best = np.sort(np.concatenate([best, counts.best]))[-candidates:]
-    return by_record, histogram, exceeded, best
+    return by_record, exceeded, best
 
 
 Pair = tuple[int, int | None]
@@ -152,7 +142,6 @@ class Truth:
     Attributes:
         bound: largest local sensitivity that clipping allows, C or 2C.
         by_record: float64 [n], largest local sensitivity of every record of D, over replacements.
-        histogram: int64 [BINS], number of pairs in each part of 0..bound.
     """
 
     pairs: int
@@ -160,12 +149,6 @@ class Truth:
     largest: tuple[Ranked, ...]
     given: tuple[Ranked, ...]
     by_record: Floats
-    histogram: Ints
-
-    def quantile(self, share: float) -> float:
-        """Return a quantile of the local sensitivity of all pairs, to bound / BINS."""
-        reached = np.cumsum(self.histogram) >= share * self.pairs
-        return float((np.argmax(reached) + 1) * self.bound / BINS)
 
     def percentile(self, pair: Ranked) -> float:
         """Return the percentage of pairs with no larger local sensitivity, in (0, 100]."""
@@ -267,7 +250,7 @@ def largest(
         norms = torch.from_numpy(record_sensitivities(loaded, models, progress)[0])
         column = norms.to(loaded.device)[:, None]
         counts = iter([counter.count(slice(0, members), slice(0, 1), column)])
-    by_record, histogram, exceeded, best = added_up(counts, members, len(of), counter.candidates)
+    by_record, exceeded, best = added_up(counts, members, len(of), counter.candidates)
     _within(by_record, bound)
     # `exceeded` counts pairs by the number of thresholds below them; sum up from the highest.
     above = exceeded[::-1].cumsum()[::-1][1:]
@@ -277,7 +260,7 @@ def largest(
     exact = pair_sensitivities(loaded, models, candidates)[0]
     first = _order(candidates, exact, ROUNDING * bound)[:top]
     given = tuple(_ranked(*each) for each in zip(of, named, ranks, strict=True))
-    return Truth(total, bound, first, given, by_record, histogram)
+    return Truth(total, bound, first, given, by_record)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:

@@ -5,9 +5,6 @@ first model and during training, and compares how dissimilarities and local sens
 Source: Bernau et al., Definition 6, section 6.1.
 """
 
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +19,7 @@ from torch import Tensor
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
-from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select, select_per_client
+from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select
 from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,
@@ -63,7 +60,6 @@ CHOICES = {
     "min": "least dissimilar",
     "given": "given by the configuration",
     "worst": "largest local sensitivity",
-    "client": "most dissimilar of one client",
 }
 
 
@@ -98,7 +94,7 @@ class PairCandidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
-        place: 1 for the first of its choice, or the number of the client.
+        place: 1 for the first of its choice.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
     """
@@ -113,7 +109,7 @@ class PairCandidate:
     @property
     def name(self) -> str:
         """The name of the pair by its choice, such as "max 2"."""
-        several = self.choice in ("max", "min", "client")
+        several = self.choice in ("max", "min")
         return f"{self.choice} {self.place}" if several else self.choice
 
     @property
@@ -130,7 +126,6 @@ class Study:
         candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
         compared: number of records of D, and of replacements under replace, that are compared.
-        peak_memory: of this process, in bytes.
     """
 
     experiment: Experiment
@@ -139,8 +134,6 @@ class Study:
     candidates: tuple[PairCandidate, ...]
     views: tuple[View, ...]
     compared: tuple[int, int | None]
-    seconds: Mapping[str, float]
-    peak_memory: int
 
     def of(self, choice: str) -> list[PairCandidate]:
         """Return the pairs of one choice, in their order."""
@@ -160,14 +153,13 @@ def study(
     batch: number of trials that are trained at a time (see `plan.fit_batch`).
     """
     check_study(experiment, top, trials)
-    rules, seconds = experiment.game, dict[str, float]()
+    rules = experiment.game
 
     @contextmanager
     def stage(name: str) -> Iterator[Progress]:
-        begun, progress = time.perf_counter(), stages(name)
+        progress = stages(name)
         yield progress
         progress(1.0)
-        seconds[name] = time.perf_counter() - begun
 
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
     between = _compared(rules, loaded, device.threads(experiment.run.threads))
@@ -204,9 +196,7 @@ def study(
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
-    return Study(experiment, confidence, loaded, candidates, views, compared, seconds, peak)
+    return Study(experiment, confidence, loaded, candidates, views, compared)
 
 
 def check_study(experiment: Experiment, top: int, trials: int) -> None:
@@ -290,11 +280,7 @@ def _ranked(
             pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
         # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
-    with stage(f"{name}: {CHOICES['client']}") as progress:
-        clients = select_per_client(
-            features, loaded.client_of, pool, name, neighbouring, progress=progress, **how
-        )
-    return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
+    return ranked
 
 
 def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:

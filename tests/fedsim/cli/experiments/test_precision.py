@@ -75,7 +75,7 @@ def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         f"digits {name}" for name in ("rho-beta=0.6", "rho-beta=0.9")
     }
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
-    for heading in ("accuracy", "ε′, advantage", "ε′, belief", "ε′, sensitivities"):
+    for heading in ("accuracy", "advantage", "ρα", "ε"):
         assert f'<th scope="col">{heading}</th>' in page
     over = ("--over", "privacy.rho-beta=0.6,0.9")
     again = ("choose", experiment, *over, "--out", out, "--quiet")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom, norm
+from scipy.stats import binom
 from scipy.stats import t as student
 
 from adversaries.attacks import membership_attacks, roc
@@ -24,7 +24,6 @@ from fedsim.config import Config
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
-from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
 from fedsim.report.document.blocks import Bars
@@ -33,7 +32,6 @@ from fedsim.studies.membership.membership_game import (
     attacked,
     inclusion,
     mechanism,
-    most_true_positives,
     of_shadows,
     play,
 )
@@ -87,29 +85,6 @@ def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
     assert local.mu == pytest.approx(np.sqrt(3) / (2 * np.sqrt(3)))
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
     assert mechanism(small(given | {"training.clipping": False}).scheme, 1.0) is None
-
-
-def test_privacy_allows_what_the_best_test_of_two_gaussians_has() -> None:
-    rates = np.array([0.001, 0.01, 0.5])
-    described = Mechanism.alike(2.0, 4)
-    expected = norm.sf(norm.isf(rates) - described.mu)
-    np.testing.assert_allclose(most_true_positives(described, rates), expected)
-    np.testing.assert_array_equal(most_true_positives(Mechanism.alike(0.0, 4), rates), np.ones(3))
-
-
-def test_under_sampling_the_allowed_curve_bounds_the_best_test_of_one_step(small: Make) -> None:
-    """One step at q: the likelihood ratio is monotone in x, so that a threshold on x is best."""
-    described, q, z = Mechanism.alike(1.0, 1, 0.3), 0.3, 1.0
-    rates = np.geomspace(1e-3, 0.9, 12)
-    cut = norm.isf(rates)
-    best = (1 - q) * rates + q * norm.sf(cut - 1 / z)
-    found = most_true_positives(described, rates)
-    assert np.all(found >= best - 1e-9)
-    np.testing.assert_allclose(found, best, rtol=0.05)
-    assert np.max(found - rates) <= PLD.delta(described, 0.0) + 1e-9
-    # Nearly all records in every step is nearly no sampling.
-    nearly = most_true_positives(Mechanism.alike(1.0, 1, 0.9999), rates)
-    np.testing.assert_allclose(nearly, norm.sf(cut - 1.0), rtol=0.05)
 
 
 def test_what_the_loop_cannot_play_is_refused(small: Make) -> None:

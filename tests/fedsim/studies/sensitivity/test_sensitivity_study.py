@@ -89,9 +89,6 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     [worst] = found.of("worst")
     at = (worst.pair.record, worst.pair.replacement)
     assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
-    assert [one.client for one in found.of("client")] == list(
-        range(experiment.game.scheme.federation.clients)
-    )
 
 
 def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
@@ -182,7 +179,6 @@ def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: 
     assert first.distance == pytest.approx(chosen.distance)
     ranked = found.of("max") + found.of("min")
     assert {candidate.client for candidate in ranked} == {1}
-    assert found.of("client")[1].pair == first
 
 
 def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
@@ -203,12 +199,10 @@ def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Smal
     assert found.views[0].reach(found.candidates[0].seen[0]) == pytest.approx(1)
 
 
-def test_stages_end_complete_and_are_timed(small: Small) -> None:
+def test_stages_end_complete(small: Small) -> None:
     told: dict[str, list[float]] = {}
-    found = study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
+    study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
     assert all(done[-1] == 1 and done == sorted(done) for done in told.values())
-    assert found.seconds.keys() == told.keys()
-    assert found.peak_memory > 10 * 2**20  # an interpreter with torch
 
 
 def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
