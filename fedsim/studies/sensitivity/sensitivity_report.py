@@ -98,9 +98,6 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
 
 
 def _view(view: View, chosen: Ranked) -> dict[str, Any]:
-    comparison = None if view.comparison is None else asdict(view.comparison)
-    if comparison is not None:
-        del comparison["correlations"]
     reached = view.truth.by_record
     equal = ROUNDING * view.truth.bound
     return {
@@ -114,7 +111,6 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
             name: {"refusal": measure} if isinstance(measure, str) else asdict(measure)
             for name, measure in view.measures.items()
         },
-        "comparison": comparison,
     }
 
 
@@ -149,12 +145,11 @@ def _share(value: float) -> str:
 
 
 def _predicts_best(study: Study, view: View) -> str:
-    comparison, step = view.comparison, f"local sensitivity in step {view.step}"
-    if comparison is None:
+    step, compared = f"local sensitivity in step {view.step}", _compared(study)
+    if not view.correlations:
         reason = next(iter(view.refusals.values()))
         return f"No dissimilarity can be compared with {step}: {reason}."
-    best, second = comparison.best, comparison.runner_up
-    measure, compared = comparison.correlations[best], _compared(study)
+    best, measure = next(iter(view.correlations.items()))
     between = _interval(study, measure)
     if measure.high < 0:
         return (
@@ -167,18 +162,9 @@ def _predicts_best(study: Study, view: View) -> str:
             f"No dissimilarity is shown to order {compared} like {step}: the best, "
             f"{best}, has a rank correlation of {between}."
         )
-    sentence = (
-        f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank correlation "
-        f"is {between}."
-    )
-    if second is None or comparison.lead_low is None:
-        return sentence
-    sure = "The lead may be chance."
-    if comparison.lead_low > 0:
-        sure = "The interval excludes 0, but best and second were selected on the same data."
     return (
-        f"{sentence} It leads {second} by {number(comparison.lead)} "
-        f"({number(comparison.lead_low)} to {number(comparison.lead_high)}). {sure}"
+        f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank correlation "
+        f"is {between}. It was selected on the same data, so another may be better on others."
     )
 
 
@@ -311,8 +297,7 @@ def _blocks(study: Study) -> list[doc.Block]:
         doc.Prose(
             f"Spearman's rank correlation with local sensitivity, of {_compared(study)}. "
             f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
-            "Best and second were selected on the same data, so the lead is probably smaller on "
-            "others.",
+            "The best was selected on the same data, so another may be better on others.",
             small=True,
         ),
         doc.Part("Local sensitivity during training", _courses(study)),

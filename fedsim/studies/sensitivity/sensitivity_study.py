@@ -28,7 +28,7 @@ from adversaries.neighbours.dissimilarity import (
     Features,
     measure,
 )
-from adversaries.neighbours.rank_correlation import RankComparison, RankCorrelation
+from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
@@ -68,21 +68,20 @@ class View:
     """All pairs at the model from which one step of the first trial starts.
 
     Attributes:
-        comparison: rank correlations of the dissimilarities; None if they are undefined.
+        correlations: rank correlation of each dissimilarity, the highest first; {} if they are
+            undefined.
         refusals: dissimilarity -> why it has no correlation.
     """
 
     step: int
     truth: Truth
-    comparison: RankComparison | None
+    correlations: Mapping[str, RankCorrelation]
     refusals: Mapping[str, str]
 
     @property
     def measures(self) -> dict[str, RankCorrelation | str]:
         """The rank correlation of each dissimilarity, the highest first, or why it has none."""
-        correlations = {} if self.comparison is None else self.comparison.correlations
-        order = sorted(correlations, key=lambda name: -correlations[name].rho)
-        return {name: correlations[name] for name in order} | dict(self.refusals)
+        return {**self.correlations, **self.refusals}
 
     def reach(self, pair: Ranked) -> float:
         """Return a pair's local sensitivity, divided by the largest of all pairs."""
@@ -365,11 +364,11 @@ def _sampled(
 
 def _compare(
     seed: int, confidence: float, heuristics: Heuristics, truth: Floats
-) -> tuple[RankComparison | None, dict[str, str]]:
+) -> tuple[dict[str, RankCorrelation], dict[str, str]]:
     """Return the rank correlations of the dissimilarities, and why some have none."""
     if not np.ptp(truth):
         reason = "all local sensitivities are equal, for example if every gradient is clipped"
-        return None, dict.fromkeys(heuristics, reason)
+        return {}, dict.fromkeys(heuristics, reason)
     applicable: dict[str, Floats] = {}
     refusals: dict[str, str] = {}
     for name, distances in heuristics.items():
@@ -383,7 +382,7 @@ def _compare(
         else:
             applicable[name] = distances
     if not applicable:
-        return None, refusals
+        return {}, refusals
     # The same bootstrap samples in every view.
     draw = generator(seed, StreamRole.COMPARED, trial=1)
     compared = rank_correlation.compare(applicable, truth, confidence, draw)
