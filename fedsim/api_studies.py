@@ -63,11 +63,10 @@ class Membership:
         return self._result.as_json()
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the ROC curves of all attacks, beside the limit by theory."""
+        """Return the ROC curves of the best attacks, beside the limit by theory."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        best, *others = page.roc(self._result)
-        return {"roc": best, **{f"roc-{at}": each for at, each in enumerate(others, start=2)}}
+        return {"roc": page.roc(self._result)}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415

@@ -31,7 +31,7 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 6_000,
+    "adversaries": 5_900,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_300,
     "fedsim/config": 1_800,
@@ -41,10 +41,10 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_500,
     "fedsim/report": 10_000,
-    "fedsim/studies": 6_400,
-    "fedsim/cli": 6_800,
+    "fedsim/studies": 6_300,
+    "fedsim/cli": 6_700,
     "papers": 7_000,
-    "tests": 60_200,
+    "tests": 60_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -60,9 +60,9 @@ OTHER_BUDGETS = {
 
 OTHERS_HELD = {
     "commands": 40,
-    "options": 252,
+    "options": 246,
     "keys": 102,
-    "words of documentation": 103_000,
+    "words of documentation": 102_700,
     "lines of README": 113,
 }
 

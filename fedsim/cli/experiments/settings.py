@@ -1,24 +1,22 @@
 """`fedsim choose`: several settings of an experiment or a training."""
 
-from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.api import configured
 from fedsim.cli.elsewhere import SettingsElsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory.options import BaselineRisk, MaxRisk
 from fedsim.common import reading
-from fedsim.config import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
 if TYPE_CHECKING:  # torch, which takes a second
-    from fedsim.federation.runtimes.places import Workers
     from fedsim.studies.choose.choose_search import Result
 
 
@@ -93,54 +91,35 @@ def choose(
 
     fedsim choose configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out settings
     """
-    from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
+    from fedsim.studies.choose import choose_report, grid, sweep  # noqa: PLC0415  (torch)
 
-    console, workers = Terminal(stderr=True, quiet=quiet), elsewhere.named()
-    limit = choosing.limit(max_belief, max_advantage, max_risk, baseline_risk)
-    least = choosing.least(min_accuracy, min_balanced_accuracy, min_auc)
-    varied, common = grid.axes(over or ()), configuration.parse_overrides(set_)
-
-    def load(values: Mapping[str, Scalar]) -> Config:
-        return configuration.load(config_file, values)
-
-    if limit is None:
-        choosing.check_without_limit(least, against, varied, out)
-        assert out is not None
-        _table_of_all(config_file, varied, common, out, workers, console, json_)
+    console = Terminal(stderr=True, quiet=quiet)
+    found = choosing.answered(
+        partial(configured, config_file),
+        choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
+        choosing.least(min_accuracy, min_balanced_accuracy, min_auc),
+        against,
+        grid.axes(over or ()),
+        configuration.parse_overrides(set_),
+        out,
+        console,
+        elsewhere.named(),
+    )
+    if found.result is None:
+        console.print(sweep.table(found.outcomes))
+        for sentence in sweep.sentences(found.outcomes):
+            console.print(sentence, highlight=False)
+        console.print(f"Report: {found.path / 'report.html'}", soft_wrap=True, highlight=False)
+        if json_:
+            print_json(reading.json_object(found.path / "report.json"))
+        grid.complain(found.outcomes)
         return
-    if workers is not None:
-        raise InputError("--workers and --cluster are for a table of all settings; drop the limit")
-    result, directory = choosing.search(limit, least, against, varied, common, out, load, console)
     if json_:
-        print_json(choose_report.document(result))
+        print_json(choose_report.document(found.result))
     else:
-        _print(result, directory, console)
-    if result.choice.chosen is None:
+        _print(found.result, found.path, console)
+    if found.config is None:
         raise typer.Exit(NOT_CHOSEN)
-
-
-def _table_of_all(
-    config_file: Path,
-    varied: Mapping[str, Sequence[Scalar]],
-    common: Mapping[str, Scalar],
-    out: Path,
-    workers: "Workers | None",
-    console: Terminal,
-    json_: bool,
-) -> None:
-    from fedsim.studies.choose import grid, sweep  # noqa: PLC0415  (rich tables, jinja2)
-
-    def load(values: Mapping[str, Scalar]) -> Config:
-        return configuration.load(config_file, values, "experiment")
-
-    outcomes = choosing.sweep(load, varied, out, common, console, workers)
-    console.print(sweep.table(outcomes))
-    for sentence in sweep.sentences(outcomes):
-        console.print(sentence, highlight=False)
-    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
-    if json_:
-        print_json(reading.json_object(out / "report.json"))
-    grid.complain(outcomes)
 
 
 def _print(result: "Result", directory: Path, console: Terminal) -> None:

@@ -229,12 +229,6 @@ def limits_of_the_page(result: Result) -> Iterator[str]:
         "The search counts no privacy cost. The held-out records, which judge the models, need "
         "their own protection if they are private."
     )
-    if result.config.training.local_steps == 1 and result.config.privacy.unit == "record":
-        yield (
-            "A round is one step of every client, because noise covers each step. With local trust "
-            "a client can take training.local-steps, each of which costs as much privacy as a "
-            "round."
-        )
     vantage = result.config.federation.vantage.value
     yield (
         f"The limit holds for one vantage, the {vantage}. A table has the bounds of theory for the "

@@ -1,7 +1,8 @@
 """The search for a setting, or the table of all, as the command line and the Python API call it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,9 +19,13 @@ if TYPE_CHECKING:  # torch, which takes a second
     from rich.console import Console
 
     from fedsim.federation.runtimes.places import Workers
-    from fedsim.studies.choose.choose_search import Load, Result
+    from fedsim.studies.choose.choose_search import Result
     from fedsim.studies.choose.grid import RunOutcome
     from fedsim.studies.choose.rule import Choice, Least, Limit
+
+
+LoadJob = Callable[[Mapping[str, Scalar], str | None], Config]
+"""Returns the configuration with other values of some keys, for a job; None for its own."""
 
 
 @dataclass(frozen=True)
@@ -33,27 +38,28 @@ class Selection:
         choice: the chosen and all other settings, with their bounds and measurements; None without
             a limit.
         outcomes: without a limit: report of each run, or why it failed, in the order of the grid.
+        result: of the search; None without a limit.
     """
 
     path: Path
     config: Config | None = None
     choice: "Choice | None" = None
     outcomes: tuple["RunOutcome", ...] = ()
-    _result: "Result | None" = field(default=None, repr=False)
+    result: "Result | None" = field(default=None, repr=False)
 
     def figures(self) -> dict[str, "Figure"]:
         """Return the figure "frontier", the model's criterion against the adversary."""
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        return {} if self._result is None else {"frontier": choose_report.frontier(self._result)}
+        return {} if self.result is None else {"frontier": choose_report.frontier(self.result)}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
         from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
         from fedsim.studies.choose import choose_report, sweep  # noqa: PLC0415
 
-        if self._result is not None:
-            return html.fragment(choose_report.summary(self._result))
+        if self.result is not None:
+            return html.fragment(choose_report.summary(self.result))
         return html.fragment([tabulated(sweep.headings(self.outcomes), sweep.cells(self.outcomes))])
 
 
@@ -107,33 +113,70 @@ def choose(
         InputError: the request cannot be searched for, or a setting cannot be run. Raised before
             the first training.
     """
-    out = None if out is None else Path(out)
-    bound = limit(max_belief, max_advantage, max_risk, baseline_risk)
-    lowest = least(min_accuracy, min_balanced_accuracy, min_auc)
-    shown, changes = console(progress), dict(overrides or {})
-
-    def load(values: Mapping[str, Scalar], job: str | None = None) -> Config:
-        return configured(config, values, job)
-
-    if bound is None:
-        check_without_limit(lowest, against, over, out)
-        assert out is not None
-        outcomes = sweep(
-            lambda values: load(values, "experiment"), over or {}, out, changes, shown, workers
-        )
-        return Selection(out, outcomes=tuple(outcomes))
-    result, directory = search(bound, lowest, against, over, changes, out, load, shown)
-    chosen = result.config if result.choice.chosen else None
-    return Selection(directory, chosen, result.choice, _result=result)
+    return answered(
+        partial(configured, config),
+        limit(max_belief, max_advantage, max_risk, baseline_risk),
+        least(min_accuracy, min_balanced_accuracy, min_auc),
+        None if against is None else Vantage(against),
+        over or {},
+        overrides or {},
+        None if out is None else Path(out),
+        console(progress),
+        workers,
+    )
 
 
-def check_without_limit(
+def answered(
+    load: LoadJob,
+    bound: "Limit | None",
     lowest: "Least | None",
-    against: str | None,
-    over: Mapping[str, Sequence[Scalar]] | None,
+    against: Vantage | None,
+    over: Mapping[str, Sequence[Scalar]],
+    common: Mapping[str, Scalar],
     out: Path | None,
-) -> None:
-    """Raise InputError for what has a meaning only beside a limit, and for what is missing."""
+    shown: "Console",
+    workers: "Workers | None",
+) -> Selection:
+    """Do the same as `choose`, with progress on a console."""
+    if bound is None:
+        return _table_of_all(load, lowest, against, over, common, out, shown, workers)
+    from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
+
+    if workers is not None:
+        raise InputError("--workers and --cluster are for a table of all settings; drop the limit")
+    result, directory = choose_search.search(
+        choose_search.ChoiceRequest(bound, lowest, against, over, common),
+        out,
+        load=lambda values: with_absolute_paths(load(values, None)),
+        say=lambda text: shown.print(text, highlight=False, markup=False),
+    )
+    with report_directory.refusing(directory):
+        choose_report.write_choice(result, directory)
+    chosen = result.config if result.choice.chosen else None
+    return Selection(directory, chosen, result.choice, result=result)
+
+
+def _table_of_all(
+    load: LoadJob,
+    lowest: "Least | None",
+    against: Vantage | None,
+    over: Mapping[str, Sequence[Scalar]],
+    common: Mapping[str, Scalar],
+    out: Path | None,
+    shown: "Console",
+    workers: "Workers | None",
+) -> Selection:
+    """Run every combination of settings, and write the table of all.
+
+    All settings are checked before the first run. The same call again continues.
+
+    Raises:
+        InputError: a setting cannot be run. Raised before anything is written.
+    """
+    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
+    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
+    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
+
     if not over:
         raise InputError(
             "the limit on the adversary is missing; give --max-belief, such as 0.75, "
@@ -147,30 +190,9 @@ def check_without_limit(
         )
     if out is None:
         raise InputError("a table of all settings needs a directory; name it with --out")
-
-
-def sweep(
-    load: "Load",
-    over: Mapping[str, Sequence[Scalar]],
-    out: Path,
-    common: Mapping[str, Scalar],
-    shown: "Console",
-    workers: "Workers | None" = None,
-) -> list["RunOutcome"]:
-    """Run every combination of settings, write the table of all, and return the outcomes.
-
-    All settings are checked before the first run. The same call again continues.
-
-    Raises:
-        InputError: a setting cannot be run. Raised before anything is written.
-    """
-    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
-    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
-    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
-
     points = grids.grid(over)
     grids.refuse_overlap(common, over)
-    first = load({**common, **points[0].values})
+    first = load({**common, **points[0].values}, "experiment")
     refuse_unless_classified(first.model.task, "fedsim choose without a limit")
     name = first.run.name
     report_directory.check_new(out, replacing=sweeps.KIND)
@@ -178,7 +200,7 @@ def sweep(
     for point in points:
         own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
         try:
-            setting = load({**common, **point.values, **own})
+            setting = load({**common, **point.values, **own}, "experiment")
             plans.append(experiment.prepare(setting, workers=workers))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
@@ -192,7 +214,7 @@ def sweep(
     )
     with report_directory.refusing(out):
         sweeps.write_sweep(name, outcomes, out)
-    return outcomes
+    return Selection(out, outcomes=tuple(outcomes))
 
 
 def limit(
@@ -238,29 +260,3 @@ def least(
             "--min-balanced-accuracy and --min-auc"
         )
     return given[0] if given else None
-
-
-def search(
-    bound: "Limit",
-    lowest: "Least | None",
-    against: str | None,
-    over: Mapping[str, Sequence[Scalar]] | None,
-    common: Mapping[str, Scalar],
-    out: Path | None,
-    load: "Load",
-    shown: "Console",
-) -> tuple["Result", Path]:
-    """Search, write the report, and return the result and its directory."""
-    from fedsim.studies.choose import choose_report, choose_search  # noqa: PLC0415
-
-    seat = None if against is None else Vantage(against)
-    request = choose_search.ChoiceRequest(bound, lowest, seat, over or {}, common)
-    result, directory = choose_search.search(
-        request,
-        out,
-        load=lambda values: with_absolute_paths(load(values)),
-        say=lambda text: shown.print(text, highlight=False, markup=False),
-    )
-    with report_directory.refusing(directory):
-        choose_report.write_choice(result, directory)
-    return result, directory

@@ -18,7 +18,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
 from fedsim.report.document.first_screen import settled
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.section import TITLES
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, RunOutcome
 
@@ -233,8 +233,6 @@ def write_sweep(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> P
         doc.Heading("The runs"),
         doc.tabulated(headings(outcomes), cells(outcomes)),
         runs(outcomes),
-        doc.Heading("Who could identify the person?"),
-        doc.tabulated(PLACES, map(_place, places)),
     ]
     page = render(doc.Document(f"Settings of {name}", "Settings", name, first(outcomes), blocks))
     private_files.write_private(directory / SUMMARY, as_csv(made).encode())
@@ -260,20 +258,3 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-PLACES = ("Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict")
-
-
-def _place(row: Mapping[str, Any]) -> list[str]:
-    between = span(row["interval"], number)
-    return [
-        row["run"],
-        f"{row['trust']}, {row['vantage'].replace('-', ' ')}",
-        number(row["noise_multiplier"]),
-        number(row["epsilon"]),
-        number(row["rho_alpha"]),
-        number(row["predicted"]) if row["predicted"] is not None else DASH,
-        number(row["measured"]) + (f" ({between})" if between else ""),
-        row["verdict"],
-    ]

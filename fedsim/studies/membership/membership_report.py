@@ -361,11 +361,6 @@ def render_html(report: MembershipReport) -> str:
         "rest. A fair coin puts each record of D into a model's training data. The other "
         f"{report.shadow_models} models are shadow models; they also choose the thresholds."
     )
-    best, *more = roc(report)
-    others = [
-        doc.Figure(f"roc-{place}", drawing, "", caption)
-        for place, drawing in enumerate(more, start=2)
-    ]
     return render(
         doc.Document(
             title=f"Membership inference on {report.experiment.run.name}",
@@ -377,9 +372,7 @@ def render_html(report: MembershipReport) -> str:
                 doc.Heading("Results of the attacks"),
                 doc.tabulated(headings(report), rows(report)),
                 doc.Prose(how, small=True),
-                doc.Figure("roc", best, "", caption),
-                *([doc.Part("The curves of all other attacks", others, folded=True, heads=False)])
-                * bool(others),
+                doc.Figure("roc", roc(report), "", caption),
                 doc.Heading("The attacks"),
                 doc.Listing(sources, several=True),
                 doc.Heading("Settings"),
@@ -389,14 +382,10 @@ def render_html(report: MembershipReport) -> str:
     )
 
 
-def roc(report: MembershipReport) -> list[Drawing]:
-    """Return the figures of all curves; the first has the attacks with the largest advantage."""
-    curves = [(each.attack.title, each.roc) for each in report.best_first]
-    size = training_figures.MOST_CURVES
-    starts = range(0, max(1, len(curves)), size)
-    return [
-        training_figures.roc(dict(curves[start : start + size]), report.allowed) for start in starts
-    ]
+def roc(report: MembershipReport) -> Drawing:
+    """Return the figure of the curves of the attacks with the largest advantage."""
+    best = report.best_first[: training_figures.MOST_CURVES]
+    return training_figures.roc({each.attack.title: each.roc for each in best}, report.allowed)
 
 
 MOST = 4
@@ -460,15 +449,13 @@ def _checks(report: MembershipReport, best: Attacked) -> list[doc.Check]:
     return [allowed, doc.Check(PASSED if below else OPEN, text)]
 
 
+SETTINGS = (
+    *("data", "records", "held_out", "population", "model", "models", "shadow_models", "games"),
+    *("pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier", "trust", "clients"),
+    *("seed", "accuracy", "seconds"),
+)
+
+
 def _settings(report: MembershipReport) -> list[tuple[str, str]]:
-    keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
-    keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
-    keys += ["trust", "clients", "seed"]
     values = report.as_json()
-    settings = [(key.replace("_", " "), plain(values[key])) for key in keys]
-    accuracy = percent(float(report.game.accuracy.mean()))
-    return [
-        *settings,
-        ("accuracy on held-out records", accuracy),
-        ("seconds", number(report.seconds)),
-    ]
+    return [(key.replace("_", " "), plain(values[key])) for key in SETTINGS]
