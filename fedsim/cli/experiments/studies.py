@@ -193,7 +193,7 @@ def sensitivity(
     overrides = configuration.parse_overrides(set_)
     if measure is not None:
         overrides["challenge.dissimilarity"] = measure
-    config = configuration.load(config_file, overrides)
+    config = configuration.load(config_file, overrides, "experiment")
     directory = out or report_directory.timed(f"{config.run.name}-sensitivity")
 
     from fedsim.federation.server import plan  # noqa: PLC0415
