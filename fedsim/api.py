@@ -22,7 +22,7 @@ from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport, of_transcript
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import VantageVerdict
+from fedsim.audits.results.rows import Row
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.mechanism import Neighbouring
@@ -85,7 +85,7 @@ class Run:
     @property
     def epsilon(self) -> float:
         """Epsilon of one training at `delta` towards the configured vantage; may be infinite."""
-        return self.report.bounds.epsilon
+        return self.report.accounted.epsilon
 
     @property
     def delta(self) -> float:
@@ -95,33 +95,34 @@ class Run:
     @property
     def rho_beta(self) -> float:
         """Upper bound on the adversary's belief, except in a tail of trainings."""
-        return self.report.bounds.rho_beta
+        return self.report.accounted.rho_beta
 
     @property
     def rho_alpha(self) -> float:
         """Upper bound on the adversary's advantage."""
-        return self.report.bounds.rho_alpha
+        return self.report.here.limit.rho_alpha
 
     @property
     def advantage(self) -> Advantage | None:
         """The adversary's measured advantage; None for a single training."""
-        measured = self.report.empirical
+        measured = self.report.attack
         if measured.advantage is None:
             return None
-        ends = measured.advantage_interval
+        ends = measured.interval
         interval = None if ends is None else Interval(*ends, measured.confidence)
         return Advantage(measured.advantage, interval)
 
     @property
     def lower_bound(self) -> LowerBound:
         """The headline lower bound on epsilon."""
-        headline = self.report.empirical.headline
-        return LowerBound(headline.epsilon, headline.name, headline.confidence)
+        measured = self.report.empirical
+        bound = measured.lower_bounds[measured.leading]
+        return LowerBound(bound.epsilon, measured.leading, bound.confidence)
 
     @property
-    def verdicts(self) -> Sequence[VantageVerdict]:
-        """Measurement and limit by theory at every vantage, the worst first."""
-        return self.report.verdicts
+    def rows(self) -> Mapping[str, Row]:
+        """A row for each observer, with its limit, measurement and state, the worst first."""
+        return self.report.rows
 
     @property
     def worlds(self) -> Bools:

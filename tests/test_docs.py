@@ -153,7 +153,8 @@ def test_the_readme_is_read_in_two_minutes() -> None:
 
 
 COMMAND = re.compile(
-    r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?(fedsim (?:'[^']*'|(?!, then)[^&|;>)])*)"
+    r"(?:^|(?<=[$(] )|(?<=&& )|(?<=; ))(?:\S+/bin/)?"
+    r"(fedsim (?:'[^']*'|(?!, then|    \d+ trial)[^&|;>)])*)"
 )
 """A command of fedsim's: where its line begins, after a prompt, or after another command."""
 

@@ -24,7 +24,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Trust
 from fedsim.report.page import SECTIONS, Pictures, render_html
-from fedsim.report.sections.verdict import TO_WHOM
+from fedsim.report.sections import observers
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(
@@ -92,7 +92,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     effect = (arrays["sensitivities"] / arrays["noise_stds"])[:, 0] ** 2
     np.testing.assert_allclose(np.diff(scores, axis=0)[0], effect, rtol=1e-4)
     report = _report(tmp_path, 1)
-    assert not report.vantages["server"].exact_posterior
+    assert not report.rows["server"].attack.best
     assert report.contradictions == {}
 
 
@@ -137,10 +137,10 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     section = _named("A report section")["SECTION"]
     run(small({}))
     report = _report(tmp_path)
-    page = render_html(report, Pictures(report, {}, (*SECTIONS[:2], section, *SECTIONS[2:])))
+    page = render_html(report, Pictures(report, {}, (*SECTIONS[:1], section, *SECTIONS[1:])))
     headings = re.findall(r'<h2 id="[^"]*">([^<]*) <a', page)
-    place = headings.index(TO_WHOM.title)
-    assert headings[place : place + 2] == [TO_WHOM.title, "Where the time went"]
+    place = headings.index(observers.SECTION.title)
+    assert headings[place + 2] == "Where the time went"
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 
@@ -172,7 +172,7 @@ def test_an_accountant_calibrates_and_keeps_the_budget(
     run(small(target | {"privacy.accountant": "mine:ZCDP", "trials.count": 2, "trials.batch": 2}))
     report = _report(tmp_path)
     assert report.budget.epsilon["participant"] == pytest.approx(2)
-    assert report.bounds.tight_epsilon < 1.5
+    assert report.here.limit.epsilon < 1.5
     asked = ["account", "--epsilon", "1", "--delta", "1e-5", "--rounds", "10", "--accountant"]
     with pytest.raises(SystemExit) as ended:
         main([*asked, "mine:ZCDP"])

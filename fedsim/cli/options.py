@@ -54,6 +54,9 @@ Confidence = Annotated[
         show_default="from the configuration, else 0.95",
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print the numbers of every observer, and times.")
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", help="Hide progress and summary, but not what needs attention.")
 ]

@@ -37,6 +37,11 @@ class Terminal(Console):
         return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
 
 
+def results(*, quiet: bool = False, as_json: bool = False) -> Terminal:
+    """Return the terminal of a result: standard output, unless it has one JSON document."""
+    return Terminal(quiet=quiet or as_json, highlight=False)
+
+
 def print_json(document: Mapping[str, Any]) -> None:
     """Print one strict JSON document on standard output."""
     typer.echo(json.dumps(strict_json(document), indent=2, allow_nan=False))

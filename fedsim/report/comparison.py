@@ -15,7 +15,7 @@ from fedsim.report.document import blocks as doc
 from fedsim.report.document import terminal, worth
 from fedsim.report.document.first_screen import share
 from fedsim.report.document.wording import number, percent, plain, span
-from fedsim.report.sections import vantage_words
+from fedsim.report.sections import observers
 
 Row = dict[str, Any]
 FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
@@ -98,7 +98,7 @@ def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row
 
 def _right(vantage: str, one: float, other: float) -> str:
     return (
-        f"{vantage_words.WHO[vantage]} is right in at most {percent(share(one))} of cases instead "
+        f"{observers.WHO[vantage]} is right in at most {percent(share(one))} of cases instead "
         f"of {percent(share(other))}"
     )
 
@@ -227,30 +227,29 @@ def _rows(report: Report) -> Iterator[Row]:
         "vantage": everything.vantage,
     }
     judged = judge(report.utility.measured)
-    for verdict in report.verdicts:
-        vantage, place = verdict.vantage, report.vantages[verdict.vantage]
-        predicted, measured = place.prediction, place.empirical
+    for row in report.rows.values():
+        predicted, measured, limit = row.predicted, row.attack, row.limit
         apart = measured is not None and measured.near_prediction is False
-        words = vantage_words.mark(report, verdict).text
+        words = observers.mark(report, row).text
         yield {
             "run": report.name,
             "trust": report.trust,
             "colluding": report.colluding,
-            "vantage": vantage,
-            "noise_multiplier": place.noise_multiplier,
-            "epsilon": place.epsilon,
-            "delta": verdict.allowed.delta,
-            "rho_beta": place.rho_beta,
-            "tail_limit": verdict.allowed.passed,
-            "rho_alpha": place.rho_alpha,
-            "limit": verdict.allowed.advantage,
+            "vantage": row.observer,
+            "noise_multiplier": limit.noise_multiplier,
+            "epsilon": limit.epsilon,
+            "delta": report.bounds.delta,
+            "rho_beta": limit.rho_beta,
+            "tail_limit": limit.exceeded,
+            "rho_alpha": limit.rho_alpha,
+            "limit": limit.rho_alpha,
             "criterion": judged.name,
             "value": judged.value,
             "predicted": None if predicted is None else predicted.advantage,
             "measured": None if measured is None else measured.advantage,
-            "interval": None if measured is None else measured.advantage_interval,
+            "interval": None if measured is None else measured.interval,
             "confidence": None if measured is None else measured.confidence,
-            "state": verdict.state,
+            "state": row.standing,
             "verdict": f"{words}{', apart from prediction' * apart}",
             "released": released,
         }

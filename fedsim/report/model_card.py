@@ -75,7 +75,7 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
                 f"and {value!r} here; rehearse the same file, with the same --set"
             )
     report = results.read(played)
-    measured, bounds = report.empirical, report.bounds
+    measured, limit = report.attack, report.here.limit
     return Rehearsal(
         name=report.name,
         data=report.data.name,
@@ -84,10 +84,10 @@ def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
         vantage=report.vantage,
         confidence=measured.confidence,
         advantage=measured.advantage,
-        advantage_interval=measured.advantage_interval,
-        rho_alpha=bounds.rho_alpha,
+        advantage_interval=measured.interval,
+        rho_alpha=limit.rho_alpha,
         delta_prime=measured.delta_prime,
-        rho_beta=bounds.rho_beta,
+        rho_beta=report.accounted.rho_beta,
     )
 
 

@@ -21,35 +21,33 @@ from fedsim.report.sections import (
     beliefs,
     first,
     lower_bounds,
+    observers,
     reading,
     risks,
     target,
     theory,
     training,
-    vantage_words,
-    verdict,
 )
-from fedsim.report.sections.answer import labels
 from fedsim.report.sections.first import About
-from fedsim.report.sections.section import Section, SectionTranscript, is_alarming
+from fedsim.report.sections.section import Section, SectionTranscript
 
 SECTIONS = (
-    verdict.SECTION,
-    verdict.TO_WHOM,
-    risks.SECTION,
+    observers.SECTION,
     beliefs.SECTION,
-    training.UTILITY,
-    theory.SECTION,
     attacks.ONE_RUN,
     attacks.CRAFTED,
+    training.UTILITY,
+    risks.SECTION,
+    beliefs.OBSERVED,
+    risks.CURVES,
+    training.AT_CLIENTS,
+    theory.SECTION,
     theory.BAYESIAN,
-    training.CONFIGURATION,
-    verdict.NUMBERS,
-    theory.FURTHER,
     lower_bounds.SECTION,
+    attacks.MEMBERSHIP,
     beliefs.PREDICTION,
     beliefs.RESIDUALS,
-    attacks.MEMBERSHIP,
+    training.CONFIGURATION,
 )
 """A section is a module of `fedsim.report.sections` and a line here. Sections for specialists stand
 in a folded part behind the others."""
@@ -105,14 +103,17 @@ def render_html(report: Report, drawn: Pictures, about: About | None = None) -> 
         for section in drawn.sections
         if (content := _blocks(section, report, drawn))
     ]
-    blocks: list[doc.Block] = list(labels(report))
-    if report.warnings:
-        alarming = is_alarming(report)
-        blocks.append(doc.Label("Warnings.", items=report.warnings, alarming=alarming))
     about = about or About()
-    blocks.append(target.part(report, about.target))
-    blocks += reading.parts(vantage_words.state_words(report, each) for each in report.verdicts)
-    blocks += [part for specialist, part in parts if not specialist]
+    blocks = [part for specialist, part in parts if not specialist]
+    blocks.insert(1, target.part(report, about.target))
+    notes: list[doc.Block] = [*first.cautions(report)]
+    if others := [each for each in report.warnings if each not in report.contradictions.values()]:
+        notes.append(doc.Bullets(others))
+    if notes:
+        blocks.insert(0, doc.Part("Read this before you use the numbers", notes, anchor="cautions"))
+    blocks.append(
+        reading.part(observers.state_words(report, row) for row in observers.shown(report))
+    )
     if apart := [part for specialist, part in parts if specialist]:
         blocks.append(doc.Part("For specialists", apart, folded=True, anchor="specialists"))
     return html.render(

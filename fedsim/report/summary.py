@@ -1,68 +1,88 @@
-"""The report of a run as the terminal shows it."""
-
-from collections.abc import Iterator
+"""The result of a run on the terminal: at most 20 lines, the alarms last but one."""
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document import terminal
-from fedsim.report.document.first_screen import PASSED, counted
-from fedsim.report.document.wording import number
-from fedsim.report.sections import answer, first, vantage_words
-from fedsim.report.sections.answer import labels
-from fedsim.report.sections.section import confidence_of, measure, worths_in_full
-from fedsim.report.sections.theory import released
+from fedsim.report.document.blocks import Mark
+from fedsim.report.document.wording import counted, least_loss
+from fedsim.report.sections import first, observers, theory
+from fedsim.report.sections.section import confidence_of, model_in_short
 
 
-def summary(report: Report) -> RenderableType:
-    parts = [Text(answer.verdict(report)), *_verdicts(report), *_checks(report)]
-    parts += [Text(label.title, "bold") for label in labels(report)]
-    if guaranteed := released(report):
-        parts.append(Text(guaranteed))
-    parts += [Text(f"Warning: {text}", "yellow") for text in report.warnings]
-    return Group(Text(report.name, "italic"), *parts)
+def summary(
+    report: Report, command: str = "", seconds: float | None = None, *, verbose: bool = False
+) -> RenderableType:
+    """Return the result of a run.
 
-
-def _verdicts(report: Report) -> Iterator[RenderableType]:
-    for verdict in report.verdicts:
-        mark = vantage_words.mark(report, verdict)
-        audited = " (audited)" if verdict.vantage == report.vantage else ""
-        yield Text.assemble(
-            ("\n" + vantage_words.NAMES[verdict.vantage] + audited, "bold"),
-            ": ",
-            (mark.text, terminal.COLOURS.get(mark.kind, "bold")),
-        )
-        words = vantage_words.lines(report, verdict)
-        lines = Table.grid(padding=(0, 1))
-        lines.add_column(min_width=11)
-        lines.add_column()
-        for name in ("advantage", "belief", "epsilon", "reading"):
-            lines.add_row(
-                Text(f"  {name.replace('epsilon', 'ε')}"), Text(str(getattr(words, name)))
-            )
-        for limit in verdict.limits:
-            own = (
-                f"{limit.of} {number(limit.limit)}: "
-                f"{vantage_words.own_limit(report, verdict, limit).text}. "
-                f"Theory: {vantage_words.own_limit_allowed(verdict, limit)}. "
-                f"Measured: {vantage_words.own_limit_measured(verdict, limit)}."
-            )
-            lines.add_row(Text("  own limit"), Text(own))
-        yield lines
-    yield Text(
-        f"\n{measure(report)} {worths_in_full(report)}.\n"
-        f"All intervals and lower bounds above have {confidence_of(report)}confidence."
+    Args:
+        command: command that made it, as typed; "" for the name of the run.
+        seconds: time that it took; None if unknown.
+        verbose: whether every observer's numbers follow.
+    """
+    took = "" if seconds is None else f"    {seconds:.0f} s"
+    played = (
+        f"{counted(report.trials, 'trial')}, {_rounds(report)}, {counted(report.clients, 'client')}"
     )
+    lines: list[RenderableType] = [
+        Text(f"{command or report.name}    {played}{took}", "bold"),
+        Text(f"\n{first.question(report)}\n"),
+        _observers(report),
+        Text(f"\n{_what_it_shows(report)}"),
+        Text(f"Model: {model_in_short(report)}\n"),
+    ]
+    told = first.cautions(report)
+    if guaranteed := theory.released(report):
+        lines.append(Text(guaranteed))
+    lines += [Text(label.title) for label in told]
+    notes = report.warnings[report.alarms :]
+    if verbose:
+        lines += [terminal.shown(*observers.SECTION.words(report))]
+        lines += [Text(str(label.text)) for label in told]
+        lines += [*map(Text, notes), Text(report.mechanism.dp_note)]
+    lines += [Text(f"ALARM: {text}", "bold red") for text in report.contradictions.values()]
+    lines += [Text(text) for text, met in first.own_limits(report) if met]
+    decisions = first.decisions(report)
+    lines += map(Text, decisions)
+    more = f" {counted(len(notes), 'note')} with --verbose." if notes and not verbose else ""
+    ending = f"{counted(report.alarms, 'alarm')}, {len(decisions) or 'nothing'} to decide.{more}"
+    return Group(*lines, Text(ending))
 
 
-def _checks(report: Report) -> Iterator[RenderableType]:
-    checks = first.checks(report)
-    yield Text(f"\n{counted(checks)}")
-    for each in checks:
-        if each.mark is not PASSED:
-            colour = terminal.COLOURS.get(each.mark.kind, "bold")
-            line = Text.assemble((each.mark.text, colour), f": {each.text}")
-            yield Padding(line, (0, 0, 0, 2))
+def _rounds(report: Report) -> str:
+    budget = report.budget
+    if not budget.stopped:
+        return counted(report.rounds, "round")
+    return f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+
+
+def _observers(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    headings = "observer", "right answers", "limit", f"ε (δ={report.bounds.delta:g})", "verdict"
+    for heading in headings:
+        table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
+    for row in observers.shown(report):
+        mark: Mark = observers.mark(report, row)
+        table.add_row(
+            Text(observers.NAMES[row.observer]),
+            Text(observers.right(row)),
+            Text(observers.right_at_most(row)),
+            Text(observers.epsilon(row)),
+            Text(mark.text.lower(), terminal.COLOURS.get(mark.kind, "")),
+        )
+    return table
+
+
+def _what_it_shows(report: Report) -> str:
+    share, sentences = report.here.detects, ["Guessing is right in 50%."]
+    if report.attack.interval is not None:
+        sentences.append(f"Intervals: {confidence_of(report).strip()}.")
+    if share is None:
+        sentences.append("No noise is claimed here.")
+    elif share < 0.05:
+        sentences.append("Even if nearly all noise were missing, the audit might not see it.")
+    else:
+        sentences.append(f"Noise missing by more than {least_loss(share)} would have been seen.")
+    return " ".join(sentences)

@@ -29,7 +29,7 @@ from fedsim.report.document.html import render
 from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import training_figures
 from fedsim.report.sections import reading
-from fedsim.report.sections.vantage_words import WHO
+from fedsim.report.sections.observers import WHO
 
 KIND = "training"
 
@@ -145,8 +145,8 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
     states = [state_towards(report, card, each) for each in card.privacy.towards]
     blocks += [
         doc.Prose(CONFIDENTIAL),
-        *reading.parts(states, attacked=card.rehearsal is not None),
         *_figures(report),
+        reading.part(states, attacked=card.rehearsal is not None),
     ]
     if card.utility is not None:
         blocks += model_quality.quality_of(card.utility, str)
@@ -262,8 +262,8 @@ def _costs(card: ModelCard) -> str:
 
 def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[doc.Words]:
     steps: list[doc.Words] = []
-    if words is not verdicts.NOT_CONTRADICTED:
-        steps.append(f"{words.advice[:1].upper()}{words.advice[1:]}.")
+    if words.advice:
+        steps.append(words.advice)
     if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
         steps.append("Decide whether you trust the observers from whom no noise protects.")
     if not report.alarms:
@@ -345,7 +345,7 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
     if not card.privacy.guaranteed:
         return verdicts.NO_GUARANTEE
     watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
-    return verdicts.NOT_CONTRADICTED if watched else verdicts.NOT_MEASURED
+    return verdicts.AGREES if watched else verdicts.NOT_MEASURED
 
 
 def state_towards(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> StateWords:
@@ -353,12 +353,14 @@ def state_towards(report: TrainingReport, card: ModelCard, towards: ReleasedTowa
     words, rehearsal = state(report, card), card.rehearsal
     if card.privacy.guaranteed and _limit(card, towards) >= 1:
         words = verdicts.NO_PROTECTION
+        if towards.vantage == "server":
+            words = verdicts.MUST_BE_TRUSTED
     measured = (
         rehearsal is not None
         and rehearsal.vantage == towards.vantage
         and rehearsal.advantage is not None
     )
-    if words is verdicts.NOT_CONTRADICTED and not measured:
+    if words is verdicts.AGREES and not measured:
         return verdicts.NOT_MEASURED  # the noise was measured, and no adversary
     return words
 

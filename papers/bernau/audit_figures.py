@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
 from fedsim.api import Run
-from fedsim.audits.results.measured import Empirical, MembershipAttack
+from fedsim.audits.results.measured import MembershipAttack
+from fedsim.audits.results.rows import Attack
 from fedsim.privacy import identifiability
 from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas
@@ -85,15 +86,16 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
     columns = []
     for run in runs.values():
         report = run.report
-        predicted, measured = report.prediction.advantage, report.empirical
+        predicted, measured = report.prediction.advantage, report.attack
         cells = {
-            "the bound ρα": number(report.bounds.rho_alpha),
+            "the bound ρα": number(report.here.limit.rho_alpha),
             "predicted of identification": number(predicted),
-            "measured of identification (DI)": _worded(measured),
+            "measured of identification (DI)": _worded(measured.advantage, measured.interval),
         }
         for key, row in report.membership_inference.items():
             title = ATTACK_TITLES.get(key) or ATTACKS[key.replace("_", "-")].title
-            cells[title] = f"{_worded(row)} {_mark(row, measured, predicted)}"
+            worded = _worded(row.advantage, row.advantage_interval)
+            cells[title] = f"{worded} {_mark(row, measured, predicted)}"
         columns.append(cells)
     return Grid(
         "Identification against membership inference (panel d). Each interval is at 95 %. The "
@@ -106,16 +108,16 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
     )
 
 
-def _worded(row: Empirical | MembershipAttack) -> str:
-    between = span(row.advantage_interval, number)
-    return number(row.advantage) + (f" ({between})" if between else "")
+def _worded(advantage: float | None, interval: tuple[float, float] | None) -> str:
+    between = span(interval, number)
+    return number(advantage) + (f" ({between})" if between else "")
 
 
-def _mark(row: MembershipAttack, measured: Empirical, predicted: float | None) -> str:
+def _mark(row: MembershipAttack, measured: Attack, predicted: float | None) -> str:
     """Return "<" or ">" if an attack is shown to be below or above identification, else "≈"."""
-    if row.advantage_interval is None or measured.advantage_interval is None or predicted is None:
+    if row.advantage_interval is None or measured.interval is None or predicted is None:
         return "≈"
-    (low, high), (least, most) = row.advantage_interval, measured.advantage_interval
+    (low, high), (least, most) = row.advantage_interval, measured.interval
     if high < predicted and least > 0:
         return "<"
     return ">" if low > max(most, predicted) else "≈"
@@ -136,7 +138,7 @@ def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
         Number(
             f"{at}: ε′ from the advantage",
             _value(measured.epsilon.advantage),
-            _epsilons(run, measured.advantage_interval),
+            _epsilons(run, report.attack.interval),
         ),
     ]
     if scaled == "local" and (attack := report.membership_inference.get("yeom")) is not None:
@@ -150,7 +152,7 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     """Return epsilon' of the largest belief, with an interval for another run."""
     read = FROM_BELIEF.get((data, scaled))
     references = [near(read[place], READING)] if read else []
-    estimate = _value(run.report.empirical.epsilon.belief)
+    estimate = _value(run.report.attack.log_odds)
     name = f"{at}: ε′ from the largest belief (interval that holds 95 % of runs, by theory)"
     return Number(name, estimate, _largest(run), None, references)
 
@@ -178,7 +180,7 @@ def _value(value: float | None) -> float:
 def _drawn(runs: Runs) -> str:
     routes: tuple[tuple[str, Callable[[Run], float]], ...] = (
         ("(a) from sensitivities", lambda run: _value(run.report.empirical.epsilon.sensitivity)),
-        ("(b) from the largest belief", lambda run: _value(run.report.empirical.epsilon.belief)),
+        ("(b) from the largest belief", lambda run: _value(run.report.attack.log_odds)),
         ("(c) from the advantage", lambda run: _value(run.report.empirical.epsilon.advantage)),
     )
     targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
@@ -198,7 +200,7 @@ def _drawn(runs: Runs) -> str:
 
 def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
     rows = [run.report for run in runs]
-    identified = [_value(row.empirical.advantage) for row in rows]
+    identified = [_value(row.attack.advantage) for row in rows]
     inferred = [
         _value(row.membership_inference["yeom"].advantage)
         if "yeom" in row.membership_inference
@@ -207,7 +209,7 @@ def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
     ]
     axes.plot(targets, identified, color=canvas.VERMILION, marker="o", label="identification")
     axes.plot(targets, inferred, color=canvas.PURPLE, marker="s", label="membership (Yeom)")
-    axes.plot(targets, [row.bounds.rho_alpha for row in rows], color=canvas.INK, label="ρα")
+    axes.plot(targets, [row.here.limit.rho_alpha for row in rows], color=canvas.INK, label="ρα")
     yeom = [min(1.0, row.bounds.yeom_bound) for row in rows]
     axes.plot(targets, yeom, color=canvas.MUTED, linestyle=":", label="Yeom's bound")
     axes.set_title("(d) advantage", pad=22)

@@ -56,14 +56,14 @@ def table(means: Means, data: str) -> Reproduced:
 
 
 def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
-    measured = run.report.empirical
+    measured = run.report.attack
     assert measured.advantage is not None
     wins = round((1 + ADVANTAGES[data][variant]) / 2 * PUBLISHED_TRIALS)
     reference = advantage_of_wins(wins, PUBLISHED_TRIALS)
     return Number(
         f"{name}: advantage",
         measured.advantage,
-        measured.advantage_interval,
+        measured.interval,
         run.report.prediction.advantage,
         [reference],
     )
@@ -71,7 +71,7 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
 
 def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
     """Return delta', the share of trials on D in which the belief exceeded rho_beta."""
-    measured = run.report.empirical
+    measured = run.report.attack
     assert measured.delta_prime is not None
     count = EXCEEDED[data][variant]
     reference = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)

@@ -76,11 +76,14 @@ def _report(config: Config) -> dict[str, Any]:
 
 def _table(batches: str, configs: list[Config], reports: list[dict[str, Any]]) -> Table:
     config, first = configs[0], reports[0]
-    allowed = [report["bounds"]["tight_epsilon"] for report in reports]
+    allowed = [report["rows"][report["vantage"]]["limit"]["epsilon"] for report in reports]
     rows: list[tuple[Value, ...]] = [
         ("noise multiplier", *(_short(r["mechanism"]["noise_multiplier"]) for r in reports)),
-        ("advantage", *(_short(r["empirical"]["advantage"]) for r in reports)),
-        ("advantage, bound", *(_short(r["bounds"]["rho_alpha"]) for r in reports)),
+        ("advantage", *(_short(r["rows"][r["vantage"]]["attack"]["advantage"]) for r in reports)),
+        (
+            "advantage, bound",
+            *(_short(r["rows"][r["vantage"]]["limit"]["rho_alpha"]) for r in reports),
+        ),
     ]
     for name in first["empirical"]["lower_bounds"]:
         found = [report["empirical"]["lower_bounds"][name] for report in reports]

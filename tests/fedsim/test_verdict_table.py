@@ -30,7 +30,7 @@ from fedsim.audits.recorded.recorded_report import (
     ProvenPrivacy,
     StepRelease,
 )
-from fedsim.audits.run import vantage_verdicts
+from fedsim.audits.run import rows
 from fedsim.cli import gate
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
@@ -387,14 +387,14 @@ RUN_AXES = {
 }
 AT_OR_ABOVE = ((0.2, 0.4), (0.1, 0.3), (0.3, 0.5))
 RUN: list[Row] = [
-    ({"alarm": "advantage here"}, "above"),
-    ({"alarm": "noise", "audited here": True}, "above"),
+    ({"alarm": "advantage here"}, "contradicted"),
+    ({"alarm": "noise", "audited here": True}, "contradicted"),
     ({"limit": 1.0}, "no-limit"),
     # Sampling alone limits this observer: no noise hides a sampled record from it.
     ({"epsilon": math.inf}, "no-limit"),
-    ({"interval": (None,)}, "untested"),
-    ({"interval": ((0.4, 0.5),)}, "within-chance"),
-    ({"interval": AT_OR_ABOVE}, "not-contradicted"),
+    ({"interval": (None,)}, "not-measured"),
+    ({"interval": ((0.4, 0.5),)}, "above-by-chance"),
+    ({"interval": AT_OR_ABOVE}, "agrees"),
     ({"exact posterior": True}, "below"),
     ({}, "attack-below"),
 ]
@@ -408,16 +408,12 @@ def _run(evidence: Evidence) -> str:
         "noise": ["noise_of_sums"],
     }[evidence["alarm"]]
     vantage = "participant" if evidence["audited here"] else "server"
-    report: Any = SimpleNamespace(vantage=vantage, contradictions=dict.fromkeys(alarms, "why"))
-    measured: Any = None
+    attack: Any = None
     if evidence["interval"] is not None:
-        measured = SimpleNamespace(
-            interval=evidence["interval"], exact_posterior=evidence["exact posterior"]
-        )
-    allowed: Any = SimpleNamespace(
-        advantage=evidence["limit"], kind="rho-alpha", epsilon=evidence["epsilon"]
-    )
-    return vantage_verdicts.state(report, "participant", measured, allowed)
+        attack = SimpleNamespace(interval=evidence["interval"], best=evidence["exact posterior"])
+    limit: Any = SimpleNamespace(rho_alpha=evidence["limit"], epsilon=evidence["epsilon"])
+    raised = dict.fromkeys(alarms, "why")
+    return rows.state(raised, vantage, "participant", attack, limit)
 
 
 def test_runs() -> None:
@@ -425,5 +421,5 @@ def test_runs() -> None:
 
 
 def test_no_state_of_a_run_changes_its_exit_status_but_for_conditions_of_the_user() -> None:
-    report = {"alarms": 1, "verdicts": [{"state": "above"}]}
+    report = {"alarms": 1, "rows": {"server": {"standing": "contradicted"}}}
     assert gate.parsed(None, "run").status(report) == 0

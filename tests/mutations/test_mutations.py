@@ -128,8 +128,11 @@ def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_pat
         },
     )
     report = play(milder, tmp_path / "run", trials=200, rounds=2).report
-    assert report["empirical"]["delta_prime"] > 3 * report["bounds"]["tail_probability"]
-    assert report["bounds"]["tail_limit"] == 1.0
+    assert (
+        report["rows"]["participant"]["attack"]["delta_prime"]
+        > 3 * report["bounds"]["tail_probability"]
+    )
+    assert report["rows"]["participant"]["limit"]["exceeded"] == 1.0
     assert report["contradictions"] == {}
 
 
@@ -163,7 +166,7 @@ def test_noise_that_falls_as_short_as_an_honest_audit_would_have_noticed_is_conv
 
     honest = played(1.0, 0)
     (share,) = (
-        one["seen_below"] for one in honest["verdicts"] if one["vantage"] == honest["vantage"]
+        one["detects"] for one in honest["rows"].values() if one["observer"] == honest["vantage"]
     )
     assert least < share < 1
     assert not honest["alarms"]

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TypedDict
 
 import numpy as np
 from scipy.special import ndtr
@@ -15,7 +14,6 @@ from adversaries.bounds.lower_bounds import LOWER_BOUNDS
 from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from fedsim.audits.results import measured
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
@@ -104,16 +102,6 @@ The mechanism decides, not the size of the bounds. The trials decide two things:
 sensitivities must hardly vary (`LARGEST_SHARE`), and the check of normality refuses one sample of
 normal log-odds in a hundred. Where either refuses the first bound, the second leads.
 """
-
-RULE = (
-    "the first of these that applies: studentised Gaussian (full batches), mu of Gaussian "
-    "privacy (full batches), the sampled mechanism's trade-off curve, Clopper-Pearson"
-)
-
-
-class Proven(TypedDict):
-    lower_bounds: dict[str, EpsilonBound]
-    headline: measured.Headline
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,14 +192,6 @@ class BoundsAudit:
                 )
             made.append(AlarmCheck(name, alarm))
         return made
-
-
-def report(bounds: Mapping[str, EpsilonBound]) -> Proven:
-    name = headline(bounds)
-    return {
-        "lower_bounds": dict(bounds),
-        "headline": measured.Headline(name, bounds[name].epsilon, bounds[name].confidence, RULE),
-    }
 
 
 def headline(bounds: Mapping[str, EpsilonBound]) -> str:

@@ -1,38 +1,19 @@
-"""Measurement and bound at every vantage: to whom is the target record identifiable?
-
-The configured vantage also has a long report; this short one exists for every vantage.
-"""
+"""What each vantage saw of the trials, and what theory predicts of them."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
-from adversaries.statistics import estimators, forecast
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.trials import two_sided
-from fedsim.audits.results.measured import AtVantage, VantageEmpirical
-from fedsim.audits.results.theory import Density, Fit, Fits, Predicted, PredictionResult
-from fedsim.audits.results.verdicts import AlarmCheck
+from adversaries.statistics import forecast
+from fedsim.audits.results.theory import Density, Fit, Fits, PredictionResult
 from fedsim.config.campaign import AuditConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
-from fedsim.game.observers import at_server, released_model
-from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
-
-LINEARISED = "an attack that replays the training, not an exact posterior: its log-odds are a score"
-NOT_MEASURED = 'not measured: set audit.vantages = "all" to measure every vantage'
-CERTAIN = (
-    "without noise, one step shows whether the record was used: the belief is certain, and "
-    "epsilon' is infinite, not missing"
-)
 
 
 def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
@@ -43,49 +24,6 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
     names = "log_odds", "sensitivities", "noise_stds", "present_norms", "absent_norms"
     own = {name: transcript[f"{name}{ending}"] for name in names if f"{name}{ending}" in transcript}
     return {**own, "worlds": transcript["worlds"]}
-
-
-def report(
-    rules: GameRules,
-    audit: AuditConfig,
-    transcript: Arrays,
-    bounds: Sequence[VantageBounds],
-    predictions: Mapping[Vantage, PredictionResult],
-    delta: float,
-    confidence: float,
-) -> dict[str, AtVantage]:
-    rows, scheme = {}, rules.scheme
-    primary = scheme.federation.vantage
-    planned = measured(primary, audit.vantages)
-    for bound in bounds:
-        vantage = bound.vantage
-        view = seen_from(transcript, vantage, primary)
-        predicted = predictions[vantage] if view else None
-        notes, attacked = [bound.note], bound.vantage is Vantage.RELEASED_MODEL
-        if view:
-            notes += [LINEARISED] if attacked else []
-            notes += [] if view["noise_stds"].any() else [CERTAIN]
-        elif attacked and (reason := released_model.why_not(scheme)):
-            notes.append(f"not attacked: {reason}")
-        elif bound.vantage not in planned:
-            notes.append(NOT_MEASURED)
-        rows[vantage.value] = AtVantage(
-            noise_multiplier=bound.noise_multiplier,
-            epsilon=bound.epsilon,
-            rho_beta=bound.rho_beta,
-            rho_alpha=bound.rho_alpha,
-            exact_posterior=at_server.is_exact(scheme, audit.mode, vantage),
-            prediction=None
-            if predicted is None
-            else Predicted(
-                predicted.mu, predicted.advantage, predicted.standard_error, predicted.method
-            ),
-            empirical=None
-            if predicted is None
-            else _empirical(view, bound, predicted, delta, confidence),
-            note="; ".join(note for note in notes if note),
-        )
-    return rows
 
 
 def _special_prediction(
@@ -127,61 +65,6 @@ def _caught(participation: Participation, view: Arrays) -> float:
     chances = (view["sensitivities"] > 0).sum(axis=1)
     # 1 - (1 - q)^chances, computed so that it stays exact for small q.
     return float(-np.expm1(chances * math.log1p(-participation.rate)).mean())
-
-
-def _empirical(
-    view: Arrays,
-    bound: VantageBounds,
-    predicted: PredictionResult,
-    delta: float,
-    confidence: float,
-) -> VantageEmpirical:
-    worlds: Bools = view["worlds"]
-    final = view["log_odds"][:, -1]
-    both = two_sided(worlds)
-    advantage = estimators.advantage(worlds, final, confidence)
-    sure = estimators.advantage(worlds, final, ALARM_CONFIDENCE).interval
-    proven = lower_bounds.clopper_pearson_bound(worlds, final, delta, confidence)
-    largest = estimators.epsilon_from_belief(worlds, final)
-    near = None
-    if both and predicted.advantage is not None:
-        # A simulated prediction has an error of its own: 3.3 standard errors cover it with about
-        # 99.9 %.
-        slack = 3.3 * (predicted.standard_error or 0.0)
-        near = sure.low - slack <= predicted.advantage <= sure.high + slack
-    return VantageEmpirical(
-        advantage=advantage.point,
-        advantage_interval=advantage.interval.ends if both else None,
-        standard_error=advantage.standard_error,
-        confidence=confidence,
-        delta_prime=estimators.delta_prime(worlds, final, bound.epsilon, confidence).point,
-        belief=float(expit(largest)),
-        epsilon_belief=largest,
-        lower_bound=proven,
-        surely_at_least=sure.low if both else None,
-        within_bound=sure.low <= bound.rho_alpha if both else None,
-        near_prediction=near,
-    )
-
-
-def checks(rows: Mapping[str, AtVantage], primary: Vantage) -> Iterator[AlarmCheck]:
-    """Yield the checks of the advantage at the vantages beside the configured one.
-
-    They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
-    """
-    for vantage, row in rows.items():
-        empirical = row.empirical
-        if vantage == primary.value or empirical is None or empirical.within_bound is None:
-            continue
-        alarm = None
-        if not empirical.within_bound:
-            alarm = (
-                f"The advantage at the vantage {vantage} is above its bound: it is at least "
-                f"{empirical.surely_at_least:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
-                f"rho_alpha is {row.rho_alpha:.3f}. The noise is not the noise that was accounted "
-                "for, or a clipped gradient exceeds the sensitivity."
-            )
-        yield AlarmCheck(f"advantage_{vantage}", alarm)
 
 
 SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000

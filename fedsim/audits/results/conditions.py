@@ -30,6 +30,20 @@ OF_TRIALS: Mapping[str, tuple[str, ...]] = {
     "advantage.high": ("empirical.advantage_interval.1",),
 }
 
+OF_A_ROW: Mapping[str, str] = {
+    "epsilon": "limit.epsilon",
+    "rho_alpha": "limit.rho_alpha",
+    "rho_beta": "limit.rho_beta",
+    "advantage": "attack.advantage",
+    "advantage.low": "attack.interval.0",
+    "advantage.high": "attack.interval.1",
+    "belief": "attack.belief",
+    "delta_prime": "attack.delta_prime",
+    "epsilon.low": "attack.epsilon_at_least",
+    "detects": "detects",
+}
+"""Short names behind rows.OBSERVER in the report of a run, and what each stands for."""
+
 NO_TRIALS = "a training plays no trials of the identification game; fedsim rehearse plays them"
 ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
 COUNTED = "the attack counts its correct decisions, and computes no belief"
@@ -48,11 +62,10 @@ ATTACKED: Mapping[str, tuple[str, ...] | str] = {
 
 NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
     RUN: {
-        **OF_TRIALS,
-        "belief": ("vantages.{vantage}.empirical.belief",),
+        **{name: (f"rows.{{vantage}}.{OF_A_ROW[name]}",) for name in (*OF_TRIALS, "belief")},
+        "epsilon.low": (f"rows.{{vantage}}.{OF_A_ROW['epsilon.low']}",),
         # Epsilon of everything released together, where the seed does not repeat the noise.
-        "epsilon": ("released.epsilon", "bounds.tight_epsilon"),
-        "epsilon.low": ("empirical.headline.epsilon",),
+        "epsilon": ("released.epsilon", "rows.{vantage}.limit.epsilon"),
         "accuracy": ("utility.accuracy.mean.-1",),
         "alarms": ("alarms",),
     },
@@ -165,9 +178,16 @@ def _number(report: Mapping[str, Any], path: str) -> float | str:
         return reason
     names = paths_of(NAMES.get(kind_of(report), {}).get(path, ()))
     vantage = str(report.get("vantage"))
-    paths = [name.replace("{vantage}", vantage) for name in names] or [path]
+    paths = [name.replace("{vantage}", vantage) for name in names] or [_spelled_out(path)]
     values = [_value(report, each.split(".")) for each in paths]
     return next((value for value in values if isinstance(value, float)), values[-1])
+
+
+def _spelled_out(path: str) -> str:
+    """Return rows.OBSERVER.NAME as the path in report.json; other paths as they are."""
+    table, _, rest = path.partition(".")
+    observer, _, name = rest.partition(".")
+    return f"rows.{observer}.{OF_A_ROW[name]}" if table == "rows" and name in OF_A_ROW else path
 
 
 def paths_of(entry: tuple[str, ...] | str) -> tuple[str, ...]:

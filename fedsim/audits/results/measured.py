@@ -6,24 +6,9 @@ from typing import Annotated
 
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
-from fedsim.audits.results.theory import Predicted
 from fedsim.learning.training.criterion import Measured
 
 Bound = Annotated[EpsilonBound, REALS]
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The lower bound that the report leads with."""
-
-    name: str
-    """Key of the bound in lower_bounds."""
-    epsilon: Real
-    """The lower bound on epsilon; 0 proves nothing."""
-    confidence: Real
-    """Confidence of the bound, in (0, 1)."""
-    rule: str
-    """Rule by which it was chosen in advance."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +19,6 @@ class EstimatedEpsilons:
     """From the sensitivities, by the paper's accountant."""
     sensitivity_exact: Real | None
     """From the sensitivities, by the privacy loss distribution."""
-    belief: Real | None
-    """Log-odds of the most extreme trial."""
     advantage: Real | None
     """Epsilon at which the measured advantage would be the bound."""
 
@@ -68,32 +51,23 @@ class TruePositives:
 
 @dataclass(frozen=True)
 class Empirical:
-    """Measurements at the configured vantage; None for a number that the trials cannot give."""
+    """Further measurements at the configured vantage, whose row has the advantage.
 
-    advantage: Real | None
-    """True less false positive rate, in [-1, 1]."""
-    advantage_interval: Ends | None
-    """None where all trials are of one world."""
-    standard_error: Real | None
-    """Standard error of the advantage."""
-    confidence: Real
-    """Confidence of every interval and bound here, in (0, 1)."""
+    None stands for a number that the trials cannot give.
+    """
+
     wins: int | None
     """Trials in which the adversary named the right world."""
     losses: int | None
     """Trials in which the adversary named the wrong world."""
     ties: int | None
     """Trials whose log-odds favour neither world."""
-    delta_prime: Real | None
-    """Share of trials on D whose belief passed rho_beta."""
-    delta_prime_interval: Ends | None
-    """None where delta_prime is None."""
     epsilon: EstimatedEpsilons
     """Estimates of epsilon, which prove nothing."""
     lower_bounds: Mapping[str, Bound]
     """Lower bounds on epsilon, by the name of the estimator."""
-    headline: Headline
-    """The lower bound that was chosen in advance."""
+    leading: str
+    """Name of the lower bound that was chosen in advance, by a rule."""
     sensitivity_rms: Real
     """Root mean square of the local sensitivity over all rounds and trials."""
     sensitivity_max: Real
@@ -107,35 +81,6 @@ class Empirical:
     true_positives: list[TruePositives] = field(default_factory=list)
     """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training, and in reports
     of earlier versions."""
-
-
-@dataclass(frozen=True)
-class VantageEmpirical:
-    """Measurements at any vantage."""
-
-    advantage: Real | None
-    """True less false positive rate, in [-1, 1]."""
-    advantage_interval: Ends | None
-    """None where all trials are of one world."""
-    standard_error: Real | None
-    """Standard error of the advantage."""
-    confidence: Real
-    """Confidence of the interval and of the lower bound, in (0, 1)."""
-    delta_prime: Real | None
-    """Share of trials on D whose belief passed rho_beta."""
-    belief: Real
-    """Belief of the most extreme trial."""
-    epsilon_belief: Real
-    """Log-odds of the most extreme trial."""
-    lower_bound: Bound
-    """Lower bound on epsilon towards this vantage."""
-    surely_at_least: Real | None
-    """Lower end of the advantage's interval at the confidence of an alarm."""
-    within_bound: bool | None
-    """Whether the advantage keeps its bound; None without trials of both worlds."""
-    near_prediction: bool | None
-    """Whether the advantage agrees with its prediction, at the confidence of an alarm; None where
-    the trials cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -166,28 +111,6 @@ class TradeOff:
     surely_above: Real
     """Largest excess of a lower limit of the true positives over what theory allows, at the
     confidence of an alarm; at most 0 where the band does not cross the curve of theory."""
-
-
-@dataclass(frozen=True)
-class AtVantage:
-    """Bounds, prediction and measurement at one vantage."""
-
-    noise_multiplier: Real | None
-    """Multiplier of the noise that this vantage cannot remove; None where rounds differ."""
-    epsilon: Real
-    """Tight epsilon; infinite where there is no such noise."""
-    rho_beta: Real
-    """Belief that the worst pair passes only rarely."""
-    rho_alpha: Real
-    """Advantage that no adversary at this vantage exceeds, in [0, 1]."""
-    exact_posterior: bool
-    """Whether the log-odds are the exact posterior's."""
-    prediction: Predicted | None
-    """None where nothing was measured; the note says why."""
-    empirical: VantageEmpirical | None
-    """None where nothing was measured."""
-    note: str
-    """Why nothing was measured, or what the log-odds are; "" for neither."""
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
+from fedsim.audits.results.rows import Attack, Row
 from fedsim.audits.results.theory import Residuals
-from fedsim.audits.results.verdicts import VantageVerdict
 from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 
@@ -206,8 +206,8 @@ class Report:
     """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    verdicts: list[VantageVerdict]
-    """Verdict at every vantage, measured or by theory, the worst first."""
+    rows: Mapping[str, Row]
+    """A row for each observer, by its name, the worst first."""
     challenge: ChallengeFacts
     """The target."""
     mechanism: MechanismFacts
@@ -215,7 +215,7 @@ class Report:
     released: theory.ReleasedTogether | None
     """None where the noise comes from the seed."""
     bounds: theory.RunBounds
-    """Bounds at the configured vantage, for one training."""
+    """What else theory says about the configured vantage."""
     dropouts: Dropouts | None
     """None where no client may be missing."""
     budget: theory.Budget
@@ -223,7 +223,7 @@ class Report:
     prediction: theory.PredictionResult
     """Prediction at the configured vantage."""
     empirical: measured.Empirical
-    """Measurements at the configured vantage."""
+    """Further measurements at the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
     """Attacks by losses, by name."""
     membership_missing: str | None
@@ -236,8 +236,6 @@ class Report:
     """Quality of the model on held-out records."""
     timing: Timing
     """Times of all batches of trials together."""
-    vantages: Mapping[str, measured.AtVantage]
-    """Bounds and measurements by vantage, the configured one among them."""
     crafted: measured.CraftedResult | None
     """None where the target is one record of D."""
     residuals: Residuals | None
@@ -255,6 +253,33 @@ class Report:
     trade_offs: Mapping[str, measured.TradeOff] = field(default_factory=dict)
     """Measured trade-off curves by vantage; empty for worlds that share their random numbers, for
     trials of one world, and in reports of earlier versions."""
+
+    @property
+    def here(self) -> Row:
+        """The row of the configured vantage."""
+        return self.rows[self.vantage]
+
+    @property
+    def attack(self) -> Attack:
+        """The attack at the configured vantage, which every run plays."""
+        attack = self.here.attack
+        if attack is None:
+            raise ValueError("the configured vantage has no measurement")
+        return attack
+
+    @property
+    def accounted(self) -> theory.Accounted:
+        """Bounds at the configured vantage, by the configured accountant."""
+        limit = self.here.limit
+        exact = theory.Accounted(limit.epsilon, limit.rho_beta, limit.exceeded)
+        return self.bounds.accounted or exact
+
+    @property
+    def spent(self) -> float:
+        """Epsilon that privacy.stop-at limits: of everything released, where noise is secret."""
+        if self.released is not None:
+            return self.released.epsilon
+        return self.budget.epsilon[self.vantage]
 
 
 @cache

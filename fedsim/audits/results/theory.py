@@ -1,7 +1,7 @@
 """What theory allows and predicts, and whether the aggregates agree with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
@@ -10,62 +10,33 @@ from fedsim.audits.results.numbers import REALS, Ends, Real
 
 
 @dataclass(frozen=True)
-class RunVantageBounds:
-    """What theory allows an adversary at one vantage."""
+class Accounted:
+    """Bounds by the configured accountant, where it is not the exact one."""
 
-    trust: str
-    """Trust model of the run."""
-    vantage: str
-    """"participant", "server" or "released-model"."""
-    noise_multiplier: Real | None
-    """Multiplier of the noise that this vantage cannot remove; None where rounds differ."""
     epsilon: Real
-    """Tight epsilon; infinite where there is no such noise."""
+    """Epsilon by the configured accountant."""
     rho_beta: Real
-    """Belief that the worst pair passes only with probability tail_probability."""
-    rho_alpha: Real
-    """Advantage that no adversary at this vantage exceeds, in [0, 1]."""
-    tail_probability: Real | None
-    """How often the worst pair's privacy loss is above epsilon; None if unknown."""
-    theorem2_rho_alpha: Real
-    """The value that the paper prints, which is not a bound."""
-    yeom_bound: Real
-    """e^epsilon - 1; vacuous above 1."""
-    note: str
-    """Caution about these numbers; "" for none."""
-    risks: list[tuple[Real, Real]] = field(default_factory=list)
-    """Success of an attack without the release, and its largest success with it; empty in reports
-    of earlier versions."""
+    """Belief bound of this epsilon."""
+    exceeded: Real
+    """Upper bound on the share of trainings on D in which any pair passes rho_beta."""
 
 
 @dataclass(frozen=True)
 class RunBounds:
-    """What theory allows an adversary at the configured vantage, in one training, at delta."""
+    """What else theory says about the configured vantage, in one training."""
 
-    epsilon: Real
-    """Epsilon by the configured accountant."""
     delta: Real
-    """Delta of every epsilon here, in (0, 1)."""
-    rho_beta: Real
-    """Belief that the worst pair passes only with probability tail_probability."""
-    rho_alpha: Real
-    """Advantage that no adversary exceeds under the noise of the run."""
+    """Delta of every epsilon of one training, in (0, 1)."""
+    accountant: str
+    """Name of the accountant, as in `privacy.accountant`."""
+    accounted: Accounted | None
+    """None where the accountant is exact, so that the row of the vantage has its numbers."""
     tail_probability: Real | None
     """How often the privacy loss of the worst pair is above epsilon; None if unknown."""
     theorem2_rho_alpha: Real
     """The value that the paper prints, which is not a bound."""
     yeom_bound: Real
     """e^epsilon - 1, a bound on the advantage of membership inference; vacuous above 1."""
-    accountant: str
-    """Name of the accountant, as in `privacy.accountant`."""
-    tight_epsilon: Real
-    """Epsilon by the privacy loss distribution."""
-    tight_rho_beta: Real
-    """Belief bound of tight_epsilon."""
-    tail_limit: Real
-    """Upper bound on how often any pair passes rho_beta."""
-    vantages: list[RunVantageBounds]
-    """Bounds at each vantage, the configured one among them."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +85,6 @@ class Budget:
     """Whether fewer rounds were run than planned."""
     epsilon: Mapping[str, Real]
     """Epsilon spent towards each vantage."""
-    spent: Real
-    """Epsilon that the limit applies to: of everything released, where noise is not the seed's."""
     epsilon_by_round: list[Real]
     """Epsilon spent after each round, towards the configured vantage."""
     earlier_attempts: int

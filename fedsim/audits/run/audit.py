@@ -1,8 +1,7 @@
 """The report of a run, from its transcript: what the adversary achieved and what theory allows."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,9 +19,9 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bayesian, Budget, RunBounds, RunVantageBounds
+from fedsim.audits.results.theory import Accounted, Bayesian, Budget, RunBounds
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.audits.run import audited_run, empirical, guarantee, set_up, vantage_verdicts
+from fedsim.audits.run import audited_run, empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
 from fedsim.game.mechanisms import vantages
@@ -33,7 +32,6 @@ from fedsim.privacy.trust.model import Vantage
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
 
-RATES = ("advantage", "advantage_interval", "standard_error", "delta_prime")
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
@@ -48,9 +46,9 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
         *_advantage_checks(run, report),
         *_belief_checks(run, report),
         *one_run_report.checks(report.one_run),
-        *run.proven.checks(report.bounds.tight_epsilon),
+        *run.proven.checks(report.here.limit.epsilon),
         *empirical.crafted_checks(report.crafted, run.transcript),
-        *vantage_report.checks(report.vantages, run.vantage),
+        *rows.checks(run, report.rows),
         *trade_off_report.checks(report.trade_offs, run.vantage),
         *residual_report.checks(report.residuals),
     ]
@@ -61,7 +59,7 @@ def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
         return
     sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
     low = sure.interval.low
-    limit = report.bounds.rho_alpha
+    limit = report.here.limit.rho_alpha
     above = (
         f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
         f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
@@ -75,8 +73,8 @@ def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
     config, transcript, mechanism = run.config, run.transcript, run.mechanism
     if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
         return
-    bounds, prediction = report.bounds, report.prediction
-    if (limit := bounds.tail_limit) < 1:
+    bounds, prediction = report.accounted, report.prediction
+    if (limit := bounds.exceeded) < 1:
         low = estimators.delta_prime(
             run.worlds, run.final, bounds.epsilon, ALARM_CONFIDENCE
         ).interval.low
@@ -119,14 +117,17 @@ def assemble(run: AuditedRun) -> Report:
         chance_alarms=verdicts.chance_alarms(made),
         warnings=[*raised.values(), *_cautions(run, report)],
     )
-    report = replace(report, verdicts=vantage_verdicts.measure(run, report))
-    return report if two_sided(run.worlds) else without_rates(report)
+    return replace(report, rows=rows.judged(run, report.rows, raised))
 
 
 def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
     rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
+    measured = empirical.measure(run)
+    # A canary is one record, even where the target is a group of records.
+    one_run = one_run_report.report(rules, transcript, run.releases, delta, confidence)
+    residuals = residual_report.report(config.scheme, transcript, confidence)
     return Report(
         config=set_up.configuration(run),
         name=config.run.name,
@@ -148,7 +149,7 @@ def _measured(run: AuditedRun) -> Report:
         data=set_up.data(run),
         model=set_up.model(run),
         precision=facts["precision"],
-        verdicts=[],
+        rows=rows.measure(run, measured, one_run, residuals),
         challenge=set_up.challenge(run),
         mechanism=set_up.mechanism(run),
         released=run.together.released,
@@ -156,22 +157,18 @@ def _measured(run: AuditedRun) -> Report:
         dropouts=set_up.dropouts(config.scheme, run.noise_multiplier, run.rows),
         budget=_budget(run),
         prediction=replace(run.prediction, distance=empirical.distance(run)),
-        empirical=empirical.measure(run),
+        empirical=measured,
         membership_inference={
             **empirical.yeom_attacks(run),
             **membership_audit.attacks(*attacked, confidence),
         },
         membership_missing=membership_audit.why_none(*attacked),
         bayesian=_bayesian(run),
-        # A canary is one record, even where the target is a group of records.
-        one_run=one_run_report.report(rules, transcript, run.releases, delta, confidence),
+        one_run=one_run,
         utility=empirical.utility(run),
         timing=set_up.timing(run),
-        vantages=vantage_report.report(
-            rules, config.audit, transcript, run.vantage_bounds, run.predictions, delta, confidence
-        ),
         crafted=empirical.crafted(run),
-        residuals=residual_report.report(config.scheme, transcript, confidence),
+        residuals=residuals,
         campaign=audited_run.measure(run, empirical.advantage_interval(run)),
         contradictions={},
         alarms=0,
@@ -203,14 +200,17 @@ def _trade_offs(run: AuditedRun) -> dict[str, TradeOff]:
 
 
 def _bounds(run: AuditedRun) -> RunBounds:
-    rows = []
-    for row in run.vantage_bounds:
-        named = {"trust": row.trust.value, "vantage": row.vantage.value, "risks": list(row.risks)}
-        rows.append(RunVantageBounds(**asdict(row) | named))
+    found, accounted = run.bounds, None
+    if found.epsilon != found.tight_epsilon:
+        exceeded = identifiability.tail_limit(run.mechanism, found.epsilon)
+        accounted = Accounted(found.epsilon, found.rho_beta, exceeded)
     return RunBounds(
-        **asdict(run.bounds),
-        tail_limit=identifiability.tail_limit(run.mechanism, run.bounds.epsilon),
-        vantages=rows,
+        delta=found.delta,
+        accountant=found.accountant,
+        accounted=accounted,
+        tail_probability=found.tail_probability,
+        theorem2_rho_alpha=found.theorem2_rho_alpha,
+        yeom_bound=found.yeom_bound,
     )
 
 
@@ -222,7 +222,7 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
         *audited_run.cautions(config.trials, trials),
         *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
-        *guarantee.budget_cautions(report.budget),
+        *guarantee.budget_cautions(report.budget, report.spent),
     ]
 
 
@@ -241,7 +241,7 @@ def _budget(run: AuditedRun) -> Budget:
     # The budget protects only clients with a guarantee.
     worst = np.delete(spent, sorted(spending.colluders(rows)), axis=0).max(axis=0)
     vantages, stop_at = list(Vantage), config.privacy.stop_at
-    mine, released = worst[vantages.index(run.vantage)], run.together.released
+    mine = worst[vantages.index(run.vantage)]
     return Budget(
         stop_at=stop_at or None,
         stop_at_delta=config.privacy.delta if stop_at else None,
@@ -252,24 +252,6 @@ def _budget(run: AuditedRun) -> Budget:
         rounds_run=run.rounds,
         stopped=run.rounds < config.training.rounds,
         epsilon={vantage.value: float(worst[place, -1]) for place, vantage in enumerate(vantages)},
-        spent=float(mine[-1]) if released is None else released.epsilon,
         epsilon_by_round=mine.tolist(),
         earlier_attempts=spending.earlier_rounds(config.scheme, rows),
-    )
-
-
-def without_rates(report: Report) -> Report:
-    none: dict[str, Any] = dict.fromkeys(RATES)
-    empirical, vantages = report.empirical, report.vantages.items()
-    of_trials = none | dict.fromkeys(("wins", "losses", "ties", "delta_prime_interval"))
-    compared = none | dict.fromkeys(("within_bound", "near_prediction"))
-    return replace(
-        report,
-        empirical=replace(
-            empirical, epsilon=replace(empirical.epsilon, advantage=None), **of_trials
-        ),
-        vantages={
-            name: replace(row, empirical=row.empirical and replace(row.empirical, **compared))
-            for name, row in vantages
-        },
     )

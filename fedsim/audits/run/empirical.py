@@ -97,28 +97,23 @@ POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
 def measure(run: AuditedRun) -> Empirical:
-    worlds, advantage = run.worlds, run.advantage
-    exceeded = estimators.delta_prime(worlds, run.final, run.bounds.epsilon, run.confidence)
-    proven = run.proven.bounds(run.confidence)
+    advantage = run.advantage
+    proven, both = run.proven.bounds(run.confidence), two_sided(run.worlds)
     norms = run.transcript["sensitivities"]
     low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
     return Empirical(
-        advantage=advantage.point,
-        advantage_interval=advantage_interval(run),
-        standard_error=advantage.standard_error,
-        confidence=run.confidence,
-        wins=advantage.wins,
-        losses=advantage.losses,
-        ties=advantage.ties,
-        delta_prime=exceeded.point,
-        delta_prime_interval=exceeded.interval.ends,
+        wins=advantage.wins if both else None,
+        losses=advantage.losses if both else None,
+        ties=advantage.ties if both else None,
         epsilon=EstimatedEpsilons(
             sensitivity=_epsilon_from_sensitivities(run, accountant("rdp-classic")),
             sensitivity_exact=_epsilon_from_sensitivities(run, PLD),
-            belief=estimators.epsilon_from_belief(worlds, run.final),
-            advantage=estimators.epsilon_from_advantage(advantage.point, run.delta),
+            advantage=estimators.epsilon_from_advantage(advantage.point, run.delta)
+            if both
+            else None,
         ),
-        **bounds_audit.report(proven),
+        lower_bounds=proven,
+        leading=bounds_audit.headline(proven),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
         sensitivity_by_round=SensitivityByRound(

@@ -121,11 +121,11 @@ def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
     return texts
 
 
-def budget_cautions(budget: Budget) -> list[str]:
+def budget_cautions(budget: Budget, of_all: float) -> list[str]:
     texts = []
     epsilon, spent = (
         f"epsilon {value:.4g} at delta {budget.delta:g}"
-        for value in (budget.epsilon[budget.vantage], budget.spent)
+        for value in (budget.epsilon[budget.vantage], of_all)
     )
     if budget.stopped and budget.stop_at:
         elsewhere = f" (at delta {budget.stop_at_delta:g})"

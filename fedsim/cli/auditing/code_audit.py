@@ -84,7 +84,7 @@ def _conclude(
         page = render_html(outcome, rows)
         written = report_directory.write_report(every.out, audit.report, page)
         if not every.as_json:
-            console = Terminal(stderr=True)
+            console = Terminal()
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
     return every.exit_status(audit)
 

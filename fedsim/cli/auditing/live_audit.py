@@ -15,7 +15,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.options import OfEvery
-from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.terminal import Terminal, print_json, results
 from fedsim.common import private_files, report_directory
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
@@ -61,8 +61,9 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
         print(json.dumps(report_json(report.as_json()), allow_nan=False), flush=True)
     elif every.as_json:
         print_json(report_json(report.as_json()))
-    console.print(live_words.summary(report))
-    console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    result = results(as_json=every.as_json)
+    result.print(live_words.summary(report))
+    result.print(f"Report: {page}", soft_wrap=True)
     return every.exit_status(of_transcript(report))
 
 
@@ -104,8 +105,8 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
     if every.as_json:
         print_json(report_json(report.as_json()))
     else:
-        console.print(transcript_report.summary(report))
-        console.print(f"Report: {page}", soft_wrap=True, highlight=False)
+        results().print(transcript_report.summary(report))
+        results().print(f"Report: {page}", soft_wrap=True)
     return every.exit_status(of_transcript(report))
 
 

@@ -22,7 +22,7 @@ from fedsim.cli.options import (
     RunOut,
     SetOption,
 )
-from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.terminal import Terminal, print_json, results
 from fedsim.config import Scalar
 from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
@@ -65,7 +65,8 @@ def run(
     console = Terminal(stderr=True, quiet=quiet)
     values = _overrides(set_, out)
     run_directory = _carry_out(directory, config_file, values, experiment, console)
-    conclude(run_directory, start, console)
+    command = f"fedsim deploy run {directory} {config_file.name}"
+    conclude(run_directory, start, results(quiet=quiet, as_json=json_), command)
     if json_:
         print_json(run_directory.read_json("report.json"))
 
@@ -93,7 +94,7 @@ def train(
     run_directory = _carry_out(
         directory, config_file, values, False, console, "training", rehearsal
     )
-    conclude_training(run_directory, start, console)
+    conclude_training(run_directory, start, results(quiet=quiet, as_json=json_))
     if json_:
         print_json(run_directory.read_json("report.json"))
 

@@ -12,8 +12,8 @@ import typer
 from adversaries.errors import InputError
 from fedsim.audits.results.report import encode, schema
 from fedsim.cli import gate
-from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet
-from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.options import AsJson, Confidence, Delta, FailIf, Quiet, Verbose
+from fedsim.cli.terminal import Terminal, print_json, results
 from fedsim.common.strict_json import report_json
 from fedsim.config import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -109,6 +109,7 @@ def report(
     directories: FinishedRuns = None,
     restated: Restated,
     fail_if: FailIf = None,
+    verbose: Verbose = False,
     json_: AsJson = False,
     as_schema: Schema = False,
 ) -> None:
@@ -148,7 +149,7 @@ def report(
     if training:
         checked.exit_by(_report_training(run, restated, json_))
     else:
-        checked.exit_by(_report_run(run, restated, json_))
+        checked.exit_by(_report_run(run, restated, json_, verbose))
 
 
 def _compare(directories: Sequence[Path], as_json: bool) -> None:
@@ -162,7 +163,9 @@ def _compare(directories: Sequence[Path], as_json: bool) -> None:
         Terminal().print(comparison.summary(rows))
 
 
-def _report_run(run: RunDirectory, restated: Restated, as_json: bool) -> dict[str, Any]:
+def _report_run(
+    run: RunDirectory, restated: Restated, as_json: bool, verbose: bool
+) -> dict[str, Any]:
     """Write the report of a run again, and return the content of report.json."""
     from fedsim.report import page  # noqa: PLC0415  (torch)
     from fedsim.report.summary import summary  # noqa: PLC0415
@@ -172,8 +175,8 @@ def _report_run(run: RunDirectory, restated: Restated, as_json: bool) -> dict[st
     if as_json:
         print_json(document)
         return document
-    console = Terminal(stderr=True)
-    console.print(summary(made))
+    console = results()
+    console.print(summary(made, f"fedsim report {run.path}", verbose=verbose))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     return document
 
@@ -195,7 +198,7 @@ def _report_training(run: RunDirectory, restated: Restated, as_json: bool) -> di
     if as_json:
         print_json(document)
         return document
-    console = Terminal(stderr=True)
+    console = results()
     console.print(model_card.summary(model_card.read_card(run)))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)
     return document

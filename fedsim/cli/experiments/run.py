@@ -21,8 +21,9 @@ from fedsim.cli.options import (
     RunOut,
     Seed,
     SetOption,
+    Verbose,
 )
-from fedsim.cli.terminal import Terminal, print_json
+from fedsim.cli.terminal import Terminal, print_json, results
 from fedsim.config import Config, Scalar
 from fedsim.experiment import (
     batch_trainer,
@@ -56,6 +57,7 @@ def run(
     resume: options.Resume = None,
     track: options.Track = None,
     fail_if: FailIf = None,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -105,7 +107,8 @@ def run(
             plan = prepare(directory.config)
             check_batches(plan, placed)
         carry_out(plan, directory, runtime, console, named, placed)
-        conclude(directory, start, console)
+        command = f"fedsim run {config_file.name if config_file else f'--resume {resume}'}"
+        conclude(directory, start, results(quiet=quiet, as_json=json_), command, verbose)
     conclude_with(directory, json_, checked)
 
 

@@ -26,8 +26,9 @@ from fedsim.cli.options import (
     RunOut,
     Seed,
     SetOption,
+    Verbose,
 )
-from fedsim.cli.terminal import Terminal
+from fedsim.cli.terminal import Terminal, results
 from fedsim.common import private_files
 from fedsim.common.strict_json import strict_json
 from fedsim.config import Config, Scalar
@@ -89,7 +90,7 @@ def train(
         model_card.attach(directory, evidence)
     if not directory.finished:
         carry_out(plan, directory, runtime, console, named)
-    conclude_training(directory, start, console)
+    conclude_training(directory, start, results(quiet=quiet, as_json=json_))
     conclude_with(directory, json_, checked)
 
 
@@ -106,6 +107,7 @@ def rehearse(
     set_: SetOption = None,
     track: options.Track = None,
     fail_if: FailIf = None,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -135,7 +137,8 @@ def rehearse(
     directory = begin(plan, console, placed)
     if not directory.finished:
         carry_out(plan, directory, runtime, console, named, placed)
-    conclude(directory, start, console)
+    command = f"fedsim rehearse {config_file and config_file.name}"
+    conclude(directory, start, results(quiet=quiet, as_json=json_), command, verbose)
     conclude_with(directory, json_, checked)
 
 

@@ -196,6 +196,7 @@ class Bar:
         limit: the largest share that theory allows; 1: no limit, None: unknown.
         how: words ahead of the measured share.
         by: source of the limit.
+        tells: whether its numbers stand beside it as text, where no table has them.
     """
 
     name: str
@@ -206,6 +207,7 @@ class Bar:
     remark: str = ""
     how: str = "right in"
     by: str = "theory"
+    tells: bool = True
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from fedsim.report.document.blocks import (
     Heading,
     Listing,
     Mark,
+    Part,
     Prose,
     Words,
 )
@@ -31,8 +32,8 @@ from fedsim.report.document.wording import least_loss, percent, span
 GUESSING = 0.5
 """The share of right answers of an adversary who tosses a coin: where the axis begins."""
 
-MEASURED = " Thin bar: the measurement, with a line for its interval."
-LEGEND = " The wide pale bar ends at the limit of theory (upright mark)."
+MEASURED = " Thin bar: measured."
+LEGEND = " Pale bar: what theory allows."
 OWN = "Dashed: your own limit."
 TICKS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NAMED = {0.5: "guessing", 1.0: "certain"}
@@ -105,7 +106,7 @@ def _row(bar: Bar, own: float | None) -> Markup:
     if own is not None:
         marks.append(LINE.format("own", _at(own), 0, _at(own), 22))
     svg = SVG.format(label, 22, Markup("").join(marks))
-    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause else ""
+    sentence = f"{clause[:1].upper()}{clause[1:]}." if clause and bar.tells else ""
     return ROW.format(bar.name, bar.mark.kind, bar.mark.text, sentence, svg)
 
 
@@ -192,18 +193,29 @@ def today() -> str:
 
 def parts(first: FirstScreen) -> dict[str, list[Block]]:
     places: dict[str, list[Block]] = {
-        "shown": [each for each in (first.figure, first.table) if each is not None],
-        "told": [*_checks(first.checks), *_steps(first.steps)],
-        "sign-off": [],
+        "shown": [] if first.figure is None else [first.figure],
+        "told": _steps(first.steps),
+        "table": [] if first.table is None else [first.table],
     }
-    if first.sign_off:
-        places["sign-off"] = [Heading("Sign-off", "sign-off"), Listing(first.sign_off)]
     return {name: blocks for name, blocks in places.items() if blocks}
+
+
+def behind(first: FirstScreen) -> list[Block]:
+    """Return what stands folded below the sections: the checks of a gate, and the sign-off."""
+    folded: list[Block] = []
+    if first.checks:
+        checks = Part(
+            "Checks of a release gate", _checks(first.checks), folded=True, anchor="checks"
+        )
+        folded.append(checks)
+    if first.sign_off:
+        folded.append(Part("Sign-off", [Listing(first.sign_off)], folded=True, anchor="sign-off"))
+    return folded
 
 
 def in_short(first: FirstScreen) -> list[Block]:
     table = [] if first.table is None else [first.table]
-    return [*map(Prose, first.answer), *table, *_checks(first.checks), *_steps(first.steps)]
+    return [*map(Prose, first.answer), *table, *_steps(first.steps)]
 
 
 def counted(checks: Sequence[Check]) -> str:
@@ -222,8 +234,8 @@ def _checks(checks: Sequence[Check]) -> list[Block]:
             [" ", Code(f"--fail-if '{one.condition}'")] if one.condition else []
         )
         items.append([one.mark, f" {one.text}", *gate])
-    return [Heading(counted(checks), "checks"), Bullets(items)]
+    return [Prose(f"{counted(checks)}."), Bullets(items)]
 
 
 def _steps(steps: Sequence[Words]) -> list[Block]:
-    return [Heading("What to do next", "next"), Bullets(steps)] if steps else []
+    return [Heading("To decide", "next"), Bullets(steps)] if steps else []

@@ -119,12 +119,9 @@ figcaption strong { color: var(--ink); }
 .first figure { margin: .6rem 0; }
 .first table { margin: .2rem 0; font-size: .88rem; }
 .first th, .first td { padding: .3rem .7rem .3rem 0; }
-.first dl { margin-top: .2rem; }
 .first ul { margin: .2rem 0; padding: 0; list-style: none; font-size: .93rem; }
 .first li { margin: .3rem 0; line-height: 1.4; }
 .first-told code { display: block; color: var(--muted); font-size: .8em; }
-.first-sign-off dl { grid-template-columns: 10rem 1fr; font-size: .88rem; }
-.first-sign-off dt, .first-sign-off dd { padding: .15rem 0; }
 figure .target img { width: 9rem; min-width: 0; image-rendering: pixelated; }
 .bar p { margin: .5rem 0 .1rem; line-height: 1.35; font-size: .93rem; }
 figure svg.bars { min-width: 0; max-width: none; height: 22px; font-size: 12px;
@@ -171,7 +168,7 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
 @media screen and (min-width: 60rem) {
   .first:has(> .first-shown + .first-told) {
     grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
-  .first-sign-off { grid-column: 1 / -1; }
+  .first-table { grid-column: 1 / -1; }
 }
 @media screen and (min-width: 76rem) {
   body:has(> .contents) { display: grid; grid-template-columns: 14rem minmax(0, 56rem);
@@ -334,14 +331,15 @@ PAGE = """\
 </div>
 {% endif %}
 {{ laid_out(document.blocks, 2) }}
-<section class="terms">
-<h2>Terms</h2>
+{{ laid_out(behind, 2) }}
+<details class="terms">
+<summary><h2>Terms</h2></summary>
 <dl>
 {% for term, meaning in terms %}
 <dt>{{ term }}</dt><dd>{{ meaning }}</dd>
 {% endfor %}
 </dl>
-</section>
+</details>
 </main>
 <footer>{{ (document.footer or "fedsim " ~ version) | worded }}</footer>
 </body>
@@ -353,6 +351,7 @@ def render(document: Document) -> str:
     page = ENVIRONMENT.get_template("page").render(
         document=document,
         first=first_screen.parts(document.first),
+        behind=first_screen.behind(document.first),
         style=STYLE,
         version=fedsim.__version__,
         terms=terms.TERMS,

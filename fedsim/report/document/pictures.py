@@ -54,7 +54,7 @@ def embedded(drawn: str | bytes, name: str, text: str) -> Markup:
     return Markup('<img class="plate" src="data:image/png;base64,{}" alt="{}">').format(data, text)
 
 
-MOST_ROWS = 60
+MOST_ROWS = 12
 MOST_SAID = 6
 SUMMED_UP = ("curve", "number of points", "first", "least", "greatest", "last")
 

@@ -252,31 +252,6 @@ def epsilons(
     return figure
 
 
-def lower_bounds(
-    points: Sequence[tuple[str, float, bool]], limit: float | None, confidence: str
-) -> Figure:
-    """Return a figure of lower bounds on epsilon below each other, against what theory allows."""
-    with panel(f"ε is at least, with {confidence}confidence") as (figure, axes):
-        places = np.arange(len(points))[::-1]
-        names = [f"{title} (leads)" if leads else title for title, _, leads in points]
-        keep(axes, "at least", names, [epsilon for _, epsilon, _ in points])
-        for place, (_, epsilon, leads) in zip(places, points, strict=True):
-            axes.hlines(place, 0, epsilon, color=BLUE, linewidth=3 if leads else 1.5)
-            axes.plot(
-                *(epsilon, place, "o"),
-                color=BLUE,
-                markerfacecolor=BLUE if leads else "white",
-                markersize=7,
-            )
-        axes.set_yticks(places, names)
-        highest = max([epsilon for _, epsilon, _ in points] + [limit or 0.0])
-        if limit is not None:
-            upright_line(axes, limit, "theory's limit", legend=True, linewidth=1.4)
-        axes.set_xlim(0, 1.08 * highest or 1)
-        axes.set_ylim(-0.6, len(points) - 0.4)
-    return figure
-
-
 def success(
     curves: Mapping[str, Sequence[tuple[float, float]]],
     measured: tuple[float, float, float, float] | None = None,

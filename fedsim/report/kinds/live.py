@@ -14,6 +14,7 @@ from fedsim.audits.live.live_results import CANARIES, NOISE, LiveBounds
 from fedsim.audits.live.live_results import LiveReport as Report
 from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook
 from fedsim.audits.results.verdicts import (
+    AGREES,
     CANNOT_TELL,
     CONTRADICTED,
     NOT_MEASURED,
@@ -45,13 +46,13 @@ def state(report: Report) -> StateWords:
     measured = None if empirical is None else empirical.ends
     limit = 0.0 if bounds is None else bounds.rho_alpha
     standing_now = standing(measured, limit, exact=True, alarmed=bool(report.alarms))
-    if standing_now != "untested":
+    if standing_now != "not-measured":
         return words_of(standing_now, interval=measured)
     if canaries is not None and canaries.reason is None:
-        return words_of("within-chance" if canaries.over else "not-contradicted")
+        return words_of("above-by-chance" if canaries.over else "agrees")
     if report.noise is not None:
-        return words_of("not-contradicted")
-    return words_of(standing_now, measured=report.belief is not None)
+        return words_of("agrees")
+    return words_of(standing_now, measured=bounds is None or report.belief is not None)
 
 
 def verdict(report: Report) -> str:
@@ -89,7 +90,7 @@ def verdict(report: Report) -> str:
             f"noise, whatever the records are ({percent(noise.confidence)} confidence)."
         )
     measured = state(report)
-    if empirical is not None and bounds is not None and measured.text == "Not contradicted":
+    if empirical is not None and bounds is not None and measured is AGREES:
         low, high = empirical.advantage_interval
         if low <= bounds.rho_alpha < empirical.advantage:
             sentences.append(
@@ -286,10 +287,10 @@ def so_far(each: Seen) -> StateWords:
     """Return how the observations up to a round stand to the noise that the server states."""
     if isinstance(each, Belief):
         # In rare trainings a belief exceeds its limit.
-        return CANNOT_TELL if _beyond(each) else words_of("not-contradicted")
+        return CANNOT_TELL if _beyond(each) else words_of("agrees")
     if not each.noise_at_most:
         return NOT_MEASURED
-    return CONTRADICTED if min(each.noise_at_most.values()) <= 1 else words_of("not-contradicted")
+    return CONTRADICTED if min(each.noise_at_most.values()) <= 1 else words_of("agrees")
 
 
 def _beyond(belief: Belief) -> int:

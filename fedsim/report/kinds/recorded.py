@@ -49,11 +49,11 @@ def state(report: Report) -> StateWords:
     if release is None:
         return verdicts.NOT_MEASURED if report.canary is None else verdicts.CANNOT_TELL
     if release.noise == "none":
-        return verdicts.NO_PROTECTION
+        return verdicts.MUST_BE_TRUSTED
     if not release.clipped:
         return verdicts.NO_GUARANTEE
     supported = release.noise in ("as claimed", "more")
-    return verdicts.NOT_CONTRADICTED if supported else verdicts.CANNOT_TELL
+    return verdicts.AGREES if supported else verdicts.CANNOT_TELL
 
 
 def verdict(report: Report) -> str:
@@ -62,7 +62,10 @@ def verdict(report: Report) -> str:
     why = next((f": {one.why}" for one in report.findings if one.breaks), "")
     sentences = [f"{words.text}{why}."]
     if release is not None and release.towards == TOWARDS:
-        sentences = ["Server: No protection.", f"Observer of the aggregates: {sentences[0]}"]
+        sentences = [
+            f"Server: {verdicts.MUST_BE_TRUSTED.text}.",
+            f"Observer of the aggregates: {sentences[0]}",
+        ]
     if report.claim is not None:
         sentences.append(str(report.claim))
     if release is not None and release.noise == "none":
@@ -98,7 +101,7 @@ def verdict(report: Report) -> str:
         sentences.append(
             f"Canaries measured a mu of {low} to {high} for one round, towards {canary.towards}."
         )
-    if release is not None and state(report) is verdicts.NOT_CONTRADICTED:
+    if release is not None and state(report) is verdicts.AGREES:
         sentences.append(would_have_noticed(release.seen_below))
     if release is None and canary is None:
         sentences.append("Nothing could be measured from this vantage point.")
@@ -246,7 +249,7 @@ MOST = 5
 def first(report: Report) -> doc.FirstScreen:
     words, facts = state(report), report.facts
     advice = words.advice
-    if words is verdicts.NOT_CONTRADICTED and report.release is not None:
+    if words is verdicts.AGREES and report.release is not None:
         noticed = would_have_noticed(report.release.seen_below)
         advice = f"{noticed} A longer recording detects smaller losses"
     mends = [one.mend for one in report.findings if one.mend]
@@ -284,7 +287,7 @@ def _bars(report: Report) -> list[doc.Bar]:
     words, release, canary = state(report), report.release, report.canary
     mark, bars = doc.Mark(words.kind, words.text), list[doc.Bar]()
     if release is not None and release.towards == TOWARDS:
-        open_ = verdicts.NO_PROTECTION
+        open_ = verdicts.MUST_BE_TRUSTED
         bars.append(doc.Bar("Server", doc.Mark(open_.kind, open_.text), limit=1.0, remark=UNSEEN))
     if release is not None:
         bars += [_client_bar(one, release, mark) for one in release.least_protected[:MOST]]

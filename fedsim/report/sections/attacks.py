@@ -175,11 +175,8 @@ CLIENT_ATTACK = (
 )
 
 MEANING = (
-    "These weaker attacks serve for comparison. They see losses at the final model, and no sums. "
-    "Yeom's attack compares a "
-    "record's loss with the mean loss of the training data. Attacks on the target play the "
-    "adversary's own game. All attacks except Yeom's two learn from one half of the trials, as "
-    "shadow models, and are measured on the other half."
+    "Weaker attacks, for comparison: they see losses at the final model, and no sums. All except "
+    "Yeom's two learn from one half of the trials and are measured on the other."
 )
 
 

@@ -32,20 +32,9 @@ CERTAIN = 700.0
 
 
 def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
-    rho_beta = report.bounds.rho_beta
+    rho_beta = report.accounted.rho_beta
     # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
     odds = np.clip(transcript.log_odds, -CERTAIN, CERTAIN)
-    limit = report.bounds.rho_alpha
-    own = report.empirical
-    played = attacks.drawn(report.membership_inference, is_client(report))
-    advantages = {"this adversary": (own.advantage, own.advantage_interval)} | {
-        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
-    }
-    measured = [
-        MeasuredCurve(name, value, ends)
-        for name, (value, ends) in advantages.items()
-        if value is not None
-    ]
     return [
         Figure(
             "belief",
@@ -54,7 +43,22 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
             "The adversary's posterior belief, from even odds, that D was used: single trials, "
             "their median, and the band of 90% of them. "
             f"Theory's limit ρβ is {number(rho_beta)}.{score_caution(report)}",
-        ),
+        )
+    ]
+
+
+def _observed(report: Report, transcript: SectionTranscript) -> list[Figure]:
+    own, limit = report.attack, report.here.limit.rho_alpha
+    played = attacks.drawn(report.membership_inference, is_client(report))
+    advantages = {"this adversary": (own.advantage, own.interval)} | {
+        name: (attack.advantage, attack.advantage_interval) for name, attack in played.items()
+    }
+    measured = [
+        MeasuredCurve(name, value, ends)
+        for name, (value, ends) in advantages.items()
+        if value is not None
+    ]
+    return [
         *_log_odds(report, transcript),
         Figure(
             "advantage",
@@ -65,8 +69,7 @@ def _figures(report: Report, transcript: SectionTranscript) -> list[Figure]:
                 theorem2=report.bounds.theorem2_rho_alpha,
             ),
             "Advantage of every attack.",
-            f"Bars are measured advantages, with {confidence_of(report)}intervals. The limit "
-            f"ρα is {number(limit)}.",
+            f"Measured, with {confidence_of(report)}intervals. The limit ρα is {number(limit)}.",
         ),
         *_sensitivity(report, transcript),
     ]
@@ -79,7 +82,7 @@ def _log_odds(report: Report, transcript: SectionTranscript) -> Iterator[Figure]
     per_trial = trial_mu(transcript.sensitivities, transcript.noise_stds)
     if report.prediction.deterministic and mu is not None:
         per_trial = np.full(len(transcript.worlds), mu)
-    epsilon = report.bounds.epsilon
+    epsilon = report.accounted.epsilon
     yield Figure(
         "log-odds",
         run_figures.log_odds_histogram(
@@ -124,7 +127,7 @@ def _sensitivity(report: Report, transcript: SectionTranscript) -> Iterator[Figu
         "How far the sums on D and on D′ lie apart in a round, over all trials: root mean square "
         f"{number(measured.sensitivity_rms)}, largest {number(measured.sensitivity_max)}"
         + _clipping_allows(report)
-        + " Measured on the data itself: not part of what is released.",
+        + " Measured on the data; not released.",
     )
 
 
@@ -136,7 +139,8 @@ def _clipping_allows(report: Report) -> str:
     return f"; clipping allows at most {number(report.empirical.sensitivity_bound)}."
 
 
-SECTION = Section("What the adversary saw and believed", figures=_figures)
+SECTION = Section("What the adversary believed", figures=_figures)
+OBSERVED = Section("Log-odds, advantages and sensitivity", figures=_observed, specialist=True)
 
 
 def _entries(report: Report) -> Entries:
@@ -151,8 +155,8 @@ def _entries(report: Report) -> Entries:
         ),
         (
             "Advantage measured",
-            f"{number(measured.advantage)} ± "
-            f"{number(measured.standard_error)} {standard_errors_apart(report)}",
+            f"{number(report.attack.advantage)} ± "
+            f"{number(report.attack.standard_error)} {standard_errors_apart(report)}",
         ),
         (
             "Trials won, lost, tied",

@@ -5,22 +5,17 @@ from collections.abc import Iterable
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.report.document.blocks import Bullets, Part
 
-THEORY = (
-    "The limits of theory hold for every record, if the software ran as configured.",
-    "If one record is the unit, a person with several records has less protection.",
-)
-MEASURED = "The measurements say nothing about other people or other attacks."
-NOT_MEASURED = "No attack was measured."
-
 LIMITS = (
-    "This report does not say that the model is anonymous, or that its release is approved. Both "
-    "are legal questions (GDPR, Recital 26). The numbers are evidence on one part of them: can an "
-    "adversary tell whether a record was used?",
-    "The report does not cover texts that the model repeats.",
-    "It does not cover records that are reconstructed without a list of candidates.",
-    "It does not cover links with other data, or breaches.",
-    "It does not cover other releases about the same people. Their epsilons add up.",
+    "That the model is anonymous, or that its release is approved. Both are legal questions (GDPR, "
+    "Recital 26); the numbers are evidence on one part: can an adversary tell whether a record was "
+    "used?",
+    "Whether the software ran as configured, which the limits of theory assume.",
+    "How well a person with several records is protected, where one record is the unit.",
+    "Whether the model repeats texts, or records can be rebuilt without a list of candidates.",
+    "What links with other data, breaches, or other releases about the same people add.",
 )
+MEASURED = "What other people, or other attacks, would have given."
+NOT_MEASURED = "What an attack achieves: none was played."
 
 QUESTIONS = (
     "Who operates the server, and do we trust that party?",
@@ -31,18 +26,19 @@ QUESTIONS = (
 SECRET = "Does the real training use secret noise (privacy.noise-source = system)?"
 
 
-def parts(states: Iterable[StateWords], attacked: bool = True) -> list[Part]:
-    """Return the parts for a reader who decides, such as a data-protection officer.
+def part(states: Iterable[StateWords], attacked: bool = True) -> Part:
+    """Return the folded part for a reader who decides, such as a data-protection officer.
 
     Args:
         states: of the page's observers.
         attacked: whether an adversary was played.
     """
     meanings = dict.fromkeys(f"{state.text}: {state.means}." for state in states)
-    measured = MEASURED if attacked else NOT_MEASURED
+    unsaid = [LIMITS[0], MEASURED if attacked else NOT_MEASURED, *LIMITS[1:]]
     questions = [*QUESTIONS, SECRET] if attacked else QUESTIONS
-    return [
+    parts = [
         Part("What the verdicts mean", [Bullets(list(meanings))]),
-        Part("What this does not say", [Bullets([LIMITS[0], measured, *THEORY, *LIMITS[1:]])]),
+        Part("What this does not say", [Bullets(unsaid)]),
         Part("What to ask", [Bullets(questions)]),
     ]
+    return Part("Before you decide", parts, folded=True, anchor="before-you-decide")

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import RunVantageBounds
+from fedsim.audits.results.rows import Row
 from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
 from fedsim.report.figures import run_figures
+from fedsim.report.sections.observers import NAMES, WHO, holds_for, shown
 from fedsim.report.sections.section import Section, SectionTranscript, confidence_of
-from fedsim.report.sections.vantage_words import NAMES, WHO, holds_for
 
 Risks = Sequence[tuple[float, float]]
 """Success of an attack without the model, and its largest success with it."""
@@ -18,9 +18,7 @@ NEARLY = 0.01
 """Distance from a whole number of cases that a sentence neglects."""
 
 MEANING = (
-    "These are limits of theory for any attack on one person: re-identification, attribute "
-    "inference or reconstruction. First column: success without the training, such as 1 in n for "
-    "naming one of n people. Other columns: largest success of each observer after one training."
+    "These limits hold for any attack on one person, such as re-identification or reconstruction."
 )
 
 
@@ -84,33 +82,16 @@ def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
     ]
 
 
-def _limited(report: Report) -> list[RunVantageBounds]:
-    """Return the vantage points with risks; none for reports of earlier versions."""
-    return [row for row in report.bounds.vantages if row.risks]
-
-
 def _words(report: Report) -> list[Block]:
-    rows = _limited(report)
-    if not rows:
-        return []
-    audited = next(row for row in rows if row.vantage == report.vantage)
     return [
-        Prose(f"{of_run(report)} {MEANING}"),
-        Prose(holds_for(report)),
-        table(_by_name(rows)),
-        *_measured(report, dict(audited.risks)),
-        Place("risks"),
-        *_curves(report),
+        Prose(f"{sentence(_by(WHO, shown(report)))} {MEANING} {holds_for(report)}"),
+        table(_by(NAMES, shown(report))),
+        *_measured(report, dict(report.here.limit.risks)),
     ]
 
 
-def of_run(report: Report) -> str:
-    """Return the sentence about all vantage points of a run; "" without limits."""
-    return sentence({WHO[row.vantage]: row.risks for row in _limited(report)})
-
-
-def _by_name(rows: Sequence[RunVantageBounds]) -> dict[str, Risks]:
-    return {NAMES[row.vantage].capitalize(): row.risks for row in rows}
+def _by(names: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Risks]:
+    return {names[row.observer]: row.limit.risks for row in rows}
 
 
 def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
@@ -129,10 +110,8 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
         for one in rates
     ]
     said = (
-        "The trials measure membership inference about the target. All intervals hold together "
-        f"at {confidence_of(report).strip()} confidence. Both tables use the same curve of "
-        "theory: the false positive rate is the success without the training, and the true "
-        "positive rate the success with it."
+        "Membership inference about the target, measured; all intervals hold together at "
+        f"{confidence_of(report).strip()} confidence."
     )
     headings = ("False positives", "True positives, measured", "Theory allows at most")
     return [Prose(said), tabulated(headings, rows)]
@@ -143,40 +122,25 @@ def _curves(report: Report) -> list[Block]:
     if not report.trade_offs:
         return []
     crossed = [name for name, one in report.trade_offs.items() if one.surely_above > 0]
-    said = (
-        "The adversary says that the record was used if its belief is above a threshold. The "
-        "figure shows its right and wrong answers for every threshold. With "
-        f"{confidence_of(report)}confidence, the band holds at all thresholds at once. "
-    )
-    said += (
-        f"ALARM: its lower edge crosses the curve of theory for: {', '.join(crossed)}."
-        if crossed
-        else "Its lower edge does not cross the curve of theory."
-    )
-    return [Prose(said), Place("trade-offs")]
+    alarm = f"ALARM: the band crosses the curve of theory for: {', '.join(crossed)}."
+    return [*([Prose(alarm)] if crossed else []), Place("trade-offs")]
 
 
 def _figures(report: Report, _: SectionTranscript) -> list[Figure]:
     figures = []
-    rows = [row for row in _limited(report) if row.risks[0][1] < 1]
-    if rows:
-        caption = (
-            "Largest success of any attack after the training, against its success without the "
-            "training. The dashed line is an attack that learns nothing from the training."
-        )
-        drawing = run_figures.success(_by_name(rows))
-        figures.append(Figure("risks", drawing, "Success of any attack.", caption))
-    if _limited(report) and report.trade_offs:
+    if report.trade_offs:
         curves = {
             NAMES[vantage].capitalize(): curve for vantage, curve in report.trade_offs.items()
         }
         caption = (
-            "True positives against false positives of the played game. The pale area is the band; "
-            "a lower edge above the curve of theory would disprove the claimed noise."
+            "Right and wrong answers at every threshold of the belief. With "
+            f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
+            "lower edge above the curve of theory would disprove the claimed noise."
         )
         drawing = run_figures.trade_offs(curves)
         figures.append(Figure("trade-offs", drawing, "Measured trade-off curve.", caption))
     return figures
 
 
-SECTION = Section("How likely is re-identification?", _words, _figures)
+SECTION = Section("How likely is re-identification?", _words)
+CURVES = Section("Measured trade-off curve", _curves, _figures, specialist=True)

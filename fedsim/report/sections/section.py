@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from adversaries.arrays import Bools, Floats
-from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
 from fedsim.report.document import worth
@@ -94,17 +93,6 @@ def is_alarming(report: Report) -> bool:
     return bool(report.contradictions)
 
 
-def success(report: Report) -> float | None:
-    """Return the share of right answers, (1 + advantage) / 2: a tie counts half."""
-    advantage = report.empirical.advantage
-    return None if advantage is None else (1 + advantage) / 2
-
-
-def success_ends(report: Report) -> Ends | None:
-    ends = report.empirical.advantage_interval
-    return None if ends is None else ((1 + ends[0]) / 2, (1 + ends[1]) / 2)
-
-
 def challenge_of(report: Report) -> str:
     """Return the target in words, such as "the target record"."""
     challenge = report.challenge
@@ -122,7 +110,7 @@ def trials_of(report: Report) -> str:
 
 def confidence_of(report: Report) -> str:
     """Return the confidence of every interval as the start of a phrase, such as "95% "."""
-    return f"{100 * report.empirical.confidence:g}% "
+    return f"{100 * report.attack.confidence:g}% "
 
 
 def is_scored(report: Report) -> bool:
@@ -144,7 +132,7 @@ def score_caution(report: Report) -> str:
 
 
 def standard_errors_apart(report: Report) -> str:
-    measured, predicted = report.empirical.advantage, report.prediction.advantage
+    measured, predicted = report.attack.advantage, report.prediction.advantage
     distance = report.prediction.distance
     if measured is None or predicted is None or distance is None or not distance.standard_error:
         return ""
@@ -177,6 +165,17 @@ def worths_in_full(report: Report) -> str:
     confusion = quality.confusion if quality else []
     warning = worth.unless_learnt(measured, confusion, utility.loss.mean[0])
     return f"{sentence}. {warning.removesuffix('.')}" if warning else sentence
+
+
+def model_in_short(report: Report) -> str:
+    """Return the criterion beside a constant answer, and whether the model has learnt."""
+    measured = report.utility.measured
+    judged = judge(measured)
+    texts = [f"{judged.name} {worth.as_text(judged.name, judged.value)}"]
+    if measured.area_under_curve is not None and judged.name != AUC:
+        texts.append(f"AUC {measured.area_under_curve:.3f}")
+    learnt = "" if judged.has_learnt else "; it is not shown to have learnt anything"
+    return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
 
 
 def clients_of(report: Report) -> str:

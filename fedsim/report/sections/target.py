@@ -12,8 +12,8 @@ from PIL import Image
 from fedsim.audits.results.report import Report
 from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import percent
+from fedsim.report.sections.observers import holds_for
 from fedsim.report.sections.section import is_client
-from fedsim.report.sections.vantage_words import holds_for
 
 Shown = Mapping[str, Any]
 """A record of public data, as `fedsim.game.record_display.shown`."""
@@ -40,10 +40,7 @@ def target(report: Report) -> str:
             else f"Record {challenge.record}, of client {challenge.client},"
         )
         who = f"{whose} is the target: {how}."
-    return (
-        f"{who} The measurements are about this target alone: other records may be easier or "
-        f"harder to identify. {holds_for(report)}"
-    )
+    return f"{who} The measurements are about this target alone. {holds_for(report)}"
 
 
 def part(report: Report, picture: Shown | None) -> doc.Part:
@@ -59,8 +56,8 @@ def _why_not(report: Report) -> str:
     if report.challenge.kind != "record":
         return "No record is shown: the target is not a person's record."
     return (
-        f"The record is not shown, because this page may be handed on. The data "
-        f"'{report.data.name}' are not known to be public, or the run kept no copy of the record."
+        "The record is not shown, because this page may be handed on and the data "
+        f"'{report.data.name}' are not known to be public."
     )
 
 

@@ -30,48 +30,39 @@ def released(report: Report) -> str:
         f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} at "
         f"δ = {plain(total.delta)} towards the {total.vantage.replace('-', ' ')}, "
         f"ρβ = {number(total.rho_beta)}."
-        + f" The ε below, {number(total.epsilon_of_one_training)}, is for one training: the audit "
-        "compares with it, and it is not the guarantee." * (count > 1) + f" {total.game}"
     )
 
 
 def _bounds(report: Report) -> Entries:
-    bounds = report.bounds
+    bounds, accounted = report.bounds, report.accounted
     return [
         *_single_records(report),
         (
             f"ε at δ = {plain(bounds.delta)}",
-            f"{number(bounds.epsilon)}{_why_infinite(report)}, accountant {bounds.accountant}",
+            f"{number(accounted.epsilon)}{_why_infinite(report)}, accountant {bounds.accountant}",
         ),
-        ("ρβ, limit of the belief", f"{number(bounds.rho_beta)} = 1 / (1 + e^−ε)"),
-        (
-            "ρα, limit of the advantage",
-            f"{number(bounds.rho_alpha)} (from the noise)",
-        ),
+        ("ρβ = 1 / (1 + e^−ε)", number(accounted.rho_beta)),
         (
             "How often the belief exceeds ρβ",
             f"{percent(bounds.tail_probability)} for the record that changes the sums most; at "
-            f"most {percent(bounds.tail_limit)} for any record",
+            f"most {percent(accounted.exceeded)} for any record",
         ),
-    ]
-
-
-def _further(report: Report) -> Entries:
-    bounds = report.bounds
-    return [
-        ("ε by exact accounting", number(bounds.tight_epsilon)),
-        ("ρβ by exact accounting", number(bounds.tight_rho_beta)),
+        *(
+            [("ε by exact accounting", number(report.here.limit.epsilon))]
+            if bounds.accounted
+            else []
+        ),
         (
             "Bernau et al., Theorem 2",
-            f"{number(bounds.theorem2_rho_alpha)} (for the classic noise scale of a single step; "
-            "with other noise, the advantage may be above it)",
+            f"{number(bounds.theorem2_rho_alpha)} (not a bound, except for the classic noise scale "
+            "of a single step)",
         ),
         ("Yeom's bound e^ε − 1, for pure ε", number(bounds.yeom_bound)),
     ]
 
 
 def _why_infinite(report: Report) -> str:
-    if math.isfinite(report.bounds.epsilon):
+    if math.isfinite(report.accounted.epsilon):
         return ""
     if is_clipped(report):
         why = f"no noise hides {clients_of(report)} at this vantage"
@@ -116,11 +107,11 @@ def _budget(report: Report) -> str:
     together = f" in all {trainings} trainings together" * (trainings > 1)
     who = "a client's data" if is_client(report) else "a person's record"
     spent = f"{who} {'have' if is_client(report) else 'has'} spent"
-    if report.noise_source == "seed" and math.isfinite(budget.spent):
+    if report.noise_source == "seed" and math.isfinite(report.spent):
         spent = f"with secret noise {who} would have spent"
     return (
         f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds, {spent} "
-        f"ε = {number(budget.spent)}{together} towards the {budget.vantage.replace('-', ' ')} at "
+        f"ε = {number(report.spent)}{together} towards the {budget.vantage.replace('-', ' ')} at "
         f"δ = {plain(budget.delta)} "
         f"(accountant {budget.accountant}){ending}.{before}"
     )
@@ -150,9 +141,9 @@ def _assumed(report: Report) -> list[str]:
 
 
 def _words(report: Report) -> list[Block]:
-    guaranteed = released(report)
+    guaranteed, game = released(report), report.released.game if report.released else ""
     return [
-        *([Prose(guaranteed)] if guaranteed else []),
+        *([Prose(f"{guaranteed} {game}")] if guaranteed else []),
         *map(Prose, _assumed(report)),
         Listing(_bounds(report)),
         Place("budget", otherwise=_budget(report)),
@@ -178,12 +169,7 @@ def _figures(report: Report, _: SectionTranscript) -> Iterator[Figure]:
     )
 
 
-SECTION = Section("The bounds from theory", _words, _figures)
-FURTHER = Section(
-    "Further bounds from theory", lambda report: [Listing(_further(report))], specialist=True
-)
-
-
+SECTION = Section("Theory and the running budget", _words, _figures, specialist=True)
 FOR_WHOM = (
     "This statement is for a person whose record comes from the distribution of the training "
     "data. It is no guarantee for outliers. The gradient distances that it rests on were released "

@@ -237,15 +237,23 @@ def worded(course: Course, training: bool) -> str:
     return ", ".join(words)
 
 
-def conclude(directory: RunDirectory, start: float, console: Console) -> None:
-    """Print the summary, the times of the phases, and the path of the report."""
+def conclude(
+    directory: RunDirectory, start: float, console: Console, command: str, verbose: bool = False
+) -> None:
+    """Print the result of a run and the path of its report.
+
+    Args:
+        start: when the command began, in seconds since the epoch.
+        command: the command, as typed.
+        verbose: whether to print every observer's numbers and the times of the phases too.
+    """
     from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
     from fedsim.report.summary import summary  # noqa: PLC0415
 
     result = results.read(directory)
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    console.print(summary(result))
-    if phases.keys() >= PHASES:
+    console.print(summary(result, command, time.time() - start, verbose=verbose))
+    if verbose and phases.keys() >= PHASES:
         console.print(
             f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
             f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "

@@ -254,17 +254,17 @@ def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
     from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
 
     report = results.read(directory)
-    measured = report.empirical
-    low, high = measured.advantage_interval or (None, None)
+    measured, limit = report.attack, report.here.limit
+    low, high = measured.interval or (None, None)
     return {
         "report/advantage": measured.advantage,
         "report/advantage_low": low,
         "report/advantage_high": high,
         "report/advantage_predicted": report.prediction.advantage,
-        "report/rho_alpha": report.bounds.rho_alpha,
-        "report/rho_beta": report.bounds.rho_beta,
-        "report/epsilon": report.bounds.epsilon,
-        "report/epsilon_at_least": measured.headline.epsilon,
+        "report/rho_alpha": limit.rho_alpha,
+        "report/rho_beta": report.accounted.rho_beta,
+        "report/epsilon": report.accounted.epsilon,
+        "report/epsilon_at_least": measured.epsilon_at_least,
         "report/balanced_accuracy": report.utility.balanced_accuracy,
         "report/area_under_curve": report.utility.area_under_curve,
     }, report.trials

@@ -76,7 +76,7 @@ def _row(outcome: RunOutcome, bounds: Sequence[str]) -> dict[str, Any]:
 
 
 def _accuracy(outcome: RunOutcome, report: Report) -> dict[str, Any]:
-    between = outcome.accuracy_interval(report.empirical.confidence)
+    between = outcome.accuracy_interval(report.attack.confidence)
     ends = (None, None) if between is None else between.ends
     utility = report.utility
     least = utility.quality and utility.quality.least_recall
@@ -87,28 +87,28 @@ def _accuracy(outcome: RunOutcome, report: Report) -> dict[str, Any]:
 
 def _reported(report: Report) -> dict[str, Any]:
     """Return the columns of a run's report; a lower bound that its trials do not allow is None."""
-    measured = report.empirical
-    low, high = measured.advantage_interval or (None, None)
+    measured, attack = report.empirical, report.attack
+    low, high = attack.interval or (None, None)
     estimates, delta = measured.epsilon, report.bounds.delta
     values = (
         report.trials,
-        measured.advantage,
+        attack.advantage,
         low,
         high,
-        measured.confidence,
+        attack.confidence,
         report.prediction.advantage,
-        report.bounds.rho_alpha,
-        report.bounds.tight_epsilon,
+        report.here.limit.rho_alpha,
+        report.here.limit.epsilon,
         delta,
         None if report.released is None else report.released.epsilon,
-        measured.headline.name,
-        measured.headline.epsilon,
+        measured.leading,
+        measured.lower_bounds[measured.leading].epsilon,
     )
     proven = {
         f"{BOUND_COLUMN}{name}": None if bound.reason else bound.epsilon
         for name, bound in measured.lower_bounds.items()
     }
-    estimated = (estimates.advantage, estimates.belief, estimates.sensitivity)
+    estimated = (estimates.advantage, attack.log_odds, estimates.sensitivity)
     ends = (end if end is None else epsilon_from_advantage(end, delta) for end in (low, high))
     return (
         dict(zip(REPORTED, values, strict=True))

@@ -55,12 +55,12 @@ def test_a_report_is_held_to_other_conditions_later(
     fedsim: Fedsim, experiment: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    assert fedsim("run", experiment, "--out", run, "--quiet", "--fail-if", "verdicts.# > 3")[0] == 0
+    assert fedsim("run", experiment, "--out", run, "--quiet", "--fail-if", "rows.# > 3")[0] == 0
     status, _, said = fedsim(
-        "report", run, "--fail-if", "verdicts.# >= 3", "--fail-if", "one_run.count > 0"
+        "report", run, "--fail-if", "rows.# >= 3", "--fail-if", "one_run.count > 0"
     )
     assert status == 3
-    assert "Gate shut: verdicts.# >= 3: it is 3\n" in said
+    assert "Gate shut: rows.# >= 3: it is 3\n" in said
     assert "Gate shut: cannot tell whether one_run.count > 0: its 'one_run' is null" in said
 
 

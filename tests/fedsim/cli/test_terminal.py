@@ -18,9 +18,9 @@ def test_a_run_ends_well_whatever_its_directory_is_named(
     fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
     few = ("--trials", 4, "--rounds", 1)
-    status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / NAME)
+    status, out, _ = fedsim("run", experiment, *few, "--out", tmp_path / NAME)
     assert status == 0
-    (said,) = [line for line in err.splitlines() if line.startswith("Report: ")]
+    (said,) = [line for line in out.splitlines() if line.startswith("Report: ")]
     assert said.endswith("[/red] :smile: \ufffd[2J\ufffd\ufffd/report.html")
     status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / NAME)
     assert (status, err.count("\n"), "\x1b" in err) == (2, 1, False)

@@ -9,15 +9,16 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.audits.results.measured import AtVantage
 from fedsim.audits.results.report import Report
+from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import ReleasedTogether
+from fedsim.audits.results.verdicts import State
 from fedsim.config import Scalar, from_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import comparison
 from fedsim.report.document.html import fragment
 from fedsim.report.document.wording import percent
-from fedsim.report.sections.first import states
+from fedsim.report.sections.observers import mark
 
 from .conftest import SIZE, Runs
 
@@ -28,44 +29,36 @@ Of = Callable[[str], Report]
 def of(written: Runs) -> Of:
     """Return a function that makes the report of a run under a trust, measured at two vantages."""
     report = written("central").report
-    found = report.vantages["participant"]
-    assert found.empirical is not None
-    assert found.prediction is not None
-    measured, predicted = found.empirical, replace(found.prediction, advantage=0.2)
+    found = report.here
+    assert found.predicted is not None
+    predicted = replace(found.predicted, advantage=0.2)
+    limit = replace(found.limit, noise_multiplier=4.0, epsilon=1.5, rho_alpha=0.25)
 
-    def place(advantage: float, good: bool) -> AtVantage:
-        empirical = replace(
-            measured,
-            advantage=advantage,
-            advantage_interval=(0.1, 0.3),
-            within_bound=good,
-            near_prediction=good,
+    def row(observer: str, advantage: float, good: bool) -> Row:
+        attack = replace(
+            report.attack, advantage=advantage, interval=(0.1, 0.3), near_prediction=good
         )
+        standing: State = "below" if good else "contradicted"
         return replace(
             found,
-            noise_multiplier=4.0,
-            epsilon=1.5,
-            rho_alpha=0.25,
-            prediction=predicted,
-            empirical=empirical,
+            observer=observer,
+            standing=standing,
+            limit=limit,
+            attack=attack,
+            predicted=predicted,
         )
 
-    vantages = {
-        "server": replace(place(0.9, False), noise_multiplier=0.0, epsilon=math.inf),
-        "participant": place(0.21, True),
-        "released-model": replace(place(0.0, True), prediction=None, empirical=None),
+    server = row("server", 0.9, False)
+    rows = {
+        "server": replace(
+            server, limit=replace(limit, noise_multiplier=0.0, epsilon=math.inf, rho_alpha=1.0)
+        ),
+        "participant": row("participant", 0.21, True),
+        "released-model": replace(report.rows["released-model"], limit=limit),
     }
 
-    by_name = {verdict.vantage: verdict for verdict in report.verdicts}
-    audited = by_name["participant"]
-    verdicts = [
-        replace(audited, vantage="server", state="above"),
-        replace(audited, state="below"),
-        replace(by_name["released-model"], state="untested"),
-    ]
-
     def make(trust: str) -> Report:
-        return replace(report, name="vantages", trust=trust, vantages=vantages, verdicts=verdicts)
+        return replace(report, name="vantages", trust=trust, rows=rows)
 
     return make
 
@@ -92,7 +85,7 @@ def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
     assert [row["verdict"] for row in rows[:3]] == [
         "Contradicted, apart from prediction",
         "Below the limit",
-        "Not measured",
+        "Limited by theory",
     ]
     assert rows[1]["predicted"] == 0.2
     assert rows[1]["measured"] == 0.21
@@ -102,21 +95,21 @@ def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
 
 def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(of: Of) -> None:
     report = of("central")
-    turned = replace(report, verdicts=report.verdicts[::-1])
+    turned = replace(report, rows=dict([*report.rows.items()][::-1]))
     rows = comparison.compare([turned])
     assert [row["vantage"] for row in rows] == ["released-model", "participant", "server"]
-    assert [row["state"] for row in rows] == [verdict.state for verdict in turned.verdicts]
-    for (_, mark), row in zip(states(turned), rows, strict=True):
-        assert row["verdict"].startswith(mark.text)
+    assert [row["state"] for row in rows] == [each.standing for each in turned.rows.values()]
+    for each, row in zip(turned.rows.values(), rows, strict=True):
+        assert row["verdict"].startswith(mark(turned, each).text)
 
 
 def test_privacy_stands_beside_what_it_costs(of: Of) -> None:
     report = of("central")
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
-    (allowed,) = (one.allowed for one in report.verdicts if one.vantage == "participant")
+    limit = report.rows["participant"].limit
     assert (row["criterion"], row["value"]) == ("accuracy", report.utility.accuracy.mean[-1])
-    assert (row["tail_limit"], row["delta"]) == (allowed.passed, allowed.delta)
+    assert (row["tail_limit"], row["delta"]) == (limit.exceeded, report.bounds.delta)
     shown = " ".join(_shown([report]).split())
     page = fragment(comparison.blocks(rows))
     for words in (shown, page):
@@ -136,7 +129,7 @@ def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
     assert "∞" in server
     assert "0.210" in participant
     assert "Below the limit" in participant
-    assert "Not measured" in released
+    assert "Limited by theory" in released
     assert "0.10 to 0.30" in capture.get()
     assert "intervals at 95.0%" in capture.get()
 
@@ -174,10 +167,9 @@ def test_runs_of_one_name_are_told_apart_by_their_directories(of: Of) -> None:
 
 def test_each_row_has_its_confidence_where_runs_differ(of: Of) -> None:
     other = of("central")
-    place = other.vantages["participant"]
-    assert place.empirical is not None
-    half = replace(place, empirical=replace(place.empirical, confidence=0.5))
-    other = replace(other, vantages={**other.vantages, "participant": half})
+    here = other.here
+    half = replace(here, attack=replace(other.attack, confidence=0.5))
+    other = replace(other, rows=other.rows | {"participant": half})
     shown = _shown([of("central"), other])
     assert "intervals at" not in shown
     # The server's, and the participant's of the first run.
@@ -225,11 +217,12 @@ def _configured(tmp_path: Path, changes: list[dict[str, Scalar]]) -> list[Path]:
 
 def _limited(report: Report, advantage: float, accuracy: float) -> Report:
     """Return a report whose every limit and final accuracy are these."""
-    verdicts = [
-        replace(one, allowed=replace(one.allowed, advantage=advantage)) for one in report.verdicts
-    ]
+    rows = {
+        name: replace(row, limit=replace(row.limit, rho_alpha=advantage))
+        for name, row in report.rows.items()
+    }
     curve = replace(report.utility.accuracy, mean=[0.1, accuracy])
-    return replace(report, verdicts=verdicts, utility=replace(report.utility, accuracy=curve))
+    return replace(report, rows=rows, utility=replace(report.utility, accuracy=curve))
 
 
 def test_a_comparison_says_which_run_is_stricter_by_how_much_and_at_what_cost(
@@ -271,16 +264,12 @@ def test_a_run_that_allows_the_server_less_and_a_participant_more_is_not_stricte
     places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
 
     def allowing(server: float, others: float) -> Report:
-        verdicts = [
-            replace(
-                one,
-                allowed=replace(
-                    one.allowed, advantage=server if one.vantage == "server" else others
-                ),
-            )
-            for one in report.verdicts
-        ]
-        return replace(report, verdicts=verdicts)
+        limits = {"server": server, "participant": others, "released-model": others}
+        rows = {
+            name: replace(row, limit=replace(row.limit, rho_alpha=limits[name]))
+            for name, row in report.rows.items()
+        }
+        return replace(report, rows=rows)
 
     rows = comparison.side_by_side(places, [allowing(0.5, 0.4), allowing(0.6, 0.2)])
     assert (

@@ -13,15 +13,14 @@ from rich.console import Console
 from adversaries.errors import InputError
 from fedsim.audits.results.numbers import OfClass, Quality
 from fedsim.audits.results.report import decode, encode
-from fedsim.audits.results.verdicts import Answer, Basis, OwnLimit, State
+from fedsim.audits.results.rows import Answer, OwnLimit
+from fedsim.audits.results.verdicts import State
 from fedsim.config import Config, from_run_config, to_run_config
 from fedsim.report.document.first_screen import FAILED, PASSED
 from fedsim.report.document.wording import number, percent
 from fedsim.report.page import Pictures, render_html, write_figures
-from fedsim.report.sections import answer as answers
-from fedsim.report.sections import first, vantage_words, verdict
+from fedsim.report.sections import first, observers
 from fedsim.report.sections.first import About
-from fedsim.report.sections.section import success
 from fedsim.report.summary import summary
 from fedsim.studies.choose import rule
 
@@ -73,14 +72,14 @@ class Undrawn(Pictures):
 def told(report):
     """The words of the page without its contents and the terms at its end."""
     html = re.sub("<nav.*?</nav>", "", render_html(report, Undrawn(report, {})), flags=re.S)
-    return Page(html.partition('<section class="terms">')[0] + "</main></body></html>").words
+    return Page(html.partition('<details class="terms"')[0] + "</main></body></html>").words
 
 
-def shown(report):
+def shown(report, width=140, verbose=False):
     """What the terminal shows."""
-    console = Console(width=140)
+    console = Console(width=width)
     with console.capture() as capture:
-        console.print(summary(report))
+        console.print(summary(report, verbose=verbose))
     return capture.get()
 
 
@@ -125,15 +124,16 @@ def html(written, drawn):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
     report = written(kind).report
-    text, terminal = told(report), shown(report)
+    text, terminal = told(report), shown(report, verbose=True)
     for words in (text, terminal):
         assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
     for warning in report.warnings:
         assert warning in text
         assert text.index(warning) < text.index("Who is the target?")
         assert " ".join(warning.split()) in " ".join(terminal.split())
+    assert len(shown(report, width=80).splitlines()) <= 19, kind  # and the report's path
     assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
-    assert report.mechanism.dp_guarantee or "not a DP guarantee" in text or "no DP" in text
+    assert report.mechanism.dp_guarantee or "protects no one" in text or "no DP" in text
 
 
 FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
@@ -180,19 +180,23 @@ def test_every_figure_has_a_text_alternative(html, report):
     drawn = page.tags.count("svg")
     bars = html.count('<svg role="img" class="bars"')
     assert html.count('<svg role="img"') == drawn
-    assert bars == len(report.verdicts) + 1  # and the axis
+    assert bars == len(report.rows.values()) + 1  # and the axis
     assert drawn - bars == page.tags.count("figure") - 1 >= len(FIGURES)
     # What is seen, and the numbers behind it.
     assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
-    assert 'aria-label="Server: No protection; theory sets no limit"' in html
+    assert 'aria-label="Server: Must be trusted; theory sets no limit"' in html
     assert html.count("The numbers behind this figure") == drawn - bars
 
 
 def test_the_page_explains_its_verdicts_and_says_what_it_does_not_say(html, report):
-    for words in ("GDPR, Recital 26", "Who operates the server", "say nothing about other people"):
+    for words in (
+        "GDPR, Recital 26",
+        "Who operates the server",
+        "What other people, or other attacks",
+    ):
         assert words in html
-    for each in report.verdicts:
-        words = vantage_words.state_words(report, each)
+    for each in report.rows.values():
+        words = observers.state_words(report, each)
         assert f"<li>{words.text}: {words.means}.</li>" in html
 
 
@@ -205,7 +209,7 @@ def test_hostile_text_is_shown_and_never_obeyed(report):
     for path in (
         *("name", "created", "trust", "device", "data.name", "challenge.measure"),
         *("bounds.accountant", "mechanism.dp_note", "versions.fedsim"),
-        *("vantages.server.note", "empirical.lower_bounds.clopper_pearson.method"),
+        *("rows.server.limit.note", "empirical.lower_bounds.clopper_pearson.method"),
     ):
         report = changed(report, path, hostile)
     report = replace(report, warnings=[hostile])
@@ -245,45 +249,42 @@ def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
 # What it says
 
 
-def test_the_verdict_says_who_was_right_how_often_and_what_theory_allows(report):
+def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
     share = percent(report.empirical.wins / report.trials)
-    most = percent((1 + report.bounds.rho_alpha) / 2)
+    most = percent((1 + report.here.limit.rho_alpha) / 2)
     assert (
-        "An adversary tried to tell whether one person's record was used. It took part in "
-        f"the federation and knew everything else. It was right in {share} of {report.trials} "
-        f"trials; tossing a coin is right in 50%. Theory allows at most {most}."
+        "Could an adversary tell whether one person's record was used? A participant was right in "
+        f"{share} of {report.trials} trials; guessing is right in 50%, and theory allows at most "
+        f"{most}."
     ) in told(report)
 
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("server", "It ran the server of the federation and knew everything else"),
-        ("server", "Theory sets no limit below 100%"),
-        ("released model", "It saw only the released model and knew everything else"),
-        ("replace", "tell whether one person's record or its replacement was used"),
-        ("client", "tell whether one client's data were used"),
-        ("crafted", "tell whether the crafted target was used"),
-        ("gradient", "tell whether the crafted target was used"),
+        ("server", "The operator of the server was right in"),
+        ("server", "and theory sets no limit."),
+        ("released model", "Someone who sees only the released model was right in"),
+        ("replace", "tell whether one person's record or its replacement was used?"),
+        ("client", "tell whether one client's data were used?"),
+        ("crafted", "tell whether the crafted target was used?"),
+        ("gradient", "tell whether the crafted target was used?"),
     ],
 )
-def test_the_verdict_names_the_adversary_and_the_secret(kind, sentence, written):
+def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
     assert sentence in told(written(kind).report)
 
 
 @pytest.mark.parametrize(
     ("kind", "label"),
     [
-        (
-            "central",
-            "Experiment, not a DP guarantee: anyone who knows its seed can remove the noise.",
-        ),
-        ("local sensitivity", "Measurement, not a DP guarantee."),
+        ("central", "This is a measurement: its noise comes from a seed and protects no one."),
+        ("local sensitivity", "The noise was scaled to the attacked target: no DP guarantee."),
         ("unclipped", "Gradients are not clipped: no DP guarantee."),
-        ("oracle", "Oracle audit, not a DP guarantee."),
-        ("distributed", "Simulated secure aggregation, not a DP guarantee."),
-        ("bayesian", "Gradient distances were released: not a DP guarantee."),
-        ("local", "trainings on these people, not one release"),
+        ("oracle", "This is an oracle audit: it protects no one."),
+        ("distributed", "Secure aggregation was simulated: no DP guarantee."),
+        ("bayesian", "Gradient distances were released: no DP guarantee."),
+        ("local", "models of these people were released: together they cost ε ="),
     ],
 )
 def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, label, written):
@@ -308,7 +309,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         (
             "local steps",
             [
-                "assume that every adversary sees all these steps",
+                "The bounds assume that every adversary sees all these steps",
                 "With local steps, the belief is the score of an attack",
                 "of the linearised attack, whose score follows",
             ],
@@ -322,7 +323,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
                 "with all its 8 records, is the target",
             ],
         ),
-        ("gradient", ["on the data D with the target gradient"]),
+        ("gradient", ["on D with the target gradient"]),
         ("crafted", ["The target was crafted to be noticed"]),
         (
             "server",
@@ -337,10 +338,10 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
             ],
         ),
         ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
-        ("one training", ["One training has no statistics", "– of one training; limit ρα"]),
+        ("one training", ["One training has no success rate", "one belief: "]),
         (
             "few trials",
-            ["2 trials are too few to tell how often the adversary is right", "Too few trials"],
+            ["2 trials are too few to tell", "Too few trials"],
         ),
         ("one run", ["The canaries of one trial show", "one-run f-DP bound). The claim is ε ="]),
         (
@@ -358,38 +359,28 @@ def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, w
 
 def test_where_no_limit_is_set_nothing_is_held_to_one(written):
     unclipped = told(written("unclipped").report)
-    for words in (
-        "limit ρβ",
-        "of the trials with the record; theory allows",
-        "is slack",
-        "at most ∞",
-    ):
+    for words in ("above ρβ", "passed in up to", "at most ∞", "theory allows at most"):
         assert words not in unclipped, words
-    local = told(written("local steps").report)
-    assert "Above the limit:" in local
-    assert "above it; theory allows" not in local
+    assert "above ρβ: " in told(written("local steps").report)
     client = told(written("client").report)
     assert "the target record" not in client
     assert "person's record" not in client
 
 
-def test_the_audited_vantage_is_marked_and_all_that_were_measured_have_a_line(written):
+def test_the_audited_observer_is_marked_and_all_have_a_line(written):
     report = written("local").report
     text = told(report)
-    assert text.count("audited here") == 3  # first, in full, and among the numbers
-    assert text.index("Who is the target?") < text.index("The bounds from theory")
-    for row in report.vantages.values():
-        assert row.note in text
+    assert text.count("audited here") == 1
+    for row in report.rows.values():
+        assert observers.reading(report, row) in text
 
 
 def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(report):
-    leading = report.empirical.headline.name
-    limit = report.bounds.tight_epsilon
+    leading = report.empirical.leading
+    limit = report.here.limit.epsilon
     path = f"empirical.lower_bounds.{leading}"
     report = changed(report, f"{path}.epsilon", limit + 0.1)
-    report = changed(
-        changed(report, "empirical.headline.epsilon", limit + 0.1), f"{path}.reason", None
-    )
+    report = changed(report, f"{path}.reason", None)
     assert "Above theory, within chance" in told(report)
     report = replace(report, contradictions={leading: "too much"})
     assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in told(report)
@@ -410,17 +401,19 @@ def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
     classic = number(report.empirical.epsilon.sensitivity)
     assert f"from sensitivities, classic RDP {classic} –" in told(report)
     same = changed(report, "bounds.accountant", "rdp-classic")
-    limit = number(report.bounds.epsilon)
+    limit = number(report.accounted.epsilon)
     assert f"from sensitivities, classic RDP {classic} {limit}" in told(same)
 
 
 def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(report):
-    text = told(report)
-    elsewhere = re.compile("sensitivity|confidence|delta$")  # in captions, or as they were given
-    for table in ("empirical", "bounds", "prediction"):
-        for name, value in encode(report)[table].items():
+    text = set(re.findall(r"[^\s;:,()]+", told(report)))
+    elsewhere = re.compile("sensitivity|confidence|delta$|chance|detects")  # in captions, as given
+    values, here = encode(report), encode(report)["rows"][report.vantage]
+    tables = [values["empirical"], values["bounds"], values["prediction"]]
+    for table in [*tables, here["limit"], here["attack"]]:
+        for name, value in table.items():
             if isinstance(value, float) and not elsewhere.match(name):
-                assert {number(value), percent(value)} & set(re.findall(r"[^\s;:,()]+", text)), name
+                assert {number(value), percent(value)} & text, name
 
 
 def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
@@ -476,7 +469,6 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
     text = Page(render_html(report, Undrawn(report, {}), about)).words
     for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
         assert said in text
-    assert "This run itself protects no one: anyone who knows its seed" in text
     assert "not stated (run.author)" in told(report)
 
 
@@ -485,12 +477,25 @@ def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(re
 
 def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written):
     html = _html(written("central").report)
-    main, _, rest = html.partition('<details id="specialists">')
-    folded = rest
-    assert {"Empirical ε′", "Membership inference"} <= _headings(folded, 3)
-    assert "Every vantage point in full" in _headings(main, 2)
-    assert "Configuration" in _headings(folded, 3)
+    main, _, folded = html.partition('<details id="specialists">')
+    assert {"Empirical ε′", "Membership inference", "Settings"} <= _headings(folded, 3)
+    assert "Every observer in numbers" in _headings(main, 2)
     assert not _headings(folded, 3) & _headings(main, 2)
+
+
+def test_the_first_screen_is_an_answer_a_figure_a_table_and_what_to_decide(written):
+    for kind in ("central", "local", "server", "unclipped", "client", "sampled", "one training"):
+        report = written(kind).report
+        page = re.sub("<nav.*?</nav>", "", _html(report), flags=re.S)
+        screen = page[page.index('<section class="verdict') :].partition("<h2")[0]
+        screen += page.partition('class="first-told"')[2].partition("</section>")[0]
+        words = re.sub("<[^>]+>", " ", re.sub("<svg.*?</svg>", "", screen, flags=re.S)).split()
+        assert len(words) <= 160, (kind, len(words))
+        folded = page.partition('<details id="checks">')[2]
+        assert "--fail-if" in folded
+        assert "--fail-if" not in screen
+        # A trust model is a decision, and no failure.
+        assert not re.search("Failed.</span> (No noise|By theory)", folded)
 
 
 def test_what_nobody_asked_for_is_absent(written):
@@ -507,71 +512,54 @@ def _html(report):
     return render_html(report, Undrawn(report, {}))
 
 
-def test_the_final_model_is_answered_by_the_attack_on_the_target_or_not_at_all(written):
-    attacked, not_attacked = (told(written(kind).report) for kind in ("local", "central"))
-    assert verdict.OF_THE_MODEL in attacked
-    assert "The attack that was declared beforehand was right about the target" in attacked
-    assert (
-        "The limit is for the best attack on the final model. This run did not measure that attack."
-        in not_attacked
-    )
-    assert verdict.BY_LOSSES.strip() in not_attacked
-    assert 'audit.vantages = "all"' in not_attacked
-
-
-# The verdict
-
-
-def test_the_terminal_has_four_lines_a_vantage(written):
-    report = written("local").report
-    brief = shown(report)
-    for name in ("advantage", "belief", "ε", "reading"):
-        assert len(re.findall(rf"^  {name} ", brief, re.M)) == len(report.verdicts) == 3
+# The rows
 
 
 def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
     for kind in ("central", "local", "server", "unclipped", "one training"):
         report = written(kind).report
-        states = first.states(report)
-        assert " ".join(f"{name.capitalize()}: {mark.text}." for name, mark in states) in told(
-            report
-        )
-        terminal = shown(report)
-        places = [
-            re.search(rf"^{name}( \(audited\))?: {re.escape(mark.text)}$", terminal, re.M).start()
-            for name, mark in states
+        states = [
+            (observers.NAMES[row.observer], observers.mark(report, row).text)
+            for row in observers.shown(report)
         ]
+        text, terminal = told(report), shown(report)
+        places = [text.index(f"{name.capitalize()} {state}.") for name, state in states]
         assert places == sorted(places)
+        lines = [
+            re.search(rf"^{name}  .*  {re.escape(state.lower())} *$", terminal, re.M).start()
+            for name, state in states
+        ]
+        assert lines == sorted(lines)
 
 
 def test_an_organisations_limits_are_answered_in_both(report):
     meets = OwnLimit("advantage", 0.9, "meets", "theory", None)
     open_ = OwnLimit("belief", 0.75, "cannot-tell", "measured", 4242)
-    first, *others = report.verdicts
     assert "Limit of the organisation" not in told(report)
-    limited = replace(report, verdicts=[replace(first, limits=[meets, open_]), *others])
+    rows = {name: replace(row, own_limits=[meets, open_]) for name, row in report.rows.items()}
+    limited = replace(report, rows=rows)
     for words in (told(limited), " ".join(shown(limited).split())):
-        assert "Meets." in words
-        assert "Cannot tell." in words
-        assert "4242 trials may decide" in words
+        assert "Your limit, advantage at most 0.900: participant meets" in words
+        assert "Your limit, belief at most 0.750: participant cannot tell" in words
+    assert "4242 trials may decide" in told(limited)
 
 
 def test_the_search_that_is_suggested_has_no_laxer_limit(written):
     report = written("central").report
-    (here,) = (found for found in report.verdicts if found.vantage == report.vantage)
+    here = report.here
     for own, asked in ((0.8, 0.8), (1.2, 0.5)):
-        limit = OwnLimit("advantage", own * here.allowed.advantage, "meets", "theory", None)
-        limited = [replace(found, limits=[limit]) for found in report.verdicts]
-        suggested = verdict.choose(replace(report, verdicts=limited)).split()[4]
-        assert float(suggested) == pytest.approx(asked * here.allowed.advantage, rel=0.05)
+        limit = OwnLimit("advantage", own * here.limit.rho_alpha, "meets", "theory", None)
+        limited = {name: replace(row, own_limits=[limit]) for name, row in report.rows.items()}
+        suggested = first.choose(replace(report, rows=limited)).split()[4]
+        assert float(suggested) == pytest.approx(asked * here.limit.rho_alpha, rel=0.05)
 
 
 def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
     """No noise protects from the server under central trust, so none is sought."""
     for kind in ("server", "central", "distributed", "local", "local sensitivity"):
         report = written(kind).report
-        for vantage in (found.vantage for found in report.verdicts):
-            words = verdict.choose(replace(report, vantage=vantage)).split()
+        for vantage in (found.observer for found in report.rows.values()):
+            words = first.choose(replace(report, vantage=vantage)).split()
             changed = KINDS[kind] | {"federation.vantage": vantage}
             scheme = from_run_config(to_run_config(Config()) | SIZE | changed).scheme
             if words:
@@ -590,38 +578,30 @@ def test_a_lower_bound_has_its_condition(written):
         for name, bound in report.empirical.lower_bounds.items():
             # A rate can be counted without knowing the noise.
             counted = not re.search("normal|Gaussian|mechanism|exact", bound.assumes)
-            assert bool(vantage_words.condition(name)) == (bool(bound.assumes) and not counted)
-        (found,) = (each for each in report.verdicts if each.vantage == report.vantage)
-        assert found.measured is not None
-        said = str(vantage_words.lines(report, found).epsilon)
-        assert (vantage_words.condition(found.measured.epsilon_by) in said) == (
-            found.measured.epsilon > 0
-        )
+            assert bool(observers.condition(name)) == (bool(bound.assumes) and not counted)
+        proven, condition = report.attack.epsilon_at_least, observers.CONDITIONS
+        said = f"{number(proven)}{condition.get(report.attack.estimator, '')}"
+        assert (said.replace("if", " if", 1) in told(report)) == (proven > 0)
 
 
 def test_an_audit_that_measures_the_noise_says_so_and_one_that_counts_does_not(written):
     report = written("central").report
-    (found,) = (each for each in report.verdicts if each.vantage == report.vantage)
-    found = replace(found, seen_below=0.9991)
+    found = replace(report.here, detects=0.9991)
     assert report.residuals is not None
     assert (
         "measures the noise itself: it would detect, with 95% probability, if more than 0.1%"
-        in (vantage_words.noticed(report, found))
+        in (observers.power(report, found))
     )
-    assert "itself" not in vantage_words.noticed(replace(report, residuals=None), found)
+    assert "itself" not in observers.power(replace(report, residuals=None), found)
 
 
 def test_no_trials_are_asked_of_an_adversary_that_theory_predicts_at_the_limit(written):
     report = written("central").report
-    place = [each.vantage for each in report.verdicts].index(report.vantage)
-    found, row = report.verdicts[place], report.vantages[report.vantage]
-    assert row.prediction is not None
+    row = report.here
+    assert row.predicted is not None
     for share, reaches in ((1.0, True), (0.9, False)):
-        near = replace(row.prediction, advantage=share * found.allowed.advantage)
-        seen = replace(
-            report, vantages=report.vantages | {report.vantage: replace(row, prediction=near)}
-        )
-        assert vantage_words.reaches_limit(seen, found) == reaches
+        near = replace(row.predicted, advantage=share * row.limit.rho_alpha)
+        assert observers.reaches_limit(replace(row, predicted=near)) == reaches
 
 
 def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(written):
@@ -629,63 +609,62 @@ def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(
     meets = OwnLimit("belief", 0.999, "meets", "theory", None)
     for kind in ("central", "local", "local sensitivity", "distributed"):
         report = written(kind).report
-        for found in report.verdicts:
-            if math.isinf(found.allowed.epsilon):
+        for found in report.rows.values():
+            if math.isinf(found.limit.epsilon):
                 continue
-            assert vantage_words.own_limit(report, found, meets).kind == "open"
-            rarely = f"except in up to {percent(found.allowed.passed)} of trainings with the record"
-            assert rarely in vantage_words.own_limit_allowed(found, meets)
-            if found.measured is None:
-                assert rarely in str(vantage_words.lines(report, found).belief)
+            assert observers.own_limit(report, found, meets).kind == "open"
+            rows = {name: replace(row, own_limits=[meets]) for name, row in report.rows.items()}
+            limited = replace(report, rows=rows)
+            assert f"except in up to {percent(found.limit.exceeded)}" in told(limited)
 
 
 def test_only_what_lies_below_its_limit_is_good(written):
     """Whatever the state, the kind of noise and the measurement."""
     for kind in ("central", "server", "unclipped", "one training", "local"):
         report = written(kind).report
-        for found in report.verdicts:
+        for found in report.rows.values():
             for state in get_args(State):
-                if found.measured is None and state in ("below", "not-contradicted"):
+                if found.attack is None and state in ("below", "agrees"):
                     continue
-                mark = vantage_words.mark(report, replace(found, state=state))
+                mark = observers.mark(report, replace(found, standing=state))
                 assert (mark.kind == "good") == (state == "below")
     for answer in get_args(Answer):
-        for basis in get_args(Basis):
+        for basis in ("measured", "theory"):
             limit = OwnLimit("advantage", 0.7, answer, basis, None)
             for kind in ("central", "local sensitivity", "distributed"):
                 report = written(kind).report
-                for found in report.verdicts:
-                    mark = vantage_words.own_limit(report, found, limit)
+                for found in report.rows.values():
+                    mark = observers.own_limit(report, found, limit)
                     # A server that simulates secure aggregation saw every message.
-                    simulated = kind == "distributed" and found.vantage == "server"
+                    simulated = kind == "distributed" and found.observer == "server"
                     promised = kind in ("central", "distributed") and not simulated
                     by_theory = (answer, basis) == ("meets", "theory")
                     assert (mark.kind == "good") == (promised and by_theory)
 
 
 def test_a_rehearsal_without_clipping_says_both_that_it_is_one_and_that_it_is_unclipped(written):
-    found = answers.labels(written("rehearsed without clipping").report)
-    titles = {label.title: label.text for label in found}
-    (rehearsal,) = (text for title, text in titles.items() if title.startswith("Rehearsal"))
-    assert "gradients that are not clipped" in rehearsal
-    assert "Gradients are not clipped: no DP guarantee." in titles
+    found = first.cautions(written("rehearsed without clipping").report)
+    assert [label.title for label in found] == [first.UNCLIPPED[0], first.REHEARSED]
 
 
 def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(written):
     report = written("sampled server").report
-    (server,) = (each for each in report.verdicts if each.vantage == "server")
+    server = report.rows["server"]
     limit = 1 - (1 - 0.02) ** 3
-    assert server.allowed.advantage == pytest.approx(limit, rel=1e-12)
-    assert (server.state, server.seen_below) == ("no-limit", None)
+    assert server.limit.rho_alpha == pytest.approx(limit, rel=1e-12)
+    assert (server.standing, server.detects) == ("no-limit", None)
     page = told(report)
-    assert "right in at most 52.9% of cases" in page
+    assert "Sampling alone limits this adversary to 52.9% right answers" in page
     assert "always tell" not in page
 
 
 def test_right_answers_count_a_tie_as_half(report):
-    tied = replace(report, empirical=replace(report.empirical, wins=15, ties=180, advantage=0.075))
-    assert success(tied) == pytest.approx(0.5375)
-    assert "was right in 53.8% of" in answers.verdict(tied)
+    attack = replace(report.attack, advantage=0.075)
+    rows = report.rows | {report.vantage: replace(report.here, attack=attack)}
+    counts = replace(report.empirical, wins=15, ties=180)
+    tied = replace(report, empirical=counts, rows=rows)
+    assert "was right in 53.8% of" in first.answer(tied)
+    assert "53.8% (" in shown(tied)
 
 
 def test_a_model_is_judged_by_the_criterion_of_its_task(report):

@@ -39,17 +39,17 @@ def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind: str, written
 
 def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written: Runs) -> None:
     report = written("server").report
-    assert report.bounds.epsilon == report.mechanism.mu == math.inf
+    assert report.accounted.epsilon == report.mechanism.mu == math.inf
     values = encode(report)
-    assert values["bounds"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
+    assert values["rows"]["server"]["limit"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
     assert values["bayesian"] is None
-    nobody = replace(report, bounds=replace(report.bounds, epsilon=math.nan))
+    nobody = replace(report, bounds=replace(report.bounds, delta=math.nan))
     with pytest.raises(ValueError, match="is NaN"):
         encode(nobody)
 
 
 def _without(values: Values) -> None:
-    del values["bounds"]["rho_alpha"]
+    del values["rows"]["server"]["limit"]["rho_alpha"]
 
 
 def _another(values: Values) -> None:
@@ -57,7 +57,7 @@ def _another(values: Values) -> None:
 
 
 def _word(values: Values) -> None:
-    values["bounds"]["epsilon"] = "large"
+    values["bounds"]["delta"] = "large"
 
 
 def _number(values: Values) -> None:
@@ -65,9 +65,9 @@ def _number(values: Values) -> None:
 
 
 DAMAGE = {
-    "it has no 'bounds.rho_alpha'": _without,
+    "it has no 'rows.server.limit.rho_alpha'": _without,
     "it has 'bounds.rho_gamma', which no report has": _another,
-    "its 'bounds.epsilon' is 'large'": _word,
+    "its 'bounds.delta' is 'large'": _word,
     "its 'name' is 7": _number,
 }
 
@@ -92,7 +92,7 @@ def test_a_damaged_report_is_one_line_and_status_2(
     _word(values)
     directory = RunDirectory.create(tmp_path / "run", small({}))
     directory.write_json("report.json", values)
-    with pytest.raises(InputError, match=r"is damaged \(its 'bounds.epsilon' is 'large'\)"):
+    with pytest.raises(InputError, match=r"is damaged \(its 'bounds.delta' is 'large'\)"):
         results.read(directory)
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), str(directory.path)])
@@ -120,16 +120,20 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), "--limit-advantage", "0.9", "--limit-belief", "0.7"])
     assert ended.value.code in (0, None)
-    shown = " ".join(capsys.readouterr().err.split())
-    assert "advantage 0.900: Meets." in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Your limit, advantage at most 0.900: participant meets" in shown
+    assert "server misses" in shown
     after = encode(results.read(directory))
-    assert [len(each["limits"]) for each in after["verdicts"]] == [2, 2, 2]
+    assert [len(each["own_limits"]) for each in after["rows"].values()] == [2, 2, 2]
     assert after["config"] == before["config"] | {
         "report.limit-advantage": 0.9,
         "report.limit-belief": 0.7,
     }
     for each in (before, after):
-        del each["verdicts"], each["config"]
+        del each["config"]
+        for row in each["rows"].values():
+            del row["own_limits"]
+            (row["attack"] or {}).pop("above_own_limit", None)
     assert before == after
     with pytest.raises(SystemExit) as ended:
         main(["report", str(directory.path), "--limit-belief", "0.4"])

@@ -32,8 +32,8 @@ def test_every_vantage_has_the_limit_of_its_own_noise():
         ("Participant", "open", "Theory allows 59.9%."),
     ]
     assert "A. Engineer" in page
-    assert "No attack was measured." in page
-    assert "Not measured: the limit comes from theory alone" in page
+    assert "What an attack achieves: none was played." in page
+    assert "Limited by theory: the limit comes from theory alone" in page
     assert "Checks: 4 passed" in page
 
 
@@ -41,7 +41,7 @@ def test_no_noise_and_no_guarantee_set_no_limit():
     naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Charged(0.0, 4, 1.0)])
     page = training_report.render_html(REPORT, card(privacy=replace(PRIVACY, towards=[naked])))
     assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
-    assert "No protection" in page
+    assert "Must be trusted" in page
     promised = replace(PRIVACY, towards=[SERVER], guaranteed=False, note="Not clipped.")
     page = training_report.render_html(REPORT, card(privacy=promised))
     assert bars(page) == [("Server", "caution", "Theory sets no limit.")]

@@ -135,7 +135,7 @@ def test_a_request_of_another_type_is_one_line(
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert live_words.verdict(report).startswith("Not measured. The auditor has not yet seen")
+    assert live_words.verdict(report).startswith("Cannot tell. The auditor has not yet seen")
     assert report.belief is None
     assert "1 &lt;b&gt;" in live_words.render_html(report)
 
@@ -269,7 +269,7 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     _replay(audit, uneven[0])
     said = live_words.verdict(live_report.assemble(audit, FACTS, 0.95))
     why = "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
-    assert said == f"Not measured. {why}"
+    assert said == f"Limited by theory. {why}"
 
 
 def test_without_the_worlds_nobody_says_who_was_right(
@@ -318,14 +318,14 @@ def test_the_page_says_at_every_round_whether_all_is_well(
     page = live_words.render_html(report, found)
     assert page.count('data-label="Round"') >= len(found)
     within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
-    assert live_words.so_far(within).text == "Not contradicted"
+    assert live_words.so_far(within).text == "Agrees with theory"
     assert live_words.so_far(beyond).text == "Cannot tell"
     words = _on_terminal(live_words.table(found))
-    assert words.count("Not contradicted") + words.count("Cannot tell") == len(found)
+    assert words.count("Agrees with theory") + words.count("Cannot tell") == len(found)
 
 
 def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
     look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
-    assert live_words.so_far(look).text == "Not contradicted"
+    assert live_words.so_far(look).text == "Agrees with theory"
     assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"
-    assert live_words.so_far(replace(look, noise_at_most={})).text == "Not measured"
+    assert live_words.so_far(replace(look, noise_at_most={})).text == "Limited by theory"

@@ -391,12 +391,12 @@ def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
     assert not report.mechanism.clipping
     assert not report.mechanism.dp_guarantee
     assert UNCLIPPED in report.mechanism.dp_note.lower()
-    assert report.bounds.epsilon == report.bounds.tight_epsilon == math.inf
-    assert report.bounds.rho_alpha == report.bounds.rho_beta == 1
-    assert {(row.noise_multiplier, row.epsilon) for row in report.bounds.vantages} == {
+    assert report.accounted.epsilon == report.here.limit.epsilon == math.inf
+    assert report.here.limit.rho_alpha == report.accounted.rho_beta == 1
+    assert {(row.limit.noise_multiplier, row.limit.epsilon) for row in report.rows.values()} == {
         (0, math.inf)
     }
-    assert {row.note for row in report.bounds.vantages} == {UNCLIPPED}
+    assert {row.limit.note for row in report.rows.values()} == {UNCLIPPED}
     assert report.empirical.sensitivity_bound is None
     # The adversary works as usual: its log-odds follow the closed form of the realised steps.
     mu = np.sqrt(((transcript["sensitivities"] / transcript["noise_stds"]) ** 2).sum(axis=1))
@@ -441,7 +441,7 @@ def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_mean
     report, _, page = _reported(config, tmp_path)
     assert not report.mechanism.dp_guarantee
     assert "audit.bayesian-pairs = 0" in report.mechanism.dp_note
-    assert report.bayesian.dp_epsilon == pytest.approx(report.bounds.tight_epsilon, rel=1e-12)
+    assert report.bayesian.dp_epsilon == pytest.approx(report.here.limit.epsilon, rel=1e-12)
     for words in (
         '<h2 id="bayesian-dp">Bayesian DP',
         "no guarantee for outliers",

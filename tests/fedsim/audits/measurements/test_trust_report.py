@@ -63,9 +63,9 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert not report.mechanism.dp_guarantee
     assert "Secure aggregation was simulated" in report.mechanism.dp_note
     assert "1 client sent their noise" in report.mechanism.dp_note
-    notes = {row.vantage: row.note for row in report.bounds.vantages}
+    notes = {name: row.limit.note for name, row in report.rows.items()}
     assert "as if aggregated securely" in notes["server"]
-    assert "as if aggregated securely" in report.vantages["server"].note
+    assert "as if aggregated securely" in report.rows["server"].limit.note
     chosen = facts["challenge"]
     (told,) = colluders(config.federation, Challenge(**chosen))
     spent = directory.read_arrays("transcript.npz")["epsilon_spent"]
@@ -79,7 +79,7 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     )
     assert "1 of the 5 clients disclosed their noise to the adversary" in page
     # Calibrated for two missing clients in every round: the target holds.
-    assert report.bounds.rho_beta <= 0.9
+    assert report.accounted.rho_beta <= 0.9
 
 
 def _failings(config: Config) -> list[str]:

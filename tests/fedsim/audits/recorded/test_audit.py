@@ -716,14 +716,14 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({}, "Not contradicted"),
+        ({}, "Agrees with theory"),
         ({"noise": 0.5}, "Contradicted"),
-        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "No protection"),
+        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "Must be trusted"),
     ],
 )
 def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
     said = transcript_report.verdict(audited(federation(**options)))
-    assert said.startswith(f"Server: No protection. Observer of the aggregates: {text}")
+    assert said.startswith(f"Server: Must be trusted. Observer of the aggregates: {text}")
 
 
 def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:

@@ -8,9 +8,14 @@ from fedsim.audits.results.conditions import NAMES, RUN, complaint, parse, paths
 
 REPORT = {
     "vantage": "participant",
-    "empirical": {"advantage": None, "advantage_interval": [0.12, 0.4], "trials": 40},
+    "rows": {
+        "participant": {
+            "limit": {"epsilon": "Infinity", "rho_alpha": 0.3},
+            "attack": {"advantage": None, "interval": [0.12, 0.4], "trials": 40},
+        },
+        "server": {"limit": {"rho_alpha": 1.0}, "attack": None},
+    },
     "released": None,
-    "bounds": {"tight_epsilon": "Infinity"},
     "alarms": 1,
     "job": "experiment",
 }
@@ -23,11 +28,14 @@ REPORT = {
         ("advantage.low > .12", ""),
         ("advantage.low>=1.2e-1", "advantage.low >= 0.12: it is 0.12"),
         (
-            "empirical.advantage_interval.-1 < +.5",
-            "empirical.advantage_interval.-1 < 0.5: it is 0.4",
+            "rows.participant.attack.interval.-1 < +.5",
+            "rows.participant.attack.interval.-1 < 0.5: it is 0.4",
         ),
         ("epsilon > 1e300", "epsilon > 1e+300: it is inf"),
         ("alarms != 0", "alarms != 0: it is 1"),
+        ("rows.server.rho_alpha >= 1", "rows.server.rho_alpha >= 1: it is 1"),
+        ("rows.participant.rho_alpha >= 1", ""),
+        ("rows.participant.epsilon > 2", "rows.participant.epsilon > 2: it is inf"),
     ],
 )
 def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
@@ -38,8 +46,14 @@ def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *("advantage", "one_run.count", "empirical.advantage_interval.5", "verdicts.#"),
-        *("empirical.advantage_intervall.0", "__import__('os').getpid()", "{0.__class__}"),
+        *("advantage", "one_run.count", "rows.participant.attack.interval.5"),
+        *(
+            "rows.server.advantage",
+            "rows.nobody.epsilon",
+            "rows.participant.limit.epsilom",
+            "__import__('os').getpid()",
+            "{0.__class__}",
+        ),
     ],
 )
 def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:

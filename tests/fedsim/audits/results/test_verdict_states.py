@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[4]
 TUTORIAL, READING = (
     DOCS / "docs/start" / f"{name}.md" for name in ("tutorial", "reading-a-report")
 )
-PRINTED = re.compile(r"^ *(?:server|participant|released model)(?: \(audited\))?: (.*)$", re.M)
+PRINTED = re.compile(r"^(?:server|participant|released model)  +.*  (\S.*)$", re.M)
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ PRINTED = re.compile(r"^ *(?:server|participant|released model)(?: \(audited\))?
     [
         ((0.1, 0.2), True, "below", "Below the limit"),
         ((0.1, 0.2), False, "attack-below", "Attack below the limit"),
-        ((0.1, 0.4), True, "not-contradicted", "Not contradicted"),
-        ((0.4, 0.5), True, "within-chance", "Above the limit, within chance"),
-        (None, True, "untested", "Not measured"),
+        ((0.1, 0.4), True, "agrees", "Agrees with theory"),
+        ((0.4, 0.5), True, "above-by-chance", "Above the limit, within chance"),
+        (None, True, "not-measured", "Limited by theory"),
     ],
 )
 def test_an_interval_is_called_what_it_is(interval, exact, state, text) -> None:
     found = standing(interval, 0.3, exact=exact)
     assert (found, words_of(found).text) == (state, text)
     # An alarm outweighs whatever the advantage shows, and no limit whatever was measured.
-    assert standing(interval, 0.3, exact=exact, alarmed=True) == "above"
+    assert standing(interval, 0.3, exact=exact, alarmed=True) == "contradicted"
     assert standing(interval, 1.0, exact=exact) == "no-limit"
 
 
@@ -46,7 +46,8 @@ def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
 def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
     printed = PRINTED.findall(page.read_text())
     assert printed
-    assert {*printed} <= {words.text for words in TABLE}
+    # A long one goes on in the next line.
+    assert all(any(words.text.lower().startswith(one) for words in TABLE) for one in printed)
 
 
 @pytest.mark.source

@@ -68,11 +68,11 @@ def config(small: Make) -> Config:
 def test_the_papers_setting_gives_the_papers_numbers(config: Config) -> None:
     report = _report(config)
     assert report.mechanism.noise_multiplier == pytest.approx(8.38022703488798, rel=1e-6)
-    assert report.bounds.epsilon == pytest.approx(np.log(9), rel=1e-6)
-    assert report.bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
-    assert report.bounds.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
+    assert report.accounted.epsilon == pytest.approx(np.log(9), rel=1e-6)
+    assert report.accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert report.here.limit.rho_alpha == pytest.approx(0.2561767421042713, rel=1e-6)
     assert report.bounds.tail_probability == pytest.approx(0.0012027268180968128, rel=1e-5)
-    assert report.bounds.tight_epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
+    assert report.here.limit.epsilon == pytest.approx(1.3134725502396565, rel=1e-6)
     assert report.prediction.mu == pytest.approx(0.6535891631872568, rel=1e-6)
     assert report.prediction.deterministic
     # With noise scaled to what the sensitivities are, this estimator is a tautology.
@@ -93,8 +93,8 @@ def test_sensitivities_are_stated_round_by_round_and_called_a_measurement(config
 
 def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
     report = _report(config)
-    low, high = report.empirical.advantage_interval
-    assert low < report.bounds.rho_alpha < high
+    low, high = report.attack.interval
+    assert low < report.here.limit.rho_alpha < high
     assert report.contradictions == {}
 
 
@@ -145,10 +145,9 @@ def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensiti
 
 def test_the_server_under_central_trust_is_unprotected(config: Config) -> None:
     report = _report(config)
-    rows = {row.vantage: row for row in report.bounds.vantages}
-    assert rows["server"].epsilon == math.inf
-    assert rows["server"].rho_alpha == 1.0
-    assert rows["participant"].epsilon == pytest.approx(report.bounds.tight_epsilon)
+    server = report.rows["server"]
+    assert (server.limit.epsilon, server.limit.rho_alpha) == (math.inf, 1.0)
+    assert report.rows["participant"].limit.epsilon == pytest.approx(1.3134725502, rel=1e-6)
 
 
 def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Make) -> None:
@@ -157,20 +156,19 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Mak
     assert privacy.noise_multiplier(central.scheme) == pytest.approx(
         2 * privacy.noise_multiplier(local.scheme), rel=1e-9
     )
-    assert _report(local).bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert _report(local).accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
 
 
 def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small: Make) -> None:
     config = small({"training.rounds": ROUNDS, "trials.count": 1, "audit.attacks": "none"})
     facts, transcript = _game(config, trials=1)
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
-    assert report.empirical.advantage is report.empirical.advantage_interval is None
+    assert report.attack.advantage is report.attack.interval is None
     assert report.empirical.epsilon.advantage is None
     text = json.dumps(encode(report), allow_nan=False)
     assert decode(json.loads(text)) == report
     # The checks of the advantage and of the two worlds' distance were not made.
-    (participant,) = (row for row in report.verdicts if row.vantage == "participant")
-    assert participant.seen_below == 0
+    assert report.here.detects == 0
     assert report.contradictions == {}
 
 
@@ -206,8 +204,8 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
     )
     off = abs(prediction.advantage - bounds.rho_alpha)
     assert off < 4 * prediction.standard_error < 0.01
-    off = abs(prediction.advantage - report.empirical.advantage)
-    assert off < 4 * report.empirical.standard_error
+    off = abs(prediction.advantage - report.attack.advantage)
+    assert off < 4 * report.attack.standard_error
     assert report.mechanism.sampling_rate == 0.1
 
 
@@ -230,7 +228,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Con
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     epsilon = report.empirical.epsilon
     # Every gradient uses up the sensitivity, so that theory's own epsilon comes back.
-    assert epsilon.sensitivity_exact == pytest.approx(report.bounds.tight_epsilon)
+    assert epsilon.sensitivity_exact == pytest.approx(report.here.limit.epsilon)
     assert epsilon.sensitivity > epsilon.sensitivity_exact
     gaussian = report.empirical.lower_bounds["gaussian"]
     assert gaussian.epsilon == 0
@@ -298,15 +296,15 @@ def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
     assert (mechanism.steps, mechanism.local_steps) == (4 * ROUNDS, 4)
     assert mechanism.effective_noise_multiplier == mechanism.noise_multiplier
     assert report.empirical.sensitivity_bound is None
-    assert report.bounds.rho_beta == pytest.approx(0.9, rel=1e-6)
-    assert {row.epsilon for row in report.bounds.vantages} == {report.bounds.epsilon}
+    assert report.accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
+    assert {row.limit.epsilon for row in report.rows.values()} == {report.accounted.epsilon}
 
 
 def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping: Config) -> None:
     facts, transcript = _game(stepping)
     transcript["log_odds"] = 50 * transcript["log_odds"]
     report = audit.assemble(AuditedRun(stepping, facts, transcript, 0.95, 0.005))
-    assert report.empirical.delta_prime > report.bounds.tail_probability
+    assert report.attack.delta_prime > report.bounds.tail_probability
     assert report.contradictions == {}
     assert "linearised" in report.empirical.lower_bounds["gaussian"].reason
     assert any("not an exact posterior" in line for line in report.warnings)
@@ -372,18 +370,18 @@ def everywhere(small: Make) -> Config:
 def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
     facts, transcript = _everywhere(everywhere)
     report = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01))
-    rows = report.vantages
+    rows = report.rows
     assert list(rows) == ["server", "participant", "released-model"]
-    for row, bound in zip(rows.values(), report.bounds.vantages, strict=True):
-        for name in ("noise_multiplier", "epsilon", "rho_beta", "rho_alpha"):
-            assert getattr(row, name) == getattr(bound, name)
-        assert row.empirical.within_bound
-    assert rows["participant"].empirical.advantage == report.empirical.advantage
-    assert rows["participant"].prediction.advantage == report.prediction.advantage
-    assert rows["participant"].empirical.near_prediction
-    assert rows["participant"].exact_posterior
-    assert rows["released-model"].prediction.method == "linearised"
-    assert not rows["released-model"].exact_posterior
+    # 5 is the noise of every round against one record; nothing hides it from the server.
+    assert [row.limit.noise_multiplier for row in rows.values()] == [0, 5, 5]
+    for row in rows.values():
+        assert row.attack.interval[0] <= row.limit.rho_alpha
+    assert rows["participant"].attack == report.attack
+    assert rows["participant"].predicted.advantage == report.prediction.advantage
+    assert rows["participant"].attack.near_prediction
+    assert rows["participant"].attack.best
+    assert rows["released-model"].predicted.method == "linearised"
+    assert not rows["released-model"].attack.best
     assert "not an exact posterior" in rows["released-model"].note
     assert report.contradictions == {}
 
@@ -392,16 +390,14 @@ def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
     everywhere: Config,
 ) -> None:
     facts, transcript = _everywhere(everywhere)
-    server = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01)).vantages[
-        "server"
-    ]
-    assert server.noise_multiplier == 0
-    assert server.epsilon == math.inf
-    assert server.rho_beta == server.rho_alpha == 1
-    assert server.prediction.mu == math.inf
-    assert server.prediction.advantage == server.empirical.advantage == 1
-    assert server.empirical.epsilon_belief == math.inf
-    assert server.empirical.belief == 1
+    server = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01)).rows["server"]
+    assert server.limit.noise_multiplier == 0
+    assert server.limit.epsilon == math.inf
+    assert server.limit.rho_beta == server.limit.rho_alpha == 1
+    assert server.predicted.mu == math.inf
+    assert server.predicted.advantage == server.attack.advantage == 1
+    assert server.attack.log_odds == math.inf
+    assert server.attack.belief == 1
     assert "infinite, not missing" in server.note
 
 
@@ -416,16 +412,16 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> No
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert set(report.contradictions) == {"advantage_server"}
     assert "the vantage server" in report.contradictions["advantage_server"]
-    assert not report.vantages["server"].empirical.within_bound
-    assert not report.vantages["server"].empirical.near_prediction
+    assert report.rows["server"].standing == "contradicted"
+    assert not report.rows["server"].attack.near_prediction
 
 
 def test_what_was_not_measured_says_so(config: Config) -> None:
-    rows = _report(config).vantages
+    rows = _report(config).rows
     for vantage in ("server", "released-model"):
-        assert rows[vantage].empirical is rows[vantage].prediction is None
+        assert rows[vantage].attack is rows[vantage].predicted is None
         assert "audit.vantages" in rows[vantage].note
-    assert rows["participant"].empirical.advantage > 0
+    assert rows["participant"].attack.advantage > 0
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
@@ -449,7 +445,7 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
     transcript |= {"log_odds": np.cumsum(ratios, axis=1), "noise_stds": 0 * ones}
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
     assert report.prediction.advantage == pytest.approx(1 - (1 - q) ** rounds)
-    assert report.vantages["server"].empirical.near_prediction
+    assert report.rows["server"].attack.near_prediction
     assert report.contradictions == {}
 
 

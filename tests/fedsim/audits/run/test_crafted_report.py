@@ -124,8 +124,8 @@ def test_the_report_states_what_the_target_proves(
     crafted, delta = report.crafted, report.bounds.delta
     mu = np.sqrt(3) / 4
     assert crafted.epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
-    assert report.bounds.tight_epsilon == pytest.approx(crafted.epsilon)
-    assert report.bounds.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
+    assert report.here.limit.epsilon == pytest.approx(crafted.epsilon)
+    assert report.here.limit.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
     assert report.prediction.mu == pytest.approx(mu)
     assert report.budget.epsilon["participant"] == pytest.approx(crafted.epsilon)
     assert report.challenge.records == 1
@@ -157,7 +157,7 @@ def test_the_replacement_of_what_was_made_is_the_original_record(
     directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
     assert report.challenge.replacement == "the original record"
     page = (directory.path / "report.html").read_text()
-    assert "<dt>Replacement</dt><dd>the original record</dd>" in page
+    assert "on D′, the same data with the original record in its place" in page
 
 
 def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:

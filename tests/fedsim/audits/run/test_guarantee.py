@@ -99,7 +99,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
     written = results.read(directory)
     assert written.membership_inference == {}
     console = Console(record=True, width=800)
-    console.print(summary(written))
+    console.print(summary(written, verbose=True))
     page, shown = (directory.path / "report.html").read_text(), console.export_text()
     assert "so that they sent no losses" in page
     for text in (written.mechanism.dp_note, page, shown):
@@ -127,4 +127,4 @@ def test_the_report_of_a_real_run_states_everything_that_it_released(
     page = (directory.path / "report.html").read_text()
     for text in (console.export_text(), page):
         assert f"everything released, by {'all 8' if trials > 1 else 'the one'} training" in text
-        assert ("trainings on these people, not one release" in text) == (trials > 1)
+        assert ("8 models of these people were released" in text) == (trials > 1)

@@ -45,9 +45,9 @@ def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_wor
         )
         for vantage in Vantage
     }
-    allowed = {each.vantage: each.allowed.worst.rho_alpha for each in report.verdicts}
+    allowed = {each.observer: each.limit.largest.rho_alpha for each in report.rows.values()}
     assert allowed == pytest.approx({each.value: limit for each, limit in worst.items()})
-    for verdict in report.verdicts:
-        (own,) = verdict.limits
-        assert (own.answer == "meets") == (worst[Vantage(verdict.vantage)] <= own.limit)
-    assert {each.limits[0].answer for each in report.verdicts} == {"meets", "cannot-tell"}
+    for verdict in report.rows.values():
+        (own,) = verdict.own_limits
+        assert (own.answer == "meets") == (worst[Vantage(verdict.observer)] <= own.limit)
+    assert {each.own_limits[0].answer for each in report.rows.values()} == {"meets", "cannot-tell"}

@@ -49,13 +49,13 @@ def test_a_report_lies_beside_the_transcript(
 ) -> None:
     assert command(server(tmp_path / "server.fedt", 1.0)) == 0
     printed = capsys.readouterr()
-    assert printed.out == ""
+    assert printed.err == ""
     for words in (
         "noise multiplier, measured",
         "as configured",
         "the observer's belief that a client took part",
     ):
-        assert words in " ".join(printed.err.split())
+        assert words in " ".join(printed.out.split())
     report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
     assert report["rounds"] == 4
     page = (tmp_path / "server-audit" / "report.html").read_text()
@@ -96,7 +96,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
     ):
         claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5, "--claimed-unit", "client")
         assert command(path, *claim) == status, (path, epsilon)
-        printed = " ".join(capsys.readouterr().err.split())
+        printed = " ".join(capsys.readouterr().out.split())
         assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed
 
 
@@ -145,7 +145,7 @@ def test_a_configured_number_out_of_all_bounds_still_has_a_report(
     tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(server(tmp_path / "t", 1.0, noise_multiplier=value, clipping_norm=value)) == 0
-    assert "noise_multiplier is neither 0 nor" in " ".join(capsys.readouterr().err.split())
+    assert "noise_multiplier is neither 0 nor" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_round_in_which_nobody_changed_the_model_has_a_report(
@@ -158,7 +158,7 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(
         writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
         writer.end()
     assert command(path) == 0
-    said = " ".join(capsys.readouterr().err.split())
+    said = " ".join(capsys.readouterr().out.split())
     assert "no lower bound on one release: no client changed the model" in said
 
 
@@ -166,7 +166,7 @@ def test_without_noise_the_page_says_infinity(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 0
-    assert "epsilon is infinite" in " ".join(capsys.readouterr().err.split())
+    assert "epsilon is infinite" in " ".join(capsys.readouterr().out.split())
     assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
 
 
@@ -190,7 +190,7 @@ def test_canaries_have_a_page(
             model = model + canary.coin * canaries.direction(round, 40)
             model = model + 0.3 * generator.standard_normal(40)
     assert command(path) == 0
-    assert "Canaries measured a mu" in " ".join(capsys.readouterr().err.split())
+    assert "Canaries measured a mu" in " ".join(capsys.readouterr().out.split())
     assert "Measurements by canaries" in (tmp_path / "client-audit" / "report.html").read_text()
 
 

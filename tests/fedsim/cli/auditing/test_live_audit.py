@@ -135,7 +135,8 @@ def test_the_worlds_say_how_right_the_beliefs_were(
     options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
     assert command(federation / "transcripts", *options) == 0
     found = json.loads(capsys.readouterr().out)["empirical"]
-    embedded = RunDirectory.open(federation / "run").read_json("report.json")["empirical"]
+    embedded = RunDirectory.open(federation / "run").read_json("report.json")["rows"]
+    embedded = embedded["participant"]["attack"]
     assert found["trials"] == TRIALS
     assert found["advantage"] == pytest.approx(embedded["advantage"])
     assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
@@ -182,7 +183,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
     ):
         claim = ("--claimed-epsilon", claimed, "--claimed-delta", 1e-3)
         assert command(folder / "transcripts", *claim, *options) == status, said
-        printed = " ".join(capsys.readouterr().err.split())
+        printed = " ".join(capsys.readouterr().out.split())
         assert f"The claim of epsilon {claimed} at delta 0.001 {said}" in printed
 
 
@@ -193,7 +194,7 @@ def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     few = _federation(tmp_path, 2, "system")
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
-    printed = " ".join(capsys.readouterr().err.split())
+    printed = " ".join(capsys.readouterr().out.split())
     assert "is not judged. Why: No measurement could have refuted the noise" in printed
     assert said in printed
     assert "give --worlds" not in printed

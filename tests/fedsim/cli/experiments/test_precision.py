@@ -48,21 +48,20 @@ def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     assert [row["status"] == "done" for row in rows] == [True, True, False]
     for row, name in zip(rows, ("rho-beta=0.6", "rho-beta=0.9"), strict=False):
         found = json.loads((out / name / "report.json").read_text())
-        assert float(row["advantage"]) == found["empirical"]["advantage"]
-        assert float(row["epsilon"]) == found["bounds"]["tight_epsilon"]
+        assert float(row["advantage"]) == found["rows"]["participant"]["attack"]["advantage"]
+        assert float(row["epsilon"]) == found["rows"]["participant"]["limit"]["epsilon"]
         assert float(row["accuracy"]) == pytest.approx(found["utility"]["accuracy"]["mean"][-1])
         assert float(row["accuracy_low"]) <= float(row["accuracy"]) <= float(row["accuracy_high"])
-        estimated = found["empirical"]["epsilon"]
-        assert float(row["epsilon_from_belief"]) == estimated["belief"]
+        assert (
+            float(row["epsilon_from_belief"]) == found["rows"]["participant"]["attack"]["log_odds"]
+        )
         ends = [float(row[f"epsilon_from_advantage_{end}"]) for end in ("low", "high")]
         assert ends[0] <= float(row["epsilon_from_advantage"]) <= ends[1]
         bound = found["empirical"]["lower_bounds"]["clopper_pearson"]["epsilon"]
         assert float(row["at_least_clopper_pearson"]) == bound
-        leading = found["empirical"]["headline"]
-        assert (row["headline"], float(row["at_least_headline"])) == (
-            leading["name"],
-            leading["epsilon"],
-        )
+        leading = found["empirical"]["leading"]
+        proven = found["empirical"]["lower_bounds"][leading]["epsilon"]
+        assert (row["headline"], float(row["at_least_headline"])) == (leading, proven)
     written = [out / "summary.csv", out / "report.html"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()

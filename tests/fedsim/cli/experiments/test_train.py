@@ -21,7 +21,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     path, out = tmp_path / "training.toml", tmp_path / "model"
     local = {"federation.trust": "local", "federation.vantage": "server"}
     path.write_text(dump(small(local | {"privacy.noise-source": "system"})))
-    status, _, said = fedsim("train", path, "--out", out)
+    status, said, _ = fedsim("train", path, "--out", out)
     assert status == 0, said
     assert "Accuracy" in said
     card = (out / "public" / "MODEL_CARD.md").read_text()
@@ -95,8 +95,8 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(
     status, _, said = fedsim("rehearse", path, *file, *played)
     assert status == 0, said
     rehearsed = ("--rehearsal", tmp_path / "played")
-    status, _, said = fedsim("train", path, *file, *rehearsed, "--out", out)
-    assert (status, said.count("Warning: ")) == (0, 3), said
+    status, told, said = fedsim("train", path, *file, *rehearsed, "--out", out)
+    assert (status, told.count("Warning: ")) == (0, 3), said
     card = json.loads((out / "public" / "model_card.json").read_text())
     assert card["uncovered"] == [model_card.MEASURED, model_card.MARKED, model_card.REHEARSED]
     description = (out / "public" / "model.toml").read_text()
@@ -119,15 +119,13 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
     report = json.loads((played / "report.json").read_text())
     assert report["job"] == "rehearsal"
     page = html.unescape((played / "report.html").read_text())
-    assert "Rehearsal of the training 'digits': not a DP guarantee for these records." in page
-    assert "the same 3 rounds, gradients clipped to 1, noise multiplier" in page
-    assert "Experiment, not a DP guarantee" not in page
+    assert "This rehearses the training of the same file: its noise comes from a seed" in page
     status, _, said = fedsim("train", path, "--rehearsal", played, "--out", tmp_path / "model")
     assert status == 0, said
     public = tmp_path / "model" / "public"
     told = json.loads((public / "model_card.json").read_text())["rehearsal"]
-    assert told["advantage"] == report["empirical"]["advantage"]
-    assert told["rho_alpha"] == report["bounds"]["rho_alpha"]
+    assert told["advantage"] == report["rows"]["server"]["attack"]["advantage"]
+    assert told["rho_alpha"] == report["rows"]["server"]["limit"]["rho_alpha"]
     assert "8 times, on 24 records of digits" in (public / "MODEL_CARD.md").read_text()
     for other, named in (
         (("--set", "training.rounds=2"), "training.rounds is 3 there and 2 here"),

@@ -364,7 +364,7 @@ def test_a_run_is_accounted_with_the_distances_that_it_gathered(
     server_app.carry_out(grid, preflight(config), directory)
     report = directory.read_json("report.json")
     answer = document(f"account {directory.path}")
-    assert answer["epsilon"] == report["bounds"]["tight_epsilon"]
+    assert answer["epsilon"] == report["rows"]["participant"]["limit"]["epsilon"]
     assert answer["bayesian"]["epsilon"] == report["bayesian"]["epsilon"]
     assert "Bayesian DP, for people like those in the data" in text(f"account {directory.path}")
     other = document(f"account {directory.path} --delta 0.2")

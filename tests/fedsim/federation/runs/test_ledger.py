@@ -617,7 +617,7 @@ def test_the_training_stops_at_the_last_round_within_the_budget(
     np.testing.assert_array_equal(transcript["log_odds"], whole["log_odds"][:, :4])
     np.testing.assert_array_equal(transcript["accuracies"], whole["accuracies"][:5])
     assert (report["rounds"], report["mechanism"]["steps"]) == (4, 4)
-    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(4))
+    assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(4))
     budget = report["budget"]
     assert budget["epsilon"]["participant"] <= budget["stop_at"] < closed_form(5)
     assert budget["epsilon"]["server"] == "Infinity"
@@ -643,8 +643,8 @@ def test_without_a_limit_all_rounds_run_and_are_accounted(
     report = execute(config, opened(config))
     budget = report["budget"]
     assert (budget["stop_at"], budget["stopped"], budget["rounds_run"]) == (None, False, 3)
-    assert budget["epsilon"]["participant"] == report["bounds"]["epsilon"]
-    rows = {row["vantage"]: row["epsilon"] for row in report["bounds"]["vantages"]}
+    assert budget["epsilon"]["participant"] == report["rows"]["participant"]["limit"]["epsilon"]
+    rows = {name: row["limit"]["epsilon"] for name, row in report["rows"].items()}
     assert budget["epsilon"] == rows
 
 
@@ -687,7 +687,7 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     assert (found["earlier_attempts"], found["rounds_run"], report["rounds"]) == (2, 3, 3)
     np.testing.assert_allclose(found["epsilon_by_round"], [closed_form(n) for n in (3, 4, 5)])
     assert report["mechanism"]["steps"] == 5
-    assert report["bounds"]["epsilon"] == pytest.approx(closed_form(5))
+    assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(closed_form(5))
     assert any("released 2 rounds of the same trials" in text for text in report["warnings"])
     other = page.write_report(directory, delta=0.05).budget
     assert other.epsilon["participant"] == PLD.epsilon(Mechanism.alike(Z, 5), 0.05)
@@ -787,10 +787,10 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     path.write_bytes((tmp_path / "other" / "ledger.jsonl").read_bytes())
     report = page.write_report(directory)
     assert report.mechanism.effective_noise_multiplier is None
-    rows = {row.vantage: row.noise_multiplier for row in report.bounds.vantages}
+    rows = {name: row.limit.noise_multiplier for name, row in report.rows.items()}
     assert rows == {"server": Z, "participant": None, "released-model": None}
     both = 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2)
-    assert report.bounds.epsilon == pytest.approx(closed_form(1, both))
+    assert report.accounted.epsilon == pytest.approx(closed_form(1, both))
 
 
 def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_it(

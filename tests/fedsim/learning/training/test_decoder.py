@@ -264,7 +264,7 @@ def test_the_game_is_played_on_texts(game: Config) -> None:
     texts = own_targets(config)
     losses = [loss for at in range(len(texts)) for loss in unigram_losses(texts, at)]
     assert report.utility.baseline_loss == pytest.approx(np.mean(losses))
-    assert report.empirical.advantage is not None
+    assert report.attack.advantage is not None
     assert report.one_run is not None
     assert report.one_run.score == "sums"
 

@@ -20,7 +20,7 @@ def marks(bar, own=None):
 
 
 def test_a_bar_reaches_from_guessing_to_what_was_measured_and_the_limit_is_marked():
-    bar = Bar("server", Mark("open", "Not contradicted"), 0.75, (0.6, 0.9), 0.8)
+    bar = Bar("server", Mark("open", "Agrees with theory"), 0.75, (0.6, 0.9), 0.8)
     found, widths = marks(bar, own=0.55)
     full = widths["track"]
     assert widths["measured"] == pytest.approx(full / 2, abs=0.01)
@@ -31,7 +31,7 @@ def test_a_bar_reaches_from_guessing_to_what_was_measured_and_the_limit_is_marke
 
 
 def test_without_a_limit_or_a_measurement_there_is_no_mark_of_it():
-    found, widths = marks(Bar("server", Mark("caution", "No protection"), limit=1.0))
+    found, widths = marks(Bar("server", Mark("caution", "Must be trusted"), limit=1.0))
     names = {name for name, _ in found}
     assert not names & {"limit", "measured", "interval", "own"}
     assert widths["allowed"] == widths["track"]

@@ -39,7 +39,7 @@ def test_headings_have_anchors_that_the_contents_lead_to():
 
 
 def test_every_page_explains_the_terms():
-    assert page().count("<dt>ρα</dt><dd>The bound on the advantage") == 1
+    assert page().count("<dt>ρα</dt><dd>Bound on the advantage") == 1
 
 
 def test_titles_stay_as_they_are_written_and_escaped():

@@ -32,9 +32,6 @@ def test_lines_bands_and_levels_are_kept_with_the_names_of_the_legend():
 
 
 def test_values_stand_at_the_names_of_an_axis():
-    bounds = of(run_figures.lower_bounds([("mu", 0.5, True), ("counts", 0.3, False)], 2.0, ""))
-    assert bounds["", "at least"].at == ("mu (leads)", "counts")
-    assert bounds["", "at least"].values == (0.5, 0.3)
     attacks = MeasuredCurve("this\nrun", 0.2, (0.1, 0.3)), MeasuredCurve("Yeom", 0.1, None)
     found = of(run_figures.advantages(attacks, bound=None, prediction=None, theorem2=None))
     assert found["", "measured"].at == ("this, run", "Yeom")

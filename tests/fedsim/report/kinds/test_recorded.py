@@ -73,4 +73,4 @@ def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
 def test_without_noise_every_node_may_be_known_with_certainty() -> None:
     bare = page(noise=0.0)
     assert re.search("<strong>Node 8</strong>.*?the measured noise allows 100%", bare)
-    assert "No protection" in bare
+    assert "Must be trusted" in bare

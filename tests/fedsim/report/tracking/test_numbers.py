@@ -42,9 +42,9 @@ def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(
     assert [step for step, _ in kept.series["round/accuracy"]] == [0, 1, 2, 3]
     assert [step for step, _ in kept.series["trials/advantage"]] == [4, 8]
     report = results.read(directory)
-    assert kept.series["report/advantage"] == [(8, report.empirical.advantage)]
-    assert kept.series["trials/advantage"][-1][1] == report.empirical.advantage
-    assert kept.series["report/rho_alpha"] == [(8, report.bounds.rho_alpha)]
+    assert kept.series["report/advantage"] == [(8, report.attack.advantage)]
+    assert kept.series["trials/advantage"][-1][1] == report.attack.advantage
+    assert kept.series["report/rho_alpha"] == [(8, report.here.limit.rho_alpha)]
     assert kept.finished
     assert kept.subject is not None
     assert kept.subject.identity == directory.identity

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import logit
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.verdicts import OwnLimit, VantageVerdict
-from fedsim.audits.run import audit, vantage_verdicts
+from fedsim.audits.results.rows import OwnLimit, Row
+from fedsim.audits.run import audit, rows
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
 
@@ -27,9 +26,8 @@ def _report(config: Config, strength: float = 1.0, trials: int = TRIALS, seed: i
     return audit.assemble(AuditedRun(config, facts, transcript, 0.95, config.privacy.delta))
 
 
-def _towards(report: Report, vantage: str) -> VantageVerdict:
-    (found,) = (each for each in report.verdicts if each.vantage == vantage)
-    return found
+def _towards(report: Report, vantage: str) -> Row:
+    return report.rows[vantage]
 
 
 @pytest.fixture
@@ -50,20 +48,19 @@ def of(small: Make) -> Callable[..., Config]:
     ("strength", "trials", "state"),
     [
         (0.3, 2000, "below"),  # a record that the model hardly notices
-        (0.3, 40, "not-contradicted"),  # the same in too few trials
-        (1.0, 2000, "not-contradicted"),  # as much as theory allows
-        (2.0, 2000, "above"),  # under half the noise
+        (0.3, 40, "agrees"),  # the same in too few trials
+        (1.0, 2000, "agrees"),  # as much as theory allows
+        (2.0, 2000, "contradicted"),  # under half the noise
     ],
 )
 def test_what_was_measured_is_below_the_limit_or_above_it_or_neither(
     strength: float, trials: int, state: str, of: Make
 ) -> None:
     found = _towards(_report(of(trials), strength, trials), "participant")
-    assert found.state == state
-    assert found.basis == "measured"
-    assert found.measured is not None
-    assert found.measured.interval is not None
-    assert (found.measured.interval[1] < found.allowed.advantage) == (state == "below")
+    assert found.standing == state
+    assert found.attack is not None
+    assert found.attack.interval is not None
+    assert (found.attack.interval[1] < found.limit.rho_alpha) == (state == "below")
 
 
 def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_state(
@@ -71,29 +68,30 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
 ) -> None:
     report = _report(of())
     server, released = _towards(report, "server"), _towards(report, "released-model")
-    assert (server.state, server.basis, server.allowed.kind) == ("no-limit", "theory", "none")
-    assert server.allowed.epsilon == math.inf
-    assert (released.state, released.basis) == ("untested", "theory")
-    assert released.allowed.advantage == _towards(report, "participant").allowed.advantage
+    assert (server.standing, server.attack, server.limit.rho_alpha) == ("no-limit", None, 1)
+    assert server.limit.epsilon == math.inf
+    assert (released.standing, released.attack) == ("not-measured", None)
+    assert released.limit.rho_alpha == _towards(report, "participant").limit.rho_alpha
 
 
 @pytest.mark.parametrize("alarm", ["advantage_server", "trade_off_server"])
 def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: Make) -> None:
-    report = replace(_report(of(2000), 0.3, 2000), contradictions={alarm: "Too many are right."})
+    report = _report(of(2000), 0.3, 2000)
     states = {}
     for vantage in ("participant", "server"):
-        verdict = _towards(report, vantage)
-        measured = _towards(report, "participant").measured
-        states[vantage] = vantage_verdicts.state(report, vantage, measured, verdict.allowed)
-    assert (states["participant"], states["server"]) == ("below", "above")
+        limit = _towards(report, vantage).limit
+        states[vantage] = rows.state(
+            {alarm: "Too many are right."}, "participant", vantage, report.attack, limit
+        )
+    assert (states["participant"], states["server"]) == ("below", "contradicted")
 
 
 def test_a_single_training_is_no_test(of: Make) -> None:
     single = _towards(_report(of(1, trials__batch=1), trials=1), "participant")
-    assert single.state == "untested"
-    assert single.measured is not None
-    assert single.measured.advantage is single.measured.passed is None
-    assert single.measured.belief >= 0.5
+    assert single.standing == "not-measured"
+    assert single.attack is not None
+    assert single.attack.advantage is single.attack.delta_prime is None
+    assert single.attack.belief >= 0.5
 
 
 # Order
@@ -114,8 +112,12 @@ def test_the_worst_vantage_comes_first(
     trust: str, strength: float, order: list[str], of: Make
 ) -> None:
     report = _report(of(federation__trust=trust), strength)
-    assert [verdict.vantage for verdict in report.verdicts] == order
-    limits = [verdict.allowed.advantage for verdict in report.verdicts if verdict.state != "above"]
+    assert [verdict.observer for verdict in report.rows.values()] == order
+    limits = [
+        verdict.limit.rho_alpha
+        for verdict in report.rows.values()
+        if verdict.standing != "contradicted"
+    ]
     assert limits == sorted(limits, reverse=True)
 
 
@@ -126,7 +128,7 @@ def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> No
     generator = np.random.default_rng(3)
     for trials in (20, 400):
         shown = 2 * generator.binomial(trials, 0.5, 20_000) / trials - 1
-        within = (np.abs(shown) <= vantage_verdicts.guessing(trials, 0.95) + 1e-9).mean()
+        within = (np.abs(shown) <= rows.guessing(trials, 0.95) + 1e-9).mean()
         # Never less often, but for the error of 20 000 games; counts are discrete, so more often.
         assert 0.945 < within < 0.99
 
@@ -135,12 +137,12 @@ def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> No
 
 
 def _limit(report: Report, vantage: str) -> OwnLimit:
-    (found,) = _towards(report, vantage).limits
+    (found,) = _towards(report, vantage).own_limits
     return found
 
 
 def test_without_limits_nothing_is_held_to_one(of: Make) -> None:
-    assert [verdict.limits for verdict in _report(of()).verdicts] == [[], [], []]
+    assert [verdict.own_limits for verdict in _report(of()).rows.values()] == [[], [], []]
 
 
 @pytest.mark.parametrize(
@@ -168,12 +170,12 @@ def test_a_run_of_so_many_trials_tells(of: Make) -> None:
     """The interval is taken again, of a game with the same share of trials won."""
     config = of(200, report__limit_advantage=0.3)
     first = _towards(_report(config, trials=200), "participant")
-    needed = first.limits[0].trials
-    assert first.limits[0].answer == "cannot-tell"
+    needed = first.own_limits[0].trials
+    assert first.own_limits[0].answer == "cannot-tell"
     assert needed is not None
-    assert first.measured is not None
-    assert first.measured.advantage is not None
-    wins = math.ceil(needed * (1 + first.measured.advantage) / 2)
+    assert first.attack is not None
+    assert first.attack.advantage is not None
+    wins = math.ceil(needed * (1 + first.attack.advantage) / 2)
     facts, transcript = gaussian_game(config, trials=needed)
     signs = np.where(transcript["worlds"], 1.0, -1.0)
     won = np.arange(needed) < wins
@@ -187,7 +189,7 @@ def test_a_run_of_so_many_trials_tells(of: Make) -> None:
 
 def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of: Make) -> None:
     """Met where theory's epsilon is small enough, missed where more is proven, else open."""
-    allowed = _towards(_report(of()), "participant").allowed
+    allowed = _towards(_report(of()), "participant").limit
     for limit, answer, by in (
         (allowed.rho_beta + 0.01, "meets", "theory"),
         (0.6, "misses", "measured"),
@@ -196,8 +198,8 @@ def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of: Make) -> None:
         report = _report(of(report__limit_belief=limit))
         found, verdict = _limit(report, "participant"), _towards(report, "participant")
         assert (found.of, found.answer, found.by) == ("belief", answer, by)
-        assert verdict.measured is not None
-        assert (verdict.measured.epsilon > logit(limit)) == (answer == "misses")
+        assert verdict.attack is not None
+        assert (verdict.attack.epsilon_at_least > logit(limit)) == (answer == "misses")
         _, transcript = gaussian_game(of())
         passed = transcript["log_odds"][transcript["worlds"], -1] > logit(limit)
-        assert verdict.measured.passed_limit == pytest.approx(passed.mean())
+        assert verdict.attack.above_own_limit == pytest.approx(passed.mean())
