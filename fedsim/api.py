@@ -19,7 +19,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport, of_transcript
+from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.rows import Row
@@ -345,8 +345,7 @@ def _of_app(path: Path, options: AuditOptions) -> Audit:
     if RunDirectory(path).has("config.toml"):
         raise InputError(f"'{path}' is a run directory; read it with fedsim.load")
     taken = options.taken("a Flower app")
-    outcome = audit_directory(path, **taken, claim=options.claim, confidence=options.level)
-    return outcome.report()
+    return audit_directory(path, **taken, claim=options.claim, confidence=options.level)
 
 
 def _of_loop(function: str, options: AuditOptions) -> Audit:
@@ -355,8 +354,7 @@ def _of_loop(function: str, options: AuditOptions) -> Audit:
     taken = options.taken("a training loop")
     if options.claim is not None and options.claim.unit == "client":
         raise InputError("a training loop protects records; leave claimed_unit out")
-    outcome = audit_loop(function, **taken, claim=options.claim, confidence=options.level)
-    return outcome.report()
+    return audit_loop(function, **taken, claim=options.claim, confidence=options.level)
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:
@@ -368,7 +366,7 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
     with Reader(path) as reader:
         if reader.facts.recorder != AUDITOR:
             options.taken("a recorded transcript")
-            return of_transcript(transcript_audit.audit(reader, options))
+            return transcript_audit.audit(reader, options)
     return live_report.audited(path, options)
 
 

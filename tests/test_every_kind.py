@@ -86,8 +86,10 @@ def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_pa
 def _spent(run: Path) -> float:
     """Return epsilon of all rounds of a run or a training, by its own report."""
     report = json.loads((run / "report.json").read_text())
-    training = report.get("kind") == "training"
-    return float(report["rounds"][-1]["epsilon"] if training else report["budget"]["spent"])
+    if report.get("kind") == "training":
+        return float(report["rounds"][-1]["epsilon"])
+    together = report["released"] or {"epsilon": report["budget"]["epsilon"][report["vantage"]]}
+    return float(together["epsilon"])
 
 
 def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ ROOMS = (
     "fedsim.audits.app",
     "fedsim.audits.loop",
     "fedsim.audits.recording",
+    "fedsim.audits.app.execution",
     "fedsim.audits.live",
     "fedsim.report.figures",
     "fedsim.report.document",

@@ -212,7 +212,7 @@ def test_a_transcript_is_audited_as_by_the_command(
     found = fedsim.audit(path, claimed_epsilon=1, claimed_delta=1e-5)
     assert printed("audit", "transcript", path, *claim) == report_json(found.report)
     assert (found.verdict, len(found.reasons)) == (Verdict.NOT_JUDGED, 1)
-    assert (found.epsilon, found.proven, found.delta) == (math.inf, math.inf, 1e-5)
+    assert (found.epsilon, found.proven_epsilon, found.delta) == (math.inf, math.inf, 1e-5)
 
 
 @pytest.mark.slow

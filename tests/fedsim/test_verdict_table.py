@@ -6,7 +6,7 @@ rows is the order of precedence. The test of an audit goes through every combina
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +15,8 @@ import pytest
 
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.process import CentralNoise, Configuration
-from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Scope, Verdict, exit_status
-from fedsim.audits.judgement.report import of_transcript
+from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration
+from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.guarantee import LoopObservation
@@ -25,11 +24,7 @@ from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.recorded_report import (
-    ProvenByCanaries,
-    ProvenPrivacy,
-    StepRelease,
-)
+from fedsim.audits.recorded.recorded_report import ProvenByCanaries, ProvenPrivacy, StepRelease
 from fedsim.audits.run import rows
 from fedsim.cli import gate
 from fedsim.config import Config
@@ -89,11 +84,6 @@ def _findings(broken: bool) -> tuple[Finding, ...]:
     return (Finding("why", "mend", rule="a-rule"),) if broken else ()
 
 
-def _verdict_on(claim: JudgedClaim | None) -> str:
-    report = SimpleNamespace(claim=claim, delta=DELTA, epsilon=None, proven=None)
-    return of_transcript(report).verdict.value
-
-
 # Exit statuses, of every audit but runs
 
 STATUSES = {
@@ -118,28 +108,37 @@ APP_AXES = {
     "training unseen": (False, True),
     "proven": ("below", "rounding", "above", "infinite"),
     "theory": ("below", "rounding", "above", "infinite", "unknown"),
-    "noise": ("Flower's", "own", "own, towards the server"),
+    "noise": ("Flower's", "own", "uneven", "own, towards the server"),
+    "server": ("right", "moved", "alarm", "counted alarm"),  # the last one is in theory's epsilon
     "broken rule": (False, True),  # which decides nothing
 }
 APP: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"training unseen": True}, "not judged"),
     ({"proven": ("rounding", "above", "infinite")}, "convicted"),
+    ({"noise": "uneven"}, "suspect"),
+    ({"noise": ("Flower's", "own"), "server": "alarm"}, "suspect"),
     ({"theory": "unknown"}, "not judged"),
     ({"theory": ("above", "infinite")}, "suspect"),
     ({"noise": "own"}, "not judged"),
+    ({"noise": "Flower's", "server": "moved"}, "not judged"),
     ({"theory": ("below", "rounding")}, "supported"),
 ]
 
 
 def _app(evidence: Evidence) -> str:
     central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
-    own = evidence["noise"] != "Flower's"
-    central = CentralNoise(**vars(central) | {"own_noise": own})
+    own, uneven = "own" in evidence["noise"], evidence["noise"] == "uneven"
+    per_norm = (0.2, 0.4) if uneven else (0.2, 0.2)
+    central = replace(central, own_noise=own, noise_per_norm=per_norm)
+    rule = {"alarm": ("",), "counted alarm": ("realised-noise",)}.get(evidence["server"], ())
+    checks = tuple(Finding("why", rule=each) for each in rule)
+    moved = "the model was moved" if evidence["server"] == "moved" else ""
+    observation = AppObservation((), {}, (), False, False, (), checks=checks, unsure=moved)
     unused: Any = None
     return AppAudit(
         app="a test",
-        configuration=Configuration(3, ("a strategy",), central=central),
+        configuration=Configuration(3, ("a strategy",), central=central, observation=observation),
         claim=_claim("record" if evidence["training unseen"] else None)
         if evidence["claim"]
         else None,
@@ -249,7 +248,6 @@ RECORDED_AXES = {
     "at most": ("below", "rounding", "above"),
     "doubt": ("none", "unsure", "alike"),
 }
-JUDGED = ("as claimed", "measured")
 RECORDED: list[Row] = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared")}, "not judged"),
@@ -267,7 +265,7 @@ RECORDED: list[Row] = [
 
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
-        return _verdict_on(None)
+        return audit.UNCLAIMED.verdict.value
     kind = evidence["release"]
     proven = ProvenPrivacy(
         noise_multiplier=None,
@@ -302,8 +300,7 @@ def _recorded(evidence: Evidence) -> str:
         alarms=evidence["alarm"],
     )
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
-    claim = audit._judged(_claim(unit), told, [])
-    return _verdict_on(claim)
+    return audit._judged(_claim(unit), told, []).verdict.value
 
 
 def _epsilon_or_none(size: str) -> Any:
@@ -343,7 +340,7 @@ LIVE: list[Row] = [
 
 def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
     if not evidence["claim"]:
-        return _verdict_on(None)
+        return live_report.UNCLAIMED.verdict.value
     config = failing if evidence["no guarantee"] else protecting
     audit: Any = SimpleNamespace(
         config=config if evidence["round seen"] else None,
@@ -351,14 +348,14 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
         trials=config.trials.count - evidence["trials missed"],
     )
     unit = {"not given": None, "the run's": "record", "another": "client"}[evidence["unit"]]
-    claim = live_report.judge(
+    judgement = live_report.judge(
         audit,
         _claim(unit),
         ["less noise than claimed"] if evidence["alarm"] else [],
         [] if evidence["could be refuted"] else ["nothing was measured"],
         evidence["ended"],
     )
-    return _verdict_on(claim)
+    return judgement.verdict.value
 
 
 def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from fedsim.audits.app.process import (
     AppObservation,
     AppOrder,
     AppProcess,
+    CentralNoise,
     Configuration,
     claim_of,
 )
@@ -105,19 +106,28 @@ class AppAudit(Judged):
     @property
     def judgement(self) -> Judgement:
         strategies, claim = " > ".join(self.configuration.strategies), self.claim
+        unsure = [OWN_NOISE.format(strategies)] if self._central and self._central.own_noise else []
+        run = self.configuration.observation if self._towards_participant else None
+        # The checks with a rule are those that theory's epsilon counts.
+        broken = run is not None and any(each.breaks and not each.rule for each in run.checks)
         evidence = Evidence(
             incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
             refuted=claim is not None and self.proven.epsilon > claim.epsilon,
+            broken=broken or (self._central is not None and self._central.varies),
             unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
             exceeded=not self.allowed,
-            unsure=[OWN_NOISE.format(strategies)] if self._own_noise else [],
+            unsure=[run.unsure] if run is not None and run.unsure else unsure,
         )
         return judge(claim, evidence)
 
     @property
-    def _own_noise(self) -> bool:
-        central = self.configuration.central
-        return self.vantage is Vantage.PARTICIPANT and central is not None and central.own_noise
+    def _towards_participant(self) -> bool:
+        return self.vantage is Vantage.PARTICIPANT
+
+    @property
+    def _central(self) -> CentralNoise | None:
+        """The server's noise, where the claim is about released models."""
+        return self.configuration.central if self._towards_participant else None
 
     def as_json(self) -> dict[str, Any]:
         theory = {
@@ -151,7 +161,7 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration = theory.observe(audited, seed, ALARM_CONFIDENCE)
+    configuration = theory.observe(audited, seed)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -159,6 +169,8 @@ def audit(
     participant = vantage is Vantage.PARTICIPANT
     # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
     mixed = participant and configuration.local is not None
+    central = configuration.central
+    mixed = mixed or (participant and central is not None and central.varies)
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
     game = theory.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
@@ -231,8 +243,9 @@ def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) ->
     if configuration.central is not None and configuration.central.adaptive:
         return "with adaptive clipping, the scale of the noise depends on the updates"
     own = configuration.central is not None and configuration.central.own_noise
-    if own or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
-        return "the noise differs from the configured noise, or the app's own code makes it"
+    varies = configuration.central is not None and configuration.central.varies
+    if own or varies or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
+        return "the noise is not the configured one of every round, or the app's own code makes it"
     return None
 
 

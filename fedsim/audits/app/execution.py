@@ -14,9 +14,11 @@ import copy
 import io
 import logging
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,17 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp import RdpAccountant
 from flwr.serverapp.strategy import Strategy
 
+from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app import introspection, loading
-from fedsim.audits.app.introspection import flat, flat_record, scripted
+from fedsim.audits.app.introspection import floating, scripted
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
 from fedsim.audits.app.process import (
     ORDER,
     REQUEST,
     AppAnswer,
+    AppObservation,
     AppRound,
     AppStatement,
     Execution,
@@ -43,8 +48,15 @@ from fedsim.audits.app.process import (
 )
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
+from fedsim.audits.recorded.noise_level import HIDDEN, Layout
+from fedsim.audits.recorded.recorded_noise import Asked, Notes
+from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.recording.flower import Declared, ServerRecorder
+from fedsim.audits.recording.loop import RoundSink
 from fedsim.config import Scalar
-from fedsim.federation.runtimes.inprocess import RUN_ID, SERVER_NODE, InProcessGrid
+from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
+from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.privacy.delta import ASSUMED
 
 MOST_QUESTIONS = 8
 """Most times that a strategy may ask for the clients before it sends the next message."""
@@ -53,7 +65,7 @@ MOST_QUESTIONS = 8
 class AuditedApp:
     def __init__(self, clients: int) -> None:
         self.clients = clients
-        self._recorder: _Recorder | None = None
+        self._recorder: _Run | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._app: FlowerApp
 
@@ -63,7 +75,7 @@ class AuditedApp:
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return the observations of one run of the app, after setting every global seed."""
-        recorder = _Recorder(self.clients, script)
+        recorder = _Run(self.clients, script)
         self._recorder = recorder
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
@@ -133,7 +145,7 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
 
 
 class _AuditGrid(InProcessGrid):
-    def __init__(self, audited: AuditedApp, recorder: "_Recorder", app: FlowerApp) -> None:
+    def __init__(self, audited: AuditedApp, recorder: "_Run", app: FlowerApp) -> None:
         super().__init__(app.client_app, audited.clients, app.run_config)
         self._audited, self._recorder = audited, recorder
         self._asked = 0
@@ -163,32 +175,49 @@ class _AuditGrid(InProcessGrid):
         finally:
             self.in_client = False
         self._recorder.answered(message, _partition(context), reply)
-        if training:
-            self._recorder.replied(message, _partition(context), reply)
-        elif self._recorder.script is None:
+        if not training and self._recorder.script is None:
             self._audited.remember(message, context, reply)
         return reply
 
 
-class _Recorder:
+class _Watch(RoundSink):
+    """Takes a run's rounds from the recorders of its strategies; an error ends the run."""
+
+    def guarded(self) -> Any:
+        return contextlib.nullcontext()
+
+
+class _Run:
     def __init__(self, clients: int, script: Script | None) -> None:
         self.clients, self.script = clients, script
         self.statements: list[AppStatement] = []
         self.seeded = False
+        self.local: LocalDpMod | None = None
         self._kinds: Counter[str] = Counter()  # of messages that clients answered
         self._failed = ""  # first failure of a client
-        self.local: LocalDpMod | None = None
+        self._recorders: list[tuple[Strategy, ServerRecorder]] = []
+        self._strategies: list[Strategy] = []  # of each round
         self._rounds: list[AppRound] = []
-        self._model: Vector = np.empty(0)
-        self._replies: dict[int, RecordDict] = {}
-        self._without_noise: Vector | None = None
-        self._strategy: Strategy | None = None
-        self._replaced: list[tuple[Strategy, Any]] = []
+        self._sent: Vector = np.empty(0)
+        self._released: Vector = np.empty(0)
+        self._notes = Notes()
+        self._server = ServerRounds(self._notes)
+        self._mechanisms: list[Mapping[str, Any]] = []  # of each round
+        self._participants: list[int] = []
+        self._weights: dict[int, float] = {}
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
-        self._kinds[message.metadata.message_type] += 1
+        kind = message.metadata.message_type
+        self._kinds[kind] += 1
         if reply.has_error() and not self._failed:
             self._failed = f"client {partition} failed: {reply.error.reason}"
+        if not kind.startswith("train"):
+            return
+        if reply.has_error():
+            raise AppFailedError(self._failed)
+        introspection.model_of(reply.content)
+        if not any(map(floating, introspection.model_of(message.content).values())):
+            raise InputError(loading.NO_NUMBERS)
 
     def failure(self, error: BaseException, app: FlowerApp) -> Exception:
         if self._kinds and not app.trains:  # why it failed does not matter
@@ -199,102 +228,105 @@ class _Recorder:
     def _explained(self, why: str, app: FlowerApp) -> AppFailedError:
         return AppFailedError(why + missing(why, app.described))
 
-    def replied(self, message: Message, partition: int, reply: Message) -> None:
-        if reply.has_error():
-            raise AppFailedError(self._failed)
-        if not self._replies:  # all clients of a round receive the same model
-            self._model = flat(message.content)
-            if not self._model.size:
-                raise InputError(loading.NO_NUMBERS)
-        self._replies[partition] = copy.copy(reply.content)
-
     def attach(self, strategy: Strategy) -> None:
-        self._strategy = strategy
-        wrapper = introspection.central_wrapper(strategy)
-        if any(strategy is each for each, _ in self._replaced):
+        if any(strategy is each for each, _ in self._recorders):
             return
-        aggregate = strategy.aggregate_train
-
-        def observed(server_round: int, replies: Iterable[Message]) -> Any:
-            contents, self._replies = self._replies, {}
-            key = introspection.weighting_key(self._strategy) if self._strategy else ""
-            weights = {}
-            for partition, content in contents.items():
-                for metrics in content.metric_records.values():
-                    weight = metrics.get(key)
-                    if isinstance(weight, int | float):
-                        weights[partition] = float(weight)
-            shifts = self._target_shift(contents)
-            before = float(getattr(wrapper, "clipping_norm", np.nan))
-            result = aggregate(server_round, list(replies))
-            if result[0] is None:
-                raise AppFailedError(f"round {server_round} was skipped: nothing was aggregated")
-            model = flat_record(result[0])
-            energy = None
-            if self._without_noise is not None:
-                energy = float(np.square(model - self._without_noise).sum())
-            shift = np.nan
-            if self.script is not None:
-                along = direction(self.script.seed, model.size)
-                shift = float((model - self._model) @ along)
-            after = float(getattr(wrapper, "clipping_norm", np.nan))
-            self._rounds.append(
-                AppRound(len(contents), weights, before, after, energy, shift, *shifts)
-            )
-            self._without_noise = None
-            return result
-
-        self._replace(strategy, observed)
-        if wrapper is not None and self.script is None:
-            self._watch_inside(wrapper.strategy)
+        sink = _Watch(partial(self._observe, strategy), "", resume=False)
+        nodes = None if self.script is None else {FIRST_NODE + self.script.target}
+        recorder = ServerRecorder(strategy, sink, Declared(), nodes)
+        recorder.attach()
+        self._recorders.append((strategy, recorder))
 
     def detach(self) -> None:
-        for strategy, own in reversed(self._replaced):
-            if own is None:
-                del strategy.aggregate_train
-            else:
-                strategy.aggregate_train = own
+        for _, recorder in reversed(self._recorders):
+            recorder.detach()
+
+    def _observe(self, strategy: Strategy, observed: ObservedRound) -> None:
+        if observed.aggregate is None:
+            raise AppFailedError(f"round {observed.round} was skipped: nothing was aggregated")
+        self._strategies.append(strategy)
+        self._mechanisms.append(observed.mechanism)
+        self._rounds.append(AppRound())
+        if self.script is not None:
+            self._score(observed, self.script)
+            return
+        # Rounds are counted on where the app starts its strategy again.
+        self._server.observe(replace(observed, round=len(self._rounds)))
+        self._sent = vector(observed.model)
+        self._participants.append(len(observed.replies))
+        self._weights |= {
+            node - FIRST_NODE: reply.num_examples
+            for node, reply in observed.replies.items()
+            if reply.num_examples is not None
+        }
+
+    def _score(self, observed: ObservedRound, script: Script) -> None:
+        """Note how far models and the target's message moved along the script's direction."""
+        assert observed.aggregate is not None
+        layout, sent = Layout.of(observed.model), vector(observed.model)
+        if len(self._rounds) > 1:
+            self._moved(-2, sent, script)
+        released = layout.vector(observed.aggregate)
+        if released is None:
+            raise AppFailedError("the released model has other shapes than the one that was sent")
+        self._sent, self._released = sent, released
+        reply = observed.replies.get(FIRST_NODE + script.target)
+        message = None if reply is None else layout.vector(reply.arrays)
+        if message is not None:
+            change = message - sent
+            along = float(change @ direction(script.seed, change.size))
+            norm = float(np.linalg.norm(change))
+            self._rounds[-1] = replace(self._rounds[-1], message_shift=along, message_norm=norm)
+
+    def _moved(self, place: int, model: Vector, script: Script) -> None:
+        """Note the model that followed a round."""
+        shift = float((model - self._sent) @ direction(script.seed, model.size))
+        self._rounds[place] = replace(self._rounds[place], model_shift=shift)
 
     def finish(self, app: FlowerApp) -> Execution:
         if self._failed and not self._rounds and app.trains:
             raise self._explained(self._failed, app)
-        if self._strategy is None or not self._rounds:
+        if not self._rounds:
             raise InputError(loading.untrained(self._kinds))
-        mods = (*app.mods, self.local) if self.local is not None else app.mods
-        configuration = introspection.configuration_of(self._strategy, mods, len(self._rounds))
-        return Execution(
-            tuple(self._rounds),
-            configuration,
-            tuple(self.statements),
-            self.seeded,
-            self._model.size,
+        if self.script is not None:
+            self._moved(-1, self._released, self.script)
+        names = dict.fromkeys(
+            " > ".join(introspection.configuration_of(each).strategies) for each in self._strategies
         )
+        if len(names) > 1:
+            raise InputError(loading.SEVERAL.format(", then ".join(names)))
+        mods = (*app.mods, self.local) if self.local is not None else app.mods
+        configuration = introspection.configuration_of(
+            self._strategies[-1], mods, len(self._rounds), self._mechanisms
+        )
+        observation = None if self.script is not None else self._observed()
+        return Execution(tuple(self._rounds), replace(configuration, observation=observation))
 
-    def _watch_inside(self, inner: Strategy) -> None:
-        aggregate = inner.aggregate_train
-
-        def observed(server_round: int, replies: Iterable[Message]) -> Any:
-            result = aggregate(server_round, replies)
-            self._without_noise = None if result[0] is None else flat_record(result[0])
-            return result
-
-        self._replace(inner, observed)
-
-    def _replace(self, strategy: Strategy, aggregate_train: Any) -> None:
-        self._replaced.append((strategy, strategy.__dict__.get("aggregate_train")))
-        strategy.aggregate_train = aggregate_train  # type: ignore[method-assign]
-
-    def _target_shift(self, contents: dict[int, RecordDict]) -> tuple[float, float]:
-        """Return the target's change along the direction, and its length; nan without a message."""
-        if self.script is None or self.script.target not in contents:
-            return np.nan, np.nan
-        change = flat(contents[self.script.target]) - self._model
-        along = direction(self.script.seed, change.size)
-        return float(change @ along), float(np.linalg.norm(change))
+    def _observed(self) -> AppObservation:
+        """Return the observations of an honest run, with the checks of a recorded server."""
+        mechanism = dict(ChainMap(*reversed(self._mechanisms)))
+        findings = self._notes.findings()
+        measured = self._server.measured(Asked(mechanism, ASSUMED, ALARM_CONFIDENCE, findings))
+        hidden = measured.release is not None and measured.release.noise == "hidden"
+        return AppObservation(
+            participants=tuple(self._participants),
+            weights=self._weights,
+            noise_ratios=self._server.shares(mechanism),
+            client_norm_kept=any(each.rule == "client-clipping" for each in findings),
+            seeded=self.seeded,
+            statements=tuple(self.statements),
+            noise_coordinates=self._sent.size,
+            checks=tuple(
+                each
+                for each in findings
+                if each.breaks or (each.rule and each.severity == "caution")
+            ),
+            unsure=HIDDEN if hidden else measured.unsure,
+        )
 
 
 @contextlib.contextmanager
-def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
+def _hooks(recorder: _Run, grid: _AuditGrid) -> Iterator[None]:
     call, answer = LocalDpMod.__call__, RdpAccountant.get_privacy_spent
 
     def local(self: LocalDpMod, *arguments: Any) -> Message:
@@ -324,7 +356,7 @@ def _hooks(recorder: _Recorder, grid: _AuditGrid) -> Iterator[None]:
         yield
 
 
-def _observed_start(strategy: type[Strategy], recorder: _Recorder) -> Any:
+def _observed_start(strategy: type[Strategy], recorder: _Run) -> Any:
     start = strategy.start
 
     def observed(self: Strategy, *arguments: Any, **names: Any) -> Any:

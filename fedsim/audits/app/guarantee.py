@@ -22,11 +22,10 @@ from dataclasses import dataclass, replace
 from heapq import nlargest
 
 import numpy as np
-from scipy.stats import chi2
+import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import Interval, significance
 from fedsim.audits.app.process import (
     UNBOUNDED_WEIGHT,
     App,
@@ -56,7 +55,8 @@ class AppGuarantee:
         on_models: the same for released models (or messages) alone, which the attack scores.
         influences: largest L2 change of the released model, or message, by one client; inf without
             a limit.
-        noise_stds: standard deviation of the noise on every coordinate.
+        noise_stds: standard deviation of each round's noise on every coordinate, which scores the
+            round. Multipliers count the least noise of any round.
     """
 
     vantage: Vantage
@@ -86,7 +86,7 @@ def vantage_of(configuration: Configuration, claim: Claim | None = None) -> Vant
     if claim is not None and claim.vantage is not None:
         return claim.vantage
     central = configuration.central
-    by_clients_alone = central is None or not central.noise_multiplier
+    by_clients_alone = central is None or not central.adds_noise
     by_clients_alone = by_clients_alone and configuration.local is not None
     return Vantage.SERVER if by_clients_alone else Vantage.PARTICIPANT
 
@@ -135,16 +135,20 @@ def _of_models(configuration: Configuration, neighbouring: Neighbouring) -> AppG
     )
     if run is not None and central.client_clips and run.client_norm_kept:
         moved_by = (math.inf,) * rounds
-    configured = tuple(
-        central.noise_multiplier * norm / central.sampled_clients
-        for norm in _every_round(central.noise_norms, rounds)
-    )
-    pairs = zip(configured, realised_shares(run, rounds), strict=True)
-    stds = tuple(std * realised for std, realised in pairs)
+    scales = [
+        norm * realised
+        for norm, realised in zip(
+            _every_round(central.noise_norms, rounds), realised_shares(run, rounds), strict=True
+        )
+    ]
     if run is not None and run.seeded:
-        stds = (0.0,) * rounds
+        scales = [0.0] * rounds
+    least = tuple(central.least_per_norm * scale for scale in scales)
     count_std = central.count_std if central.adaptive else None
-    return _of(vantage, neighbouring, moved_by, stds, count_std)
+    found = _of(vantage, neighbouring, moved_by, least, count_std)
+    of_rounds = _every_round(central.noise_per_norm or (central.least_per_norm,), rounds)
+    own = tuple(each * scale for each, scale in zip(of_rounds, scales, strict=True))
+    return replace(found, noise_stds=own)
 
 
 def share(central: CentralNoise, run: AppObservation | None, round: int) -> float:
@@ -163,15 +167,14 @@ def share(central: CentralNoise, run: AppObservation | None, round: int) -> floa
 
 
 def realised_shares(run: AppObservation | None, rounds: int) -> tuple[float, ...]:
-    """Return realised over configured noise of every round; 1 where they do not contradict.
+    """Return realised over configured noise of every round; 1 where it is not surely less.
 
-    Rounds are judged one by one: much noise in one round does not replace noise in another.
+    More noise than configured counts for nothing, in this round or another.
     """
     if run is None or not run.noise_ratios:
         return (1.0,) * rounds
     shares = tuple(
-        1.0 if each.low <= 1 <= each.high else math.sqrt(each.low * each.high)
-        for each in run.noise_ratios
+        1.0 if each.high >= 1 else math.sqrt(each.low * each.high) for each in run.noise_ratios
     )
     return _every_round(shares, rounds)
 
@@ -225,68 +228,32 @@ class AppGame:
         worlds: bool [T]; True where the target sent its update, in half of the trials.
         ratios: float64 [T, k], log-likelihood ratio of each round. Where theory does not know it:
             shift of the round along the direction, less the threshold from `PILOTS` trials.
+        judged: int [T], the round of each trial that judges a claim about one round. It is drawn
+            whatever the world, and one a trial, since rounds of one trial may depend on each other.
     """
 
     worlds: Bools
     ratios: Floats
+    judged: npt.NDArray[np.integer]
 
     def scores(self, scope: Scope) -> tuple[Bools, Floats]:
-        """Return worlds and scores of independent observations, each [T], or [T k] for a round."""
+        """Return worlds and scores of independent observations, each [T]."""
         if scope is Scope.RUN:
             return self.worlds, self.ratios.sum(axis=1)
-        return np.repeat(self.worlds, self.ratios.shape[1]), self.ratios.ravel()
+        return self.worlds, self.ratios[np.arange(self.worlds.size), self.judged]
 
 
-def observe(audited: App, seed: int, confidence: float) -> Configuration:
-    honest = audited.execute(_app_seed(seed, 0))
-    configuration = honest.configuration
-    if configuration.central is not None:
-        central = _with_norms(configuration.central, honest)
-        configuration = replace(configuration, central=central)
-    weights: dict[int, float] = {}
-    for each in honest.rounds:
-        weights |= each.weights
-    observation = AppObservation(
-        participants=tuple(each.replies for each in honest.rounds),
-        weights=weights,
-        noise_ratios=_noise_ratios(honest, configuration, confidence),
-        client_norm_kept=False,
-        seeded=honest.seeded,
-        statements=honest.statements,
-        noise_coordinates=honest.parameters,
-    )
-    configuration = replace(configuration, observation=observation)
+def observe(audited: App, seed: int) -> Configuration:
+    """Return the configuration of an honest run, with what a run with a huge update adds to it."""
+    configuration = audited.execute(_app_seed(seed, 0)).configuration
+    assert configuration.observation is not None
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
-    probe = player.run(1, True)
-    lengths = [each.message_norm for each in probe.rounds if not np.isnan(each.message_norm)]
-    # Rounding in float32 changes a huge update far less than clipping it does.
-    kept = bool(lengths) and max(lengths) > 0.5 * player.length
-    observation = replace(observation, client_norm_kept=kept)
+    norms = [each.message_norm for each in player.run(1, True).rounds]
+    # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
+    kept = any(norm > 0.5 * player.length for norm in norms)
+    kept = kept or configuration.observation.client_norm_kept
+    observation = replace(configuration.observation, client_norm_kept=kept)
     return replace(configuration, observation=observation)
-
-
-def _noise_ratios(
-    honest: Execution, configuration: Configuration, confidence: float
-) -> tuple[Interval, ...]:
-    """Return intervals for the realised over configured standard deviation of each round's noise.
-
-    The squared noise of a round, over its configured variance, is chi-square over all parameters.
-    All intervals hold together with this confidence (Bonferroni). The result is () where no noise
-    is configured, or where the noise of some round could not be measured.
-    """
-    central = configuration.central
-    if central is None or not central.noise_multiplier:
-        return ()
-    tail = significance(confidence) / 2 / len(honest.rounds)
-    ratios = []
-    for each in honest.rounds:
-        if each.noise_energy is None:
-            return ()
-        std = central.noise_multiplier * each.noise_norm / central.sampled_clients
-        squares = each.noise_energy / std**2
-        low, high = np.sqrt(squares / chi2.ppf([1 - tail, tail], honest.parameters))
-        ratios.append(Interval(float(low), float(high), confidence))
-    return tuple(ratios)
 
 
 def play(
@@ -335,14 +302,14 @@ def play(
             current = expected
             if configuration.central is not None and configuration.central.adaptive:
                 # Adaptive clipping moves the norms from run to run.
-                central = _with_norms(configuration.central, execution)
-                moved = replace(configuration, central=central)
+                moved = replace(configuration, central=execution.configuration.central)
                 current = guarantee(moved, neighbouring, expected.vantage) or expected
             ratios[trial] = _ratios(shifts, current)
         else:
             ratios[trial] = shifts - middle
         progress(trial + 1)
-    return AppGame(worlds, ratios)
+    drawn = generator(seed, StreamRole.SAMPLING).integers(configuration.rounds, size=trials)
+    return AppGame(worlds, ratios, drawn)
 
 
 class _Player:
@@ -385,14 +352,6 @@ def _ratios(shifts: Floats, guarantee: AppGuarantee) -> Floats:
     silent = stds == 0
     variances = np.where(silent, 1.0, np.inf if silent.any() else stds**2)
     return influences * (shifts - middle) / variances
-
-
-def _with_norms(central: CentralNoise, execution: Execution) -> CentralNoise:
-    return replace(
-        central,
-        clipping_norms=tuple(each.clipped_to for each in execution.rounds),
-        noise_norms=tuple(each.noise_norm for each in execution.rounds),
-    )
 
 
 def _app_seed(seed: int, number: int) -> int:

@@ -1,7 +1,8 @@
 """Reads the privacy configuration off Flower's objects, and writes replies of scripted runs."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,16 +72,39 @@ def weighting_key(strategy: Strategy) -> str:
 
 
 def configuration_of(
-    strategy: Strategy, mods: Iterable[object] = (), rounds: int = 1
+    strategy: Strategy,
+    mods: Iterable[object] = (),
+    rounds: int = 1,
+    mechanisms: Sequence[Mapping[str, Any]] = (),
 ) -> Configuration:
-    strategies, mods = chain(strategy), list(mods)
+    """Return the privacy of a strategy, and of its rounds where their mechanisms were recorded."""
+    strategies, mods, central = chain(strategy), list(mods), _central_noise(strategy)
     return Configuration(
         rounds=rounds,
         strategies=tuple(type(each).__name__ for each in strategies),
         mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
         known=all(type(each).__module__.startswith("flwr.") for each in strategies),
-        central=_central_noise(strategy),
+        central=_of_rounds(central, mechanisms) if central and mechanisms else central,
         local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
+    )
+
+
+def _of_rounds(central: CentralNoise, mechanisms: Sequence[Mapping[str, Any]]) -> CentralNoise:
+    """Return the noise with the norms of every round, and otherwise that of the least noise."""
+    multipliers, clients, norms, noise_norms = (
+        tuple(each.get(name, math.nan) for each in mechanisms)
+        for name in (
+            *("noise_multiplier", "num_sampled_clients"),
+            *("clipping_norm", "noise_clipping_norm"),
+        )
+    )
+    return replace(
+        central,
+        noise_multiplier=min(multipliers),
+        sampled_clients=max(clients),
+        clipping_norms=norms,
+        noise_norms=noise_norms,
+        noise_per_norm=tuple(z / n for z, n in zip(multipliers, clients, strict=True)),
     )
 
 
@@ -132,8 +156,8 @@ Train = Callable[[Message, Context], Message]
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
-    model = next(iter(message.content.array_records.values()))
-    size = sum(math.prod(array.shape) for array in model.values() if _floating(array))
+    model = model_of(message.content)
+    size = sum(math.prod(array.shape) for array in model.values() if floating(array))
     if partition == script.target:
         update = script.length * direction(script.seed, size)
     else:
@@ -153,7 +177,7 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
     moved, start = {}, 0
     for name, array in model.items():
         moved[name] = array
-        if _floating(array):
+        if floating(array):
             change = update[start : start + math.prod(array.shape)]
             start += change.size
             if change.any():
@@ -162,20 +186,15 @@ def _moved(model: ArrayRecord, update: Vector) -> ArrayRecord:
     return ArrayRecord(moved)
 
 
-def flat(content: RecordDict) -> Vector:
-    """Return all floating-point numbers of a message's one model, float64 [P]."""
+def model_of(content: RecordDict) -> ArrayRecord:
+    """Return a message's one model. Raises AppFailedError if it holds more, or none."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise AppFailedError(
             f"a message holds {len(records)} models; this audit needs exactly one in each message"
         )
-    return flat_record(records[0])
+    return records[0]
 
 
-def flat_record(record: ArrayRecord) -> Vector:
-    floating = [array.numpy().ravel() for array in record.values() if _floating(array)]
-    return np.concatenate(floating).astype(np.float64) if floating else np.empty(0)
-
-
-def _floating(array: Array) -> bool:
+def floating(array: Array) -> bool:
     return np.issubdtype(np.dtype(array.dtype), np.floating)

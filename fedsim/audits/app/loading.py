@@ -188,6 +188,11 @@ NO_NUMBERS = (
     "This audit shifts a model's weights along a direction, so that it needs numeric weights"
 )
 
+SEVERAL = (
+    "the app runs rounds of several strategies ({}). This audit judges one mechanism, and rounds "
+    "of the others release something else: audit an app for each of them"
+)
+
 SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
 
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import Channel, ProcessReply
-from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage
@@ -28,12 +28,16 @@ class CentralNoise:
     """Noise that the server adds to an average of clipped updates.
 
     Attributes:
-        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients.
+        noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
+            of all rounds.
         clipping_norms: C (L2 norm) to which updates were clipped in every round; before the app
             runs, of the first round alone.
         noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
             which moves C before the noise is drawn. Before the app runs, of the first round alone.
-        sampled_clients: divisor of the strategy, however many clients replied.
+        sampled_clients: divisor of the strategy, however many clients replied. The largest of all
+            rounds.
+        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
+            scales it; () before the app runs.
         client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
@@ -55,6 +59,20 @@ class CentralNoise:
     weighted_by: str = "num-examples"
     equal_weights_enforced: bool = False
     own_noise: bool = False
+    noise_per_norm: tuple[float, ...] = ()
+
+    @property
+    def least_per_norm(self) -> float:
+        """Least noise of any round over its norm, which counts in every round."""
+        return min(self.noise_per_norm, default=self.noise_multiplier / self.sampled_clients)
+
+    @property
+    def varies(self) -> bool:
+        return len(set(self.noise_per_norm)) > 1
+
+    @property
+    def adds_noise(self) -> bool:
+        return self.noise_multiplier > 0 or self.varies
 
 
 @dataclass(frozen=True)
@@ -97,11 +115,13 @@ class AppObservation:
         participants: number of aggregated replies in every round.
         weights: weights that clients stated, by partition.
         noise_ratios: realised over configured standard deviation of the central noise in every
-            round; () without noise.
+            round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
         noise_coordinates: number of coordinates on which a round's noise was measured.
+        checks: findings on the recorded rounds of the server, as for a transcript.
+        unsure: why the recorded rounds do not support a claim; "" if they may.
     """
 
     participants: tuple[int, ...]
@@ -111,6 +131,8 @@ class AppObservation:
     seeded: bool
     statements: tuple[AppStatement, ...]
     noise_coordinates: int = 0
+    checks: tuple[Finding, ...] = ()
+    unsure: str = ""
 
     @property
     def constant_weights(self) -> bool:
@@ -190,44 +212,26 @@ def direction(seed: int, parameters: int) -> Vector:
 
 @dataclass(frozen=True)
 class AppRound:
-    """Observations of one round.
+    """How far models moved along the script's direction in one round of a scripted run.
 
     Attributes:
-        clipped_to: clipping norm before the aggregation; nan without central noise.
-        noise_norm: clipping norm after it, which scales Flower's noise; nan without central noise.
-        noise_energy: squared length of the released model less the one before noise; None in
-            scripted runs and without central noise.
-        model_shift: released model less the previous one, along the script's direction; nan in an
-            honest run.
-        message_shift: target's reply less the previous model, along the script's direction; nan
-            without a reply, or in an honest run.
-        message_norm: length of that difference; nan in the same cases.
+        model_shift: next model, as it is sent or at last returned, less the one that the clients
+            were sent.
+        message_shift: target's reply less the model that it was sent; nan without a reply.
+        message_norm: length of that difference.
     """
 
-    replies: int
-    weights: dict[int, float]
-    clipped_to: float
-    noise_norm: float
-    noise_energy: float | None
-    model_shift: float
-    message_shift: float
-    message_norm: float
+    model_shift: float = math.nan
+    message_shift: float = math.nan
+    message_norm: float = math.nan
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Observations of one run.
-
-    Attributes:
-        seeded: whether the server set the seed or the state of NumPy's global generator.
-        parameters: P, the number of the model's floating-point parameters.
-    """
+    """One run: its configuration, with the observations of an honest run, and its rounds."""
 
     rounds: tuple[AppRound, ...]
     configuration: Configuration
-    statements: tuple[AppStatement, ...]
-    seeded: bool
-    parameters: int
 
 
 class App(Protocol):

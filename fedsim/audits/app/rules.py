@@ -2,7 +2,7 @@
 
 A rule is a function of the configuration and the claim that returns a finding or None. A new rule
 is one function and one entry in `RULES`. Rules only read the configuration; the attack shows
-whether the guarantee is broken.
+whether the guarantee is broken. The recorded rounds are checked in `audits.recorded.server_rounds`.
 """
 
 import math
@@ -86,21 +86,6 @@ def _weighted_average(subject: RuleSubject) -> Finding | None:
     )
 
 
-def _sampled_clients(subject: RuleSubject) -> Finding | None:
-    central, run = subject.configuration.central, subject.configuration.observation
-    if central is None or run is None or not run.participants:
-        return None
-    fewest = min(run.participants)
-    if fewest == central.sampled_clients and max(run.participants) == fewest:
-        return None
-    return Finding(
-        f"{central.strategy} divides its noise by num_sampled_clients={central.sampled_clients}, "
-        f"but the smallest round averaged {fewest} replies",
-        f"set num_sampled_clients={fewest}, and refuse rounds with fewer replies",
-        severity="alarm" if fewest < central.sampled_clients else "note",
-    )
-
-
 def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
     run = subject.configuration.observation
     if run is None or not run.statements:
@@ -160,22 +145,15 @@ def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
     )
 
 
-def _realised_noise(subject: RuleSubject) -> Finding | None:
-    run = subject.configuration.observation
-    if run is None:
+def _varying_noise(subject: RuleSubject) -> Finding | None:
+    central = subject.configuration.central
+    if central is None or not central.varies:
         return None
-    shares = theory.realised_shares(run, subject.configuration.rounds)
-    different = [number for number, each in enumerate(shares) if each != 1]
-    if not different:
-        return None
-    least = min(different, key=lambda number: shares[number])
-    ratio = run.noise_ratios[least]
     return Finding(
-        f"the noise added in round {least + 1} is {ratio.low:.3g} to {ratio.high:.3g} times the "
-        f"configured noise; {len(different)} of {len(shares)} rounds differ from it "
-        f"({ratio.confidence:.1%} confidence for all rounds at once)",
-        "look for code that scales, rounds or replaces the noise",
-        severity="alarm" if ratio.high < 1 else "note",
+        f"the noise multiplier or the number of clients that divides the noise differs between "
+        f"rounds. Every round counts with the least noise: multiplier "
+        f"{central.noise_multiplier:.4g}, divided by {central.sampled_clients} clients",
+        "keep noise_multiplier and num_sampled_clients the same in all rounds",
     )
 
 
@@ -193,7 +171,7 @@ def _seeded_noise(subject: RuleSubject) -> Finding | None:
 
 def _adds_noise(configuration: Configuration) -> bool:
     central = configuration.central
-    noisy = central is not None and central.noise_multiplier > 0
+    noisy = central is not None and central.adds_noise
     return noisy or configuration.local is not None
 
 
@@ -277,12 +255,11 @@ RULES: dict[str, Rule[RuleSubject]] = {
     "local-sensitivity": _local_sensitivity,
     "local-formula": _local_formula,
     "weighted-average": _weighted_average,
-    "sampled-clients": _sampled_clients,
     "rebuilt-accountant": _rebuilt_accountant,
     "inner-strategy": _inner_strategy,
     "client-clipping": _client_clipping,
     "adaptive-clipping": _adaptive_clipping,
-    "realised-noise": _realised_noise,
+    "varying-noise": _varying_noise,
     "seeded-noise": _seeded_noise,
     "unknown-strategy": _unknown_strategy,
     "no-noise": _no_noise,
@@ -297,4 +274,7 @@ def findings(
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    return objections(RULES, RuleSubject(configuration, neighbouring, claim, guarantee))
+    found = objections(RULES, RuleSubject(configuration, neighbouring, claim, guarantee))
+    run, names = configuration.observation, {each.rule for each in found}
+    checks = () if run is None else run.checks
+    return found + tuple(each for each in checks if each.rule not in names)

@@ -181,6 +181,9 @@ class Judgement:
     reasons: tuple[str, ...] = ()
 
 
+UNCLAIMED = Judgement(Verdict.NO_CLAIM)
+
+
 def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     """Return the verdict on a claim; None is no claim. The first line that applies decides."""
     precedence = (
@@ -196,27 +199,3 @@ def judge(claim: Claim | None, evidence: Evidence) -> Judgement:
     return next(
         Judgement(verdict, tuple(reasons)) for applies, verdict, reasons in precedence if applies
     )
-
-
-@dataclass(frozen=True)
-class JudgedClaim:
-    """A claim about a unit with its verdict, as the report of a transcript has it."""
-
-    epsilon: float
-    delta: float
-    unit: str | None
-    verdict: Verdict
-    reasons: list[str]
-
-    def __str__(self) -> str:
-        """Return the verdict and its reasons in sentences."""
-        subject = f"The claim of epsilon {self.epsilon:g} at delta {self.delta:g}"
-        reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
-        heading = "Assumed: " if self.verdict is Verdict.SUPPORTED else "Why: "
-        why = heading * bool(reasons) + " ".join(reasons)
-        return f"{subject} is {IS[self.verdict]}. {why}".rstrip()
-
-
-def judged_claim(claim: Claim, unit: str | None, evidence: Evidence) -> JudgedClaim:
-    judged = judge(claim, evidence)
-    return JudgedClaim(claim.epsilon, claim.delta, unit, judged.verdict, list(judged.reasons))

@@ -3,11 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
 from adversaries.statistics.estimators import AdvantageEstimate
@@ -17,7 +17,7 @@ from adversaries.statistics.intervals import (
     check_positive_delta,
     significance,
 )
-from fedsim.audits.judgement.claim import Claim, Finding, JudgedClaim, Judgement, Verdict, alarms
+from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
 from fedsim.common.strict_json import strict_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -108,92 +108,113 @@ class AuditOptions:
         return chosen
 
 
-class Documented(Protocol):
-    """The report of one kind of audit, with its findings and its form for JSON."""
-
-    @property
-    def findings(self) -> Sequence[Finding]: ...
-    def as_json(self) -> dict[str, Any]: ...
-
-
-class OfTranscript(Documented, Protocol):
-    """The report of a transcript, a recorder's or an auditor's."""
-
-    @property
-    def claim(self) -> JudgedClaim | None: ...
-    @property
-    def epsilon(self) -> float | None: ...
-    @property
-    def proven(self) -> float | None: ...
-    @property
-    def delta(self) -> float | None: ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class AuditReport:
-    """The conclusion of an audit of a federation or a training loop.
+class AuditReport(ABC):
+    """The report of an audit: of an app, a loop, a recorded federation or an auditor's node.
 
     Attributes:
-        reasons: why the claim is not judged, or the evidence against it.
-        epsilon: epsilon of the least protected client or record at delta. Measured in a recorded
-            transcript, configured in an app or a loop, stated by the server to an auditor's node.
-            Infinite without noise, None where unknown.
-        proven: lower bound on epsilon, at the confidence of a conviction; None where unmeasured.
-        delta: at which both are stated; None where an auditor's node has seen no round.
-        of: the whole report, typed.
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    epsilon: float | None
-    proven: float | None
-    delta: float | None
-    of: Documented = field(repr=False)
-
-    @cached_property
-    def report(self) -> Mapping[str, Any]:
-        """JSON of `fedsim audit … --json`, but with infinite floats for a transcript."""
-        return self.of.as_json()
-
-    def _repr_html_(self) -> str:
-        lines = [*self.reasons, *(each.why for each in self.of.findings)]
-        reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
-        return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
-
-
-def of_transcript(report: OfTranscript) -> AuditReport:
-    claim = report.claim
-    return AuditReport(
-        verdict=Verdict.NO_CLAIM if claim is None else claim.verdict,
-        reasons=() if claim is None else tuple(claim.reasons),
-        epsilon=report.epsilon,
-        proven=report.proven,
-        delta=report.delta,
-        of=report,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged(ABC):
-    """An audit that runs a user's code many times, where theory and an attack judge a claim.
-
-    Attributes:
-        claim: the user's, else the code's own; None where neither claims anything.
-        delta: at which every epsilon is stated: the claim's, else `ASSUMED`.
-        epsilon: by theory, inf without noise; None where theory cannot tell.
-        advantage: measured, true less false positive rate, with its interval.
-        lower_bounds: on epsilon, by name, all at `confidence` together.
-        proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
+        claim: the judged claim, with its unit; None without one.
+        delta: at which every epsilon is stated; None where an auditor's node has seen no round.
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
     """
 
     claim: Claim | None
+    delta: float | None
+    confidence: float
+    findings: Sequence[Finding] = ()
+
+    @property
+    @abstractmethod
+    def judgement(self) -> Judgement:
+        """The verdict on the claim, and its reasons."""
+
+    if TYPE_CHECKING:  # a field of some reports, and a property of others
+
+        @property
+        def epsilon(self) -> float | None:
+            """Epsilon of the least protected client or record at delta.
+
+            It is measured in a recorded transcript, configured in an app or a loop, and stated by
+            the server to an auditor's node. It is infinite without noise and None where unknown.
+            """
+
+    @property
+    @abstractmethod
+    def proven_epsilon(self) -> float | None:
+        """Lower bound on epsilon, at the confidence of a conviction; None where unmeasured."""
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values; a transcript's may hold infinite floats."""
+
+    @cached_property
+    def report(self) -> Mapping[str, Any]:
+        return self.as_json()
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgement.verdict
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return self.judgement.reasons
+
+    @property
+    def alarms(self) -> int:
+        return alarms(self.findings)
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict on the claim and its reasons, in sentences."""
+        if self.claim is None:
+            return "Nothing is claimed."
+        subject = f"The claim of epsilon {self.claim.epsilon:g} at delta {self.claim.delta:g}"
+        reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
+        heading = "Assumed: " if self.verdict is Verdict.SUPPORTED else "Why: "
+        why = heading * bool(reasons) + " ".join(reasons)
+        return f"{subject} is {IS[self.verdict]}. {why}".rstrip()
+
+    def _repr_html_(self) -> str:
+        lines = [*self.reasons, *(each.why for each in self.findings)]
+        reasons = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptReport(AuditReport):
+    """The report of a transcript, a recorder's or an auditor's."""
+
+    judgement: Judgement = UNCLAIMED
+
+    def _document(self) -> dict[str, Any]:
+        """Return all fields for JSON, but with infinite floats; the claim has its verdict."""
+        written = asdict(self) | {"alarms": self.alarms}
+        judged = written.pop("judgement")
+        if self.claim is not None:
+            names = ("epsilon", "delta", "unit")
+            written["claim"] = {name: getattr(self.claim, name) for name in names} | judged
+        written["findings"] = [each.as_json() for each in self.findings]
+        return written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(AuditReport):
+    """An audit that runs a user's code many times, where theory and an attack judge a claim.
+
+    Attributes:
+        claim: the user's, else the code's own; None where neither claims anything.
+        delta: the claim's, else `ASSUMED`.
+        epsilon: by theory, inf without noise; None where theory cannot tell.
+        advantage: measured, true less false positive rate, with its interval.
+        lower_bounds: on epsilon, by name, all at `confidence` together.
+        proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
+    """
+
     delta: float
     epsilon: float | None
     advantage: AdvantageEstimate
     lower_bounds: dict[str, EpsilonBound]
     proven: EpsilonBound
-    confidence: float
     findings: tuple[Finding, ...]
     trials: int
     seed: int
@@ -203,17 +224,8 @@ class Judged(ABC):
         return largest(self.lower_bounds)
 
     @property
-    def alarms(self) -> int:
-        return alarms(self.findings)
-
-    @property
-    @abstractmethod
-    def judgement(self) -> Judgement:
-        """The verdict on the claim, and its reasons."""
-
-    @abstractmethod
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as strict JSON values; an infinite epsilon is None beside a flag."""
+    def proven_epsilon(self) -> float:
+        return self.proven.epsilon
 
     def _document(
         self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
@@ -247,14 +259,6 @@ class Judged(ABC):
         return strict_json(document)
 
     @property
-    def verdict(self) -> Verdict:
-        return self.judgement.verdict
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        return self.judgement.reasons
-
-    @property
     def allowed(self) -> bool:
         if self.claim is None or self.epsilon is None:
             return False
@@ -264,16 +268,6 @@ class Judged(ABC):
     def contradictory(self) -> bool:
         """Whether the attack disproves a claim that theory supports: one of them is wrong."""
         return self.verdict is Verdict.CONVICTED and self.allowed
-
-    def report(self) -> AuditReport:
-        return AuditReport(
-            verdict=self.verdict,
-            reasons=self.reasons,
-            epsilon=self.epsilon,
-            proven=self.proven.epsilon,
-            delta=self.delta,
-            of=self,
-        )
 
 
 def largest(bounds: Mapping[str, EpsilonBound]) -> EpsilonBound:

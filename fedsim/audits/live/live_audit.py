@@ -22,12 +22,7 @@ from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.live.live_accounting import LiveAccounting, LiveRequest
-from fedsim.audits.live.live_rounds import (
-    Belief,
-    CanaryFindings,
-    LiveBatch,
-    LiveLook,
-)
+from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveBatch, LiveLook
 from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
 from fedsim.config import KNOWN_KEYS, Config, from_run_config
@@ -276,11 +271,7 @@ class LiveAudit:
         )
 
     def _remembered(
-        self,
-        memory: Memory,
-        before: ObservedRound,
-        now: ObservedRound,
-        present: Collection[int],
+        self, memory: Memory, before: ObservedRound, now: ObservedRound, present: Collection[int]
     ) -> Memory:
         """Return the memory after the sum of the previous round, to which `present` contributed.
 

@@ -16,8 +16,9 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import Claim, Evidence, JudgedClaim, Verdict, judged_claim
-from fedsim.audits.judgement.report import AuditOptions, AuditReport, of_transcript
+from fedsim.audits.judgement.claim import UNCLAIMED, Claim, Evidence, Judgement, Verdict
+from fedsim.audits.judgement.claim import judge as judged
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_results import (
@@ -67,11 +68,12 @@ def assemble(
     contradictions = _alarms(audit, last, bound, worlds)
     levels = (ALARM_CONFIDENCE, confidence)
     proven, at_least = (_at_least(audit, scored, claim, level) for level in levels)
-    judged = None
+    judgement = UNCLAIMED
     if claim is not None:
-        unmeasured = live_power.lacking(audit, worlds, observed, bound)
-        judged = judge(audit, claim, contradictions, unmeasured, ended, proven)
-        if judged.verdict is Verdict.CONVICTED:
+        able = live_power.able(audit, observed, bound)
+        unmeasured = [] if able else [live_power.UNABLE]
+        judgement = judge(audit, claim, contradictions, unmeasured, ended, proven)
+        if judgement.verdict is Verdict.CONVICTED:
             contradictions.append(REFUTED.format(claim=claim, proven=proven))
     return LiveReport(
         facts=facts,
@@ -93,10 +95,11 @@ def assemble(
         empirical=_empirical(audit, last, confidence, worlds),
         canaries=audit.canary_findings(confidence),
         contradictions=contradictions,
-        seen_below=live_power.seen_below(audit, worlds, observed),
+        seen_below=live_power.seen_below(audit, observed),
         epsilon_at_least=at_least,
         proven=proven,
-        claim=judged,
+        claim=claim,
+        judgement=judgement,
     )
 
 
@@ -213,10 +216,7 @@ REFUTED = (
 
 
 def _at_least(
-    audit: LiveAudit,
-    scored: tuple[Bools, Floats] | None,
-    claim: Claim | None,
-    confidence: float,
+    audit: LiveAudit, scored: tuple[Bools, Floats] | None, claim: Claim | None, confidence: float
 ) -> float | None:
     """Return the largest lower bound on epsilon; None where nothing was measured.
 
@@ -254,7 +254,7 @@ def judge(
     unmeasured: Sequence[str],
     ended: bool,
     proven: float | None = None,
-) -> JudgedClaim:
+) -> Judgement:
     incomparable = _incomparable(audit, claim)
     against = [] if incomparable else [*alarms, *_against(audit, claim)]
     lacking = [] if incomparable else [*_unseen(audit, ended), *unmeasured]
@@ -265,7 +265,7 @@ def judge(
         against=against,
         unsure=lacking,
     )
-    return judged_claim(claim, claim.unit, evidence)
+    return judged(claim, evidence)
 
 
 def _incomparable(audit: LiveAudit, claim: Claim) -> str:
@@ -349,13 +349,13 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
     return AuditorsTranscript(path, options, audit, run)
 
 
-def audited(path: Path, options: AuditOptions) -> AuditReport:
+def audited(path: Path, options: AuditOptions) -> LiveReport:
     auditors = opened(path, options)
     with Reader(path) as reader:
         rounds: Iterable[ObservedRound] = iter(reader.rounds())
         for place, observed in enumerate(rounds):
             auditors.audit.observe(observed) if place else auditors.begin(observed)
-    return of_transcript(auditors.report())
+    return auditors.report()
 
 
 def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:

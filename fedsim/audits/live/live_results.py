@@ -1,10 +1,10 @@
 """The report of a live audit as typed values, which report.json holds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
-from fedsim.audits.judgement.claim import Finding, JudgedClaim
+from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.live.live_rounds import CanaryFindings
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.privacy import identifiability
@@ -75,7 +75,7 @@ class Guesses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LiveReport:
+class LiveReport(TranscriptReport):
     """An auditor's report so far; None where the auditor cannot know or did not measure.
 
     Attributes:
@@ -90,12 +90,10 @@ class LiveReport:
     """
 
     facts: TranscriptFacts
-    confidence: float
     vantage: str
     trust: str | None
     neighbouring: str | None
     unit: str | None
-    delta: float | None
     rounds_planned: int | None
     rounds: int
     missed: int
@@ -111,10 +109,7 @@ class LiveReport:
     seen_below: float | None
     epsilon_at_least: float | None
     proven: float | None
-    claim: JudgedClaim | None
     kind: str = field(default="live audit", init=False)
-
-    findings: ClassVar[Sequence[Finding]] = ()
 
     @property
     def alarms(self) -> int:
@@ -125,9 +120,13 @@ class LiveReport:
         spent = self.released or self.bounds
         return None if spent is None else spent.epsilon
 
+    @property
+    def proven_epsilon(self) -> float | None:
+        return self.proven
+
     def as_json(self) -> dict[str, Any]:
-        """Return the report for JSON, but with infinite floats."""
-        written = asdict(self) | {"alarms": self.alarms}
+        written = self._document()
+        del written["findings"]
         if written["canaries"] is not None:
             written["canaries"]["note"] = CANARIES
         return written

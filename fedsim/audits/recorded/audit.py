@@ -23,12 +23,13 @@ from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import (
+    UNCLAIMED,
     Claim,
     Evidence,
     Finding,
-    JudgedClaim,
+    Judgement,
     alarms,
-    judged_claim,
+    judge,
 )
 from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.recorded.loop_steps import LoopSteps
@@ -115,24 +116,22 @@ class Recorded:
     alarms: bool
 
 
-def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> JudgedClaim:
-    """Return the claim with its verdict, and the reasons if it is not judged.
+def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> Judgement:
+    """Return the verdict on a claim, and the reasons if it is not judged.
 
     findings: findings of the report; refutations of the claim are appended as alarms.
     """
-    unit = claim.unit or recorded.mechanism.get("unit")
-    unit = unit if unit in UNITS else None
     other = RECORDS if recorded.measured.unit == "client" else CLIENTS
     refuted, evidence = list[str](), Evidence(incomparable=other)
-    if unit is None:
+    if claim.unit is None:
         evidence = Evidence(incomparable=UNSTATED_UNIT)
-    elif unit == recorded.measured.unit:
+    elif claim.unit == recorded.measured.unit:
         refuted, evidence = _of_updates(claim, recorded)
     findings += [
         Finding(f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
         for text in refuted
     ]
-    return judged_claim(claim, unit, evidence)
+    return judge(claim, evidence)
 
 
 def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
@@ -158,6 +157,7 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
         kept = claim.allows(at_most)
         if kept:
             unsure = release.unsure if isinstance(release, StepRelease) else ""
+            unsure = unsure or recorded.measured.unsure
             unsure = unsure or ("" if release.independent else ALIKE)
             if not unsure and (own := recorded.mechanism.get("own_noise")):
                 unsure = OWN_NOISE.format(own)
@@ -258,17 +258,20 @@ class Auditor:
         delta, confidence, claim = options.stated_at, options.level, options.claim
         findings = self._notes.findings()
         measured = self._vantage.measured(Asked(self._mechanism, delta, confidence, findings))
-        judged = None
+        judgement = UNCLAIMED
         if claim is not None:
+            unit = claim.unit or self._mechanism.get("unit")
+            claim = replace(claim, unit=unit if unit in UNITS else None)
             evidence = Recorded(self._mechanism, measured, missing, alarms(findings) > 0)
-            judged = _judged(claim, evidence, findings)
+            judgement = _judged(claim, evidence, findings)
         return RecordedReport(
             facts=self.facts,
             rounds=self.rounds,
             rounds_stated=options.rounds,
             delta=delta,
             confidence=confidence,
-            claim=judged,
+            claim=claim,
+            judgement=judgement,
             mechanism=self._mechanism,
             release=measured.release,
             canary=measured.canary,

@@ -13,7 +13,7 @@ from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
-from fedsim.audits.judgement.claim import Finding
+from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
 from fedsim.federation.transcripts.records import Arrays
@@ -167,6 +167,8 @@ HIDDEN = (
     "model in this precision. The audit cannot tell whether it was added"
 )
 
+RULE, MEND = "realised-noise", "look for code that scales, rounds or replaces the noise"
+
 NO_NOISE = (
     "no noise: only rounding errors remain. For updates as they were sent, epsilon is infinite and "
     "the belief certain; noise that clients add before they send is not visible here"
@@ -266,7 +268,9 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     scales = [(claim if claimed else None) or 1.0 for claim in claims]
     verdict = _without_noise(releases, claimed)
     stated, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
-    rounds, sure_rounds = (_single(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
+    rounds, sure_rounds = (
+        of_each_round(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE)
+    )
     # The estimate if all rounds have the same multiple of their scales.
     point = math.sqrt(
         sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
@@ -299,16 +303,17 @@ def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
 
 
 def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]:
-    sure = level.sure
+    """Return what contradicts the configured size of the noise."""
+    sure, rounds = level.sure, tuple[int, ...]()
+    severity: Severity = "alarm"
     if level.verdict == "hidden":
-        return [Finding(HIDDEN, severity="caution")]
+        return [Finding(HIDDEN, severity="caution", rule=RULE)]
     if level.verdict == "none":
         bare = [release for release in releases if release.noiseless]
         where = "" if len(bare) == len(releases) else f" in {len(bare)} rounds"
-        claimed = all(release.claimed_std for release in releases)
         text = NO_NOISE.replace("no noise", f"no noise{where}", 1)
-        return [Finding(text, severity="alarm" if claimed else "note")]
-    if level.verdict == "less" and sure.high >= 1:
+        severity = "alarm" if all(release.claimed_std for release in releases) else "note"
+    elif level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
         text = (
             f"some rounds have less noise than configured: the worst has {worst.low:.4g} to "
@@ -317,14 +322,15 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
             "for it"
         )
         rounds = tuple(releases[at].round for at in level.too_low)
-        return [Finding(text, rounds=rounds)]
-    if level.verdict in ("less", "more"):
+    elif level.verdict in ("less", "more"):
         text = (
             f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
             f"times the configured standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
         )
-        return [Finding(text, severity="alarm" if level.verdict == "less" else "caution")]
-    return []
+        severity = "alarm" if level.verdict == "less" else "caution"
+    else:
+        return []
+    return [Finding(text, MEND if severity == "alarm" else "", severity, RULE, rounds)]
 
 
 def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
@@ -343,10 +349,10 @@ def _cut(interval: Interval, verdict: str) -> Interval:
     return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
 
 
-def _single(
+def of_each_round(
     releases: Sequence[Release], scales: Sequence[float], confidence: float
 ) -> list[Interval]:
-    # Bonferroni: the intervals of all rounds hold together.
+    """Return an interval for the noise of each round over its scale; all hold together."""
     each = 1 - (1 - confidence) / len(releases)
     return [
         _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded.recorded_report import (
-    CanaryReport,
-    ReleaseReport,
-)
+from fedsim.audits.recorded.recorded_report import CanaryReport, ReleaseReport
 from fedsim.federation.transcripts.records import ObservedRound
 
 CONFIGURED = 1e-30, 1e30
@@ -157,15 +154,15 @@ class Notes:
     """Findings of single rounds; equal ones become one finding with all of their rounds."""
 
     def __init__(self) -> None:
-        self._rounds: dict[tuple[Severity, str], list[int]] = {}
+        self._rounds: dict[tuple[Severity, str, str], list[int]] = {}
 
-    def add(self, severity: Severity, text: str, round: int) -> None:
-        self._rounds.setdefault((severity, text), []).append(round)
+    def add(self, severity: Severity, text: str, round: int, rule: str = "") -> None:
+        self._rounds.setdefault((severity, text, rule), []).append(round)
 
     def findings(self) -> list[Finding]:
         return [
-            Finding(text, severity=severity, rounds=tuple(rounds))
-            for (severity, text), rounds in self._rounds.items()
+            Finding(text, severity=severity, rule=rule, rounds=tuple(rounds))
+            for (severity, text, rule), rounds in self._rounds.items()
         ]
 
 
@@ -188,9 +185,11 @@ class MeasuredRounds:
         canary: from `participant_rounds.canary_measured`; None without canaries.
         unmeasured: why there is no release, "" if there is one.
         unit: unit of all of this, one of `records.UNITS`.
+        unsure: why the release may not be all that was seen; "" if it is.
     """
 
     release: ReleaseReport | None = None
     canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"
+    unsure: str = ""

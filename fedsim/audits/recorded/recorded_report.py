@@ -3,12 +3,12 @@
 An infinite epsilon is `math.inf` here and "Infinity" in report.json.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval
-from fedsim.audits.judgement.claim import Finding, JudgedClaim, alarms
+from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.federation.transcripts.records import TranscriptFacts
 
 
@@ -283,7 +283,7 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedReport:
+class RecordedReport(TranscriptReport):
     """What one vantage point of a federation or a loop reveals.
 
     Attributes:
@@ -296,12 +296,9 @@ class RecordedReport:
     rounds: int
     rounds_stated: int | None
     delta: float
-    confidence: float
-    claim: JudgedClaim | None
     mechanism: Mapping[str, Any]
     release: ReleaseReport | None
     canary: CanaryReport | None
-    findings: Sequence[Finding]
     transcript: Ending | None = None
     kind: str = field(default="transcript audit", init=False)
 
@@ -310,15 +307,13 @@ class RecordedReport:
         return None if self.release is None else self.release.exposed.point
 
     @property
-    def proven(self) -> float | None:
+    def proven_epsilon(self) -> float | None:
         if self.release is not None:
             return self.release.proven.epsilon
         return None if self.canary is None else self.canary.proven.epsilon_all_rounds
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report for JSON, but with infinite floats."""
-        written = asdict(self) | {"alarms": alarms(self.findings)}
-        written["findings"] = [each.as_json() for each in self.findings]
+        written = self._document()
         if self.transcript is None:
             del written["transcript"]
         return written

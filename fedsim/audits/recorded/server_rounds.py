@@ -11,7 +11,7 @@ from adversaries.arrays import Floats
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
-from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release
 from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
@@ -35,6 +35,11 @@ NO_MEAN = (
 NO_COUNT_NOISE = (
     "adaptive clipping releases a count of clipped updates, but no noise on it was recorded: "
     "epsilon has no known upper limit"
+)
+
+MOVED = (
+    "the model that was sent is not the one that the round before released: the server changed it "
+    "in between. If it took noise away, clients see less noise than was measured"
 )
 
 BAD_REPLY = "node {} sent numbers that are not finite, or other shapes; the round cannot be audited"
@@ -70,20 +75,23 @@ FEWER = (
     "fewer clients replied than num_sampled_clients: each has a weight of up to {heaviest:.3g}, "
     "while the noise assumes {presumed:.3g}"
 )
+MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds with fewer"
 
 
 @dataclass(frozen=True)
 class _Seen:
     """A round that can be audited: the model before and after it [P], and its replies.
 
-    norm: clipping norm of updates, None if no clipping is known. by_server: whether the server
-    clips them after they were recorded.
+    before_noise: the model to which Flower's code added its noise, where that is no mean of the
+    replies; else None. norm: clipping norm of updates, None if no clipping is known. by_server:
+    whether the server clips them after they were recorded.
     """
 
     observed: ObservedRound
     layout: Layout
     before: Floats
     after: Floats
+    before_noise: Floats | None
     norm: float | None
     by_server: bool
 
@@ -100,18 +108,28 @@ class ServerRounds:
         self._notes = notes
         self._weighting = Weighting()
         self._dither = Dither()
+        self._last: ObservedRound | None = None
+        self._clients = 1.0
+        self._unnoised = 0  # rounds whose model before noise was recorded
 
     def observe(self, observed: ObservedRound) -> None:
+        if self._moved(observed):
+            self._notes.add("caution", MOVED, observed.round, "moved-model")
+        self._last = observed
+        clients = number(observed.mechanism, "num_sampled_clients")
+        self._clients = max(self._clients, clients or 1.0)
         view = self._seen(observed)
         if view is None:
             return
         weighted = weights(observed)
         means = self._means(view, weighted)
         if means is not None:
+            self._unnoised += view.before_noise is not None
             self._weighting.add(self._reduced(view, weighted, means), means)
 
     def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
+        unsure = MOVED if any(each.rule == "moved-model" for each in findings) else ""
         name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases(name)
         if not releases:
@@ -121,7 +139,10 @@ class ServerRounds:
             return MeasuredRounds(unmeasured="no round released an aggregate")
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
-            return MeasuredRounds(unmeasured=why)
+            if self._unnoised == len(releases):
+                level = noise_level.measured(releases, options.confidence)
+                findings += noise_level.findings_of(level, releases)
+            return MeasuredRounds(unmeasured=why, unsure=unsure)
         declared = options.mechanism.get("aggregation") == "declared"
         release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
         against = self._weighting.against
@@ -132,8 +153,40 @@ class ServerRounds:
             weighting_evidence={f"against_{name}": against[name] for name in WEIGHTINGS},
         )
         if release.claimed_noise_multiplier:
-            findings += self._weighting.imbalance(name, options.mechanism)
-        return MeasuredRounds(release)
+            findings += self._weighting.imbalance(name, 1 / self._clients)
+        return MeasuredRounds(release, unsure=unsure)
+
+    def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
+        """Return intervals of each round's noise over its configured noise, sure as an alarm.
+
+        They hold together. The result is () where some round's noise is not configured or measured.
+        """
+        name, _ = self._weighting.chosen(mechanism.get("aggregation"))
+        releases = self._weighting.releases(name)
+        known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
+        if not releases or not known or not all(release.claimed_std for release in releases):
+            return ()
+        level = noise_level.measured(releases, ALARM_CONFIDENCE)
+        if level.verdict == "less" and level.alike:
+            return (level.sure,) * len(releases)
+        shares = noise_level.of_each_round(releases, level.scales, ALARM_CONFIDENCE)
+        return tuple(
+            Interval(0.0, share.high if level.verdict == "hidden" else 0.0, share.confidence)
+            if release.noiseless
+            else share
+            for release, share in zip(releases, shares, strict=True)
+        )
+
+    def _moved(self, observed: ObservedRound) -> bool:
+        """Return whether the model that was sent differs from what the round before released."""
+        last = self._last
+        if last is None or last.aggregate is None or observed.round != last.round + 1:
+            return False
+        sent, released = observed.model, last.aggregate
+        return bool(sent) and not all(
+            name in sent and np.array_equal(sent[name], array, equal_nan=array.dtype.kind == "f")
+            for name, array in released.items()
+        )
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
         if observed.aggregate is None or not observed.replies:
@@ -152,7 +205,10 @@ class ServerRounds:
             return None
         norm = number(observed.mechanism, "clipping_norm")
         by_server = observed.mechanism.get("clipping") == "server"
-        return _Seen(observed, layout, before, after, norm, by_server)
+        unnoised = None if observed.unprotected is None else layout.vector(observed.unprotected)
+        if not noise_level.believable(unnoised):
+            unnoised = None
+        return _Seen(observed, layout, before, after, unnoised, norm, by_server)
 
     def _means(
         self, view: _Seen, weights: Mapping[str, Mapping[int, float]]
@@ -164,9 +220,12 @@ class ServerRounds:
                 self._notes.add("alarm", BAD_REPLY.format(node), view.observed.round)
                 return None
             if view.norm and math.sqrt(update @ update) > view.norm * (1 + EXCESS):
-                self._notes.add("alarm", UNCLIPPED.format(node), view.observed.round)
+                text = UNCLIPPED.format(node)
+                self._notes.add("alarm", text, view.observed.round, "client-clipping")
             for name in means:
                 means[name] += weights[name][node] * update
+        if view.before_noise is not None:
+            return {"uniform": view.before_noise - view.before}
         return means
 
     def _reduced(
@@ -281,15 +340,16 @@ class Weighting:
     def releases(self, name: str) -> Sequence[Release]:
         return self._releases[name]
 
-    def imbalance(self, name: str, mechanism: Mapping[str, Any]) -> list[Finding]:
-        presumed = 1 / max(1.0, number(mechanism, "num_sampled_clients") or 1.0)
+    def imbalance(self, name: str, presumed: float) -> list[Finding]:
+        """Return what contradicts that every client has the weight that the noise presumes."""
         parts = [list(release.contributions.values()) for release in self._releases[name]]
         heaviest = max(part.weight for round in parts for part in round)
         if heaviest <= presumed * (1 + EXCESS):
             return []
         severity: Severity = "alarm"
+        rule, mend = "weighted-average", "weight all clients alike"
         if all(len({part.weight for part in round}) == 1 for round in parts):
-            text = FEWER
+            text, rule, mend = FEWER, "sampled-clients", MEND_FEWER
         elif self.against["uniform"] > EVIDENCE:
             text = f"{WEIGHTED}; the aggregates prove it"
         else:
@@ -298,4 +358,5 @@ class Weighting:
                 "confirm it"
             )
             severity = "caution"
-        return [Finding(text.format(heaviest=heaviest, presumed=presumed), severity=severity)]
+        why = text.format(heaviest=heaviest, presumed=presumed)
+        return [Finding(why, mend, severity, rule)]

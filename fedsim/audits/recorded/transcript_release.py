@@ -94,10 +94,7 @@ def _claimed(releases: Sequence[Release]) -> bool:
 
 
 def noise(
-    releases: Sequence[Release],
-    level: NoiseLevel,
-    stated: Sequence[Estimated],
-    confidence: float,
+    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Estimated], confidence: float
 ) -> ReleasedNoise:
     claimed = _claimed(releases)
     ratio = Ratio(level.point, level.stated.low, level.stated.high, confidence)
@@ -158,10 +155,7 @@ def noise_multipliers(releases: Sequence[Release], noises: Sequence[Estimated]) 
 
 
 def _clients(
-    releases: Sequence[Release],
-    noises: Sequence[Estimated],
-    stds: Sequence[float],
-    delta: float,
+    releases: Sequence[Release], noises: Sequence[Estimated], stds: Sequence[float], delta: float
 ) -> list[ClientPrivacy]:
     nodes = sorted({node for release in releases for node in release.contributions})
     return [_client(node, releases, noises, stds, delta) for node in nodes]

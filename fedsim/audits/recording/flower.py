@@ -12,7 +12,7 @@ be written, are raised before the training.
 import logging
 import math
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from adversaries.bounds import canaries
 from adversaries.errors import InputError
 from fedsim.audits.app.introspection import (
     averages,
+    central_wrapper,
     chain,
     configuration_findings,
     configuration_of,
@@ -243,8 +244,9 @@ def record(
         )
     declared = Declared(clipping_norm, noise_multiplier, unit)
     declared.check(strategy)
-    recorder = _ServerRecorder(strategy, RoundSink(to, app, resume), declared)
+    recorder = ServerRecorder(strategy, RoundSink(to, app, resume), declared)
     recorder.attach()
+    recorder.attach_start()
     return strategy
 
 
@@ -357,27 +359,60 @@ def canary_mod(
     return mod
 
 
-class _ServerRecorder:
-    def __init__(self, strategy: Strategy, sink: RoundSink, declared: Declared) -> None:
+class ServerRecorder:
+    """Watches the rounds of one strategy and sends each to a sink; recordings and audits use it.
+
+    A round has the model as it was sent, since a strategy may change the model before it sends it.
+    Its mechanism is read when the replies arrive, since a strategy may change it for the round.
+
+    nodes: nodes whose replies are kept; None for all.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        sink: RoundSink,
+        declared: Declared,
+        nodes: Collection[int] | None = None,
+    ) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
-        self._pending: dict[int, tuple[Arrays, tuple[int, ...], dict[str, Scalar]]] = {}
+        self._nodes = nodes
+        self._pending: dict[int, tuple[Arrays, tuple[int, ...]]] = {}
+        self._before_noise: Arrays | None = None
+        self._replaced: list[tuple[Strategy, str, Any]] = []
 
     def attach(self) -> None:
         strategy: Any = self._strategy
-        strategy.configure_train = partial(self._configure_train, strategy.configure_train)
-        strategy.aggregate_train = partial(self._aggregate_train, strategy.aggregate_train)
-        strategy.start = partial(self._start, strategy.start)
+        self._replace(strategy, "configure_train", self._configure_train)
+        self._replace(strategy, "aggregate_train", self._aggregate_train)
+        wrapper = central_wrapper(strategy)
+        # What the server's noise is added to follows from the replies only if it is their mean.
+        if wrapper is not None and not averages(wrapper.strategy):
+            self._replace(wrapper.strategy, "aggregate_train", self._aggregate_before_noise)
+
+    def detach(self) -> None:
+        for strategy, name, own in reversed(self._replaced):
+            if own is None:
+                delattr(strategy, name)
+            else:
+                setattr(strategy, name, own)
+        self._replaced.clear()
+
+    def attach_start(self) -> None:
+        self._replace(self._strategy, "start", self._start)
+
+    def _replace(self, strategy: Strategy, name: str, watched: Callable[..., Any]) -> None:
+        self._replaced.append((strategy, name, vars(strategy).get(name)))
+        setattr(strategy, name, partial(watched, getattr(strategy, name)))
 
     def _configure_train(
-        self, configure: Callable[..., Any], server_round: int, arrays: ArrayRecord, *rest: Any
+        self, configure: Callable[..., Any], server_round: int, model: ArrayRecord, *rest: Any
     ) -> Any:
-        # Before the call, which may change an adaptive clipping norm.
-        mechanism = safely(mechanism_of, self._strategy, self._declared) or {}
-        sent = list(configure(server_round, arrays, *rest))
+        sent = list(configure(server_round, model, *rest))
         with self._sink.guarded():
             participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
-            model = of_record(arrays)
-            self._pending[server_round] = model, participants, mechanism
+            seen = arrays(sent[0]) if sent else {}
+            self._pending[server_round] = seen or of_record(model), participants
         return sent
 
     def _aggregate_train(
@@ -385,17 +420,20 @@ class _ServerRecorder:
     ) -> Any:
         replies = list(replies)
         key = weighting_key(self._strategy)
-        # Before the call, which may clip the replies in place.
+        # Before the call, which may clip the replies in place and move an adaptive clipping norm.
+        mechanism = safely(mechanism_of, self._strategy, self._declared) or {}
         replies_by_node: dict[int, NodeReply] = {}
         with self._sink.guarded():
             replies_by_node = {
                 message.metadata.src_node_id: reply_of(message, key)
                 for message in replies
                 if message.has_content()
+                and (self._nodes is None or message.metadata.src_node_id in self._nodes)
             }
+        self._before_noise = None
         aggregated, metrics = aggregate(server_round, replies)
         with self._sink.guarded():
-            model, participants, mechanism = self._pending.pop(server_round, ({}, None, {}))
+            model, participants = self._pending.pop(server_round, ({}, None))
             if "clipping_norm" in mechanism:
                 # Flower's adaptive clipping scales its noise to the norm of the next round. A
                 # declared multiplier is for the updates that arrived.
@@ -408,11 +446,20 @@ class _ServerRecorder:
                     server_round,
                     model=model,
                     replies=dict(sorted(replies_by_node.items())),
+                    unprotected=self._before_noise,
                     aggregate=None if aggregated is None else of_record(aggregated),
                     participants=participants,
                     mechanism=mechanism,
                 )
             )
+        return aggregated, metrics
+
+    def _aggregate_before_noise(
+        self, aggregate: Callable[..., Any], server_round: int, replies: Iterable[Message]
+    ) -> Any:
+        aggregated, metrics = aggregate(server_round, replies)
+        with self._sink.guarded():
+            self._before_noise = None if aggregated is None else of_record(aggregated)
         return aggregated, metrics
 
     def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:

@@ -17,7 +17,7 @@ from rich.text import Text
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Scope, Verdict, claim_given
-from fedsim.audits.judgement.report import AuditOptions, AuditReport
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.auditing import options
 from fedsim.cli.auditing.options import OfEvery
@@ -54,7 +54,7 @@ def audit_app(app: Path, every: OfEvery) -> int:
     taken = every.options.taken("a Flower app")
     with _running("app", taken.get("trials", TRIALS), "honest run") as shown:
         outcome = audit_directory(app, **taken, **_of_both(every), **shown)
-    return _conclude(outcome, results(outcome), outcome.report(), every)
+    return _conclude(outcome, results(outcome), every)
 
 
 def _of_both(every: OfEvery) -> dict[str, Any]:
@@ -70,23 +70,21 @@ def check_out(out: Path | None) -> None:
     report_directory.check_writable(out)
 
 
-def _conclude(
-    outcome: "AppAudit | LoopAudit", rows: Rows, audit: AuditReport, every: OfEvery
-) -> int:
+def _conclude(outcome: "AppAudit | LoopAudit", rows: Rows, every: OfEvery) -> int:
     """Print the outcome of an audit, write its report, and return the exit status."""
     if every.as_json:
-        print(json.dumps(audit.report, indent=2, allow_nan=False))
+        print(json.dumps(outcome.report, indent=2, allow_nan=False))
     else:
         Terminal().print(tabulated(outcome.verdict, rows, outcome.findings))
     if every.out is not None:
         from fedsim.report.kinds.app_or_loop import render_html  # noqa: PLC0415  (jinja2)
 
         page = render_html(outcome, rows)
-        written = report_directory.write_report(every.out, audit.report, page)
+        written = report_directory.write_report(every.out, outcome.report, page)
         if not every.as_json:
             console = Terminal()
             console.print(f"Report: {written}", soft_wrap=True, highlight=False)
-    return every.exit_status(audit)
+    return every.exit_status(outcome)
 
 
 def tabulated(verdict: Verdict, rows: Rows, findings: Sequence["Finding"]) -> Group:
@@ -109,7 +107,6 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
     whole = outcome.scope is Scope.RUN
     rounds = outcome.configuration.rounds
     per = f"the whole run, {counted(rounds, 'round')}" if whole else "one message"
-    observations = outcome.trials * (1 if whole else rounds)
     expected = outcome.predicted_advantage
     predicted = "" if expected is None else f"; theory predicts {expected:.3f}"
     rows = [
@@ -118,7 +115,7 @@ def results(outcome: "AppAudit") -> list[tuple[str, str]]:
         *_claims(outcome),
         # Noise that differs from the configured one is a measurement, so that theory has no part.
         ("By measured noise" if outcome.noise_off else "By theory", _theory(outcome)),
-        ("By attack", _proven(outcome, counted(observations, "observation"))),
+        ("By attack", _proven(outcome, counted(outcome.trials, "observation"))),
         ("Advantage", _measured(outcome) + predicted),
         ("Compared", _worlds(outcome)),
     ]
@@ -253,7 +250,7 @@ def loop(
     taken = every.options.taken("a training loop")
     with _running("loop", taken.get("trials", TRIALS), "pilots") as shown:
         outcome = audit_loop(function, strict=strict, **taken, **_of_both(every), **shown)
-    raise typer.Exit(_conclude(outcome, loop_results(outcome), outcome.report(), every))
+    raise typer.Exit(_conclude(outcome, loop_results(outcome), every))
 
 
 def loop_results(outcome: "LoopAudit") -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.report import of_transcript
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
@@ -58,13 +57,13 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
         report = live.report()
         page = live_words.write_live(report, directory, beliefs)
     if streaming:
-        print(json.dumps(report_json(report.as_json()), allow_nan=False), flush=True)
+        print(json.dumps(report_json(report.report), allow_nan=False), flush=True)
     elif every.as_json:
-        print_json(report_json(report.as_json()))
+        print_json(report_json(report.report))
     result = results(as_json=every.as_json)
     result.print(live_words.summary(report))
     result.print(f"Report: {page}", soft_wrap=True)
-    return every.exit_status(of_transcript(report))
+    return every.exit_status(report)
 
 
 def _rounds(path: Path, stop: Callable[[], bool] | None) -> Iterator[ObservedRound]:
@@ -103,11 +102,11 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
         report = transcript_audit.audit(reader, every.options)
     page = transcript_report.write_recorded(report, directory)
     if every.as_json:
-        print_json(report_json(report.as_json()))
+        print_json(report_json(report.report))
     else:
         results().print(transcript_report.summary(report))
         results().print(f"Report: {page}", soft_wrap=True)
-    return every.exit_status(of_transcript(report))
+    return every.exit_status(report)
 
 
 def _check_unsealed(directory: Path) -> None:

@@ -60,7 +60,7 @@ def verdict(report: Report) -> str:
     empirical = report.empirical
     sentences = [f"{state(report).text}."]
     if report.claim is not None:
-        sentences.append(str(report.claim))
+        sentences.append(report.conclusion)
     if bounds is not None and belief is not None:
         share = bounds.tail_probability
         but_for = (

@@ -43,7 +43,7 @@ def write_recorded(report: Report, directory: Path) -> Path:
 
 def state(report: Report) -> StateWords:
     release = report.release
-    refuted = report.claim is not None and report.claim.verdict is Verdict.CONVICTED
+    refuted = report.verdict is Verdict.CONVICTED
     if refuted or any(one.breaks for one in report.findings):
         return verdicts.CONTRADICTED
     if release is None:
@@ -67,7 +67,7 @@ def verdict(report: Report) -> str:
             f"Observer of the aggregates: {sentences[0]}",
         ]
     if report.claim is not None:
-        sentences.append(str(report.claim))
+        sentences.append(report.conclusion)
     if release is not None and release.noise == "none":
         sentences.append(
             "No noise was added to the updates after they were sent, so epsilon is infinite "

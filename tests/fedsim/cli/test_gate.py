@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.judgement.report import AuditOptions, AuditReport
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.common.randomness import gaussian_noise
@@ -91,12 +92,5 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
     checked = gate.parsed(["epsilon.low > 3"], "app audit")
     every = OfEvery(AuditOptions(), None, False, strict, checked)
     report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
-    found = AuditReport(
-        verdict=verdict,
-        reasons=(),
-        epsilon=None,
-        proven=None,
-        delta=1e-5,
-        of=SimpleNamespace(as_json=lambda: report),
-    )
+    found: Any = SimpleNamespace(verdict=verdict, report=report)
     assert every.exit_status(found) == status

@@ -3,10 +3,11 @@
 It is recorded where the run config names a transcript.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
 from flwr.serverapp import (
     Grid,
     NeighboringRelation,
@@ -22,6 +23,7 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
     FedAvg,
+    Result,
     Strategy,
 )
 
@@ -35,28 +37,27 @@ app = ServerApp()
 class TenthOfTheNoise(DifferentialPrivacyServerSideFixedClipping):
     """Adds a tenth of the noise that it is configured with."""
 
-    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
-        nominal = self.noise_multiplier
-        self.noise_multiplier = nominal / 10
-        try:
-            return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
-        finally:
-            self.noise_multiplier = nominal
-
-
-class NoneAtFirst(DifferentialPrivacyServerSideFixedClipping):
-    """Adds no noise in the first round, and 1.3 times the configured noise from then on."""
-
     rounds = 0
+
+    def share(self) -> float:
+        """Return the share of the noise that the round gets."""
+        return 0.1
 
     def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
         self.rounds += 1
         nominal = self.noise_multiplier
-        self.noise_multiplier = nominal * (0.0 if self.rounds == 1 else 1.3)
+        self.noise_multiplier = nominal * self.share()
         try:
             return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
         finally:
             self.noise_multiplier = nominal
+
+
+class NoneAtFirst(TenthOfTheNoise):
+    """Adds no noise in the first round, and 1.3 times the configured noise from then on."""
+
+    def share(self) -> float:
+        return 0.0 if self.rounds == 1 else 1.3
 
 
 class SameNoise(DifferentialPrivacyServerSideFixedClipping):
@@ -77,7 +78,82 @@ class OwnNoise(DifferentialPrivacyServerSideFixedClipping):
         return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
 
 
+class Uneven(DifferentialPrivacyServerSideFixedClipping):
+    """Multiplies its noise multiplier and its divisor by these factors, the last of them again."""
+
+    factors: tuple[tuple[float, int], ...] = ((1.0, 1),)
+    nominal: tuple[float, int] | None = None
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        multiplier, clients = self.nominal = self.nominal or (
+            self.noise_multiplier,
+            self.num_sampled_clients,
+        )
+        share, divisor = self.factors[min(server_round, len(self.factors)) - 1]
+        self.noise_multiplier, self.num_sampled_clients = multiplier * share, clients * divisor
+        return super().configure_train(server_round, arrays, config, grid)
+
+
+UNEVEN = {
+    "noise-less-at-first": ((0.1, 1), (0.1, 1), (1.0, 1)),
+    "noise-none-at-first": ((0.0, 1), (1.0, 1)),
+    "noise-lowered": ((0.1, 1),),
+    "clients-growing": ((1.0, 10), (1.0, 10), (1.0, 1)),
+}
+
+
+class SentWithoutNoise(DifferentialPrivacyServerSideFixedClipping):
+    """Returns the noised model, and sends clients the mean without noise."""
+
+    without: ArrayRecord | None = None
+
+    def _add_noise_to_aggregated_arrays(self, aggregated_arrays: ArrayRecord) -> ArrayRecord:
+        self.without = aggregated_arrays
+        return super()._add_noise_to_aggregated_arrays(aggregated_arrays)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return super().configure_train(server_round, self.without or arrays, config, grid)
+
+
+class SentMoved(DifferentialPrivacyServerSideFixedClipping):
+    """Sends clients nine tenths of the model."""
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        moved = {name: Array(0.9 * array.numpy()) for name, array in arrays.items()}
+        return super().configure_train(server_round, ArrayRecord(moved), config, grid)
+
+
+class OwnStart(DifferentialPrivacyServerSideFixedClipping):
+    """Runs its rounds itself."""
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, **options: Any
+    ) -> Result:
+        result = Result()
+        result.arrays = initial_arrays
+        for number in range(1, num_rounds + 1):
+            messages = self.configure_train(number, result.arrays, ConfigRecord(), grid)
+            arrays, _ = self.aggregate_train(number, grid.send_and_receive(messages))
+            result.arrays = arrays
+        return result
+
+
+class OwnStartQuiet(OwnStart, TenthOfTheNoise):
+    """Runs its rounds itself, with a tenth of the noise."""
+
+
 OWN_NOISE = {
+    **{name: type("Uneven", (Uneven,), {"factors": each}) for name, each in UNEVEN.items()},
+    "sent-without-noise": SentWithoutNoise,
+    "sent-moved": SentMoved,
+    "own-start": OwnStart,
+    "own-start-quiet": OwnStartQuiet,
     "noise-too-small": TenthOfTheNoise,
     "noise-but-first": NoneAtFirst,
     "noise-repeated": SameNoise,
@@ -98,6 +174,9 @@ def main(grid: Grid, context: Context) -> None:
         for _ in range(rounds):
             strategy = _strategy(config, variant)
             arrays = strategy.start(grid, arrays, num_rounds=1).arrays
+    elif variant == "private-at-last":
+        arrays = _strategy(config, "none").start(grid, arrays, num_rounds=1).arrays
+        _strategy(config, "uniform").start(grid, arrays, num_rounds=rounds - 1)
     else:
         strategy = _strategy(config, variant)
         if path := str(config["transcript"]):

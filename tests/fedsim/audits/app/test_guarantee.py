@@ -76,6 +76,8 @@ def test_a_round_of_fewer_replies_has_less_noise_for_each() -> None:
 def test_realised_noise_counts_where_it_contradicts_the_configured() -> None:
     fits, less = Interval(0.98, 1.03, 0.999), Interval(0.09, 0.11, 0.999)
     assert multipliers(seen(noise_ratios=(fits,) * 3)) == pytest.approx([2.0] * 3)
+    more = Interval(1.9, 2.1, 0.999)
+    assert multipliers(seen(noise_ratios=(more,) * 3)) == pytest.approx([2.0] * 3)
     tenth = 2.0 * math.sqrt(0.09 * 0.11)
     assert multipliers(seen(noise_ratios=(fits, less, fits))) == pytest.approx([2.0, tenth, 2.0])
 

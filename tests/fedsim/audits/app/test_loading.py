@@ -1,6 +1,5 @@
 """Somebody else's app is loaded, run and forgotten; what cannot be loaded is one line."""
 
-import math
 import random
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
+from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
 
@@ -38,18 +38,21 @@ def test_the_app_and_every_hook_are_gone_afterwards() -> None:
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
-        assert app.execute(0).parameters == 650
+        observation = app.execute(0).configuration.observation
+    assert observation is not None and observation.noise_coordinates == 650
     assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
     assert not [name for name in sys.modules if name.startswith("dp_app")]
 
 
 def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
-    def noise(seed: int) -> float | None:
+    def noise(seed: int) -> Interval:
         random.random()
         np.random.normal()  # noqa: NPY002
-        (round,) = app.execute(seed).rounds
-        return round.noise_energy
+        observation = app.execute(seed).configuration.observation
+        assert observation is not None
+        (share,) = observation.noise_ratios
+        return share
 
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert noise(1) == noise(1) != noise(2)
@@ -58,15 +61,13 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
 def test_an_honest_run_shows_weights_norms_and_noise() -> None:
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
-        execution = app.execute(0)
-    assert len(execution.rounds) == 2
-    for each in execution.rounds:
-        # Shares of the 1797 digits in the ratio 1 : 2 : 3.
-        assert each.weights == {0: 299.0, 1: 599.0, 2: 899.0}
-        assert each.clipped_to == each.noise_norm == 1.0
-        assert each.noise_energy is not None
-        std = math.sqrt(each.noise_energy / execution.parameters)
-        assert std == pytest.approx(3.0 / 3, rel=0.15)
+        configuration = app.execute(0).configuration
+    central, observation = configuration.central, configuration.observation
+    assert central is not None and observation is not None and configuration.rounds == 2
+    # Shares of the 1797 digits in the ratio 1 : 2 : 3.
+    assert observation.weights == {0: 299.0, 1: 599.0, 2: 899.0}
+    assert central.clipping_norms == central.noise_norms == central.noise_per_norm == (1.0, 1.0)
+    assert all(0.85 < each.low < 1 < each.high < 1.2 for each in observation.noise_ratios)
 
 
 def test_a_directory_without_an_app_is_refused(tmp_path: Path) -> None:

@@ -21,11 +21,7 @@ APP = Path(__file__).parents[3] / "apps" / "dp_app"
 
 @contextmanager
 def opened(
-    directory: Path,
-    clients: int,
-    overrides: dict[str, Scalar],
-    time_limit: float,
-    log: Log = None,
+    directory: Path, clients: int, overrides: dict[str, Scalar], time_limit: float, log: Log = None
 ) -> Iterator[AppProcess]:
     order = AppOrder(str(directory), clients, overrides)
     with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
@@ -74,11 +70,7 @@ def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path: Pat
     code = ("print('done')", "print('failed', file=sys.stderr)", "os._exit(0)")
     log = tmp_path / "output.log"
     failed = pytest.raises(AppFailedError, match="ended with exit status 0 before it was measured")
-    with (
-        log.open("wb") as file,
-        failed,
-        opened(write_app(tmp_path, *code), 2, {}, 60, file) as app,
-    ):
+    with log.open("wb") as file, failed, opened(write_app(tmp_path, *code), 2, {}, 60, file) as app:
         app.execute(0)
     assert {"done", "failed"} <= set(log.read_text().splitlines())
 
@@ -97,11 +89,7 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     )
     log = tmp_path / "output.log"
     failed = pytest.raises(AppFailedError, match="SystemExit")
-    with (
-        log.open("wb") as file,
-        failed,
-        opened(write_app(tmp_path, *code), 2, {}, 60, file) as app,
-    ):
+    with log.open("wb") as file, failed, opened(write_app(tmp_path, *code), 2, {}, 60, file) as app:
         app.execute(0)
     assert "Verdict SUPPORTED" in log.read_text().splitlines()
     _wait_until_gone(int(started.read_text()))

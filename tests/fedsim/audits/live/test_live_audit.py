@@ -40,10 +40,7 @@ def replayed(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
 
 
 def _audited(
-    config: Config,
-    folder: Path,
-    node_config: dict[str, Scalar] | None = None,
-    run_id: int = RUN_ID,
+    config: Config, folder: Path, node_config: dict[str, Scalar] | None = None, run_id: int = RUN_ID
 ) -> tuple[Arrays, records.Transcript, RunDirectory]:
     """Run with an auditor beside the clients, whose first node has `node_config` besides.
 
@@ -294,11 +291,7 @@ def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
 
 def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) -> None:
     config = small(
-        {
-            "privacy.noise-source": "system",
-            "training.sampling-rate": 0.5,
-            "audit.mode": "oracle",
-        }
+        {"privacy.noise-source": "system", "training.sampling-rate": 0.5, "audit.mode": "oracle"}
     )
     _, recorded, _ = _audited(config, tmp_path)
     with pytest.raises(InputError, match="Only the clients know which records"):

@@ -16,11 +16,10 @@ from fedsim.audits.live.watches import CanaryWatch
 from fedsim.config import from_run_config
 
 
-def _lacking(audit: LiveAudit, trials: int, bound: float) -> str:
-    """Return what is lacking where so many trials are told of, half of them on D."""
+def _able(audit: LiveAudit, trials: int, bound: float) -> bool:
+    """Return whether so many trials are enough, half of them on D."""
     audit.config = from_run_config({"trials.count": trials})
-    worlds = np.arange(trials) % 2 == 0
-    return "; ".join(live_power.lacking(audit, worlds, worlds, bound))
+    return live_power.able(audit, np.arange(trials) % 2 == 0, bound)
 
 
 def _least(suffices: Callable[[int], bool]) -> int:
@@ -30,9 +29,9 @@ def _least(suffices: Callable[[int], bool]) -> int:
 
 @pytest.mark.parametrize("bound", [0.05, 0.34, 0.99])
 def test_trials_that_are_enough_raise_the_alarm_when_all_are_won(bound: float) -> None:
-    enough = _least(lambda trials: _lacking(LiveAudit(), trials, bound) == "")
-    assert _lacking(LiveAudit(), enough - 2, bound) != ""
-    assert _lacking(LiveAudit(), enough, bound) == ""
+    enough = _least(lambda trials: _able(LiveAudit(), trials, bound))
+    assert not _able(LiveAudit(), enough - 2, bound)
+    assert _able(LiveAudit(), enough, bound)
     worlds = np.arange(enough) % 2 == 0
     won = estimators.advantage(worlds, np.where(worlds, 9.0, -9.0), ALARM_CONFIDENCE).interval
     assert won.low > bound
@@ -56,9 +55,7 @@ class Planted(CanaryWatch):
 
 
 @pytest.mark.parametrize("claimed", [0.2, 2.0])
-def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
-    claimed: float,
-) -> None:
+def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(claimed: float) -> None:
     """In 95 % of the runs: half of the noise shows as twice the signal."""
     rng = np.random.default_rng(0)
 
@@ -75,8 +72,8 @@ def test_canaries_that_are_enough_tell_half_of_the_noise_from_all_of_it(
         effects = [watch.effect(ALARM_CONFIDENCE) for watch in watches if watch is not None]
         return float(np.mean([each.interval.low > claimed for each in effects if each]))
 
-    enough = _least(lambda count: _lacking(planted(count), 4, 0.9) == "")
-    assert _lacking(planted(enough - 2), 4, 0.9) != ""
-    assert _lacking(planted(enough), 4, 0.9) == ""
+    enough = _least(lambda count: _able(planted(count), 4, 0.9))
+    assert not _able(planted(enough - 2), 4, 0.9)
+    assert _able(planted(enough), 4, 0.9)
     assert told(enough) >= 0.9  # chance leaves 200 runs of 95 % below that once in a thousand times
     assert told(2 * enough // 3) < 0.9

@@ -174,7 +174,7 @@ def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
     for epsilon, verdict in ((0.9 * proven, "convicted"), (100.0, "suspect")):
         claim = Claim(epsilon, 1e-3)
         report = _report(lying, worlds, claim)
-        assert report.claim.verdict == verdict
+        assert report.verdict == verdict
         assert any("is refuted" in text for text in report.contradictions) == (epsilon < proven)
     honest = _report(rounds, worlds)
     assert (honest.proven or 0.0) < honest.bounds.epsilon

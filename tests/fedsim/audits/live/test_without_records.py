@@ -174,7 +174,7 @@ def test_sums_that_the_records_fill_support_no_claim(
     recorded, out = tmp_path / "transcripts", tmp_path / "b"
     assert _command("audit", "transcript", recorded, *claim, "--out", out) == 3
     said = " ".join(capsys.readouterr().out.split())
-    assert "alf of the noise would not be detected in the sums" in said
+    assert "No measurement could have refuted the noise" in said
 
 
 class Killed(BaseException):

@@ -104,13 +104,8 @@ def texts(report: dict[str, Any], *severities: str) -> str:
     return " | ".join(one["why"] for one in report["findings"] if one["severity"] in chosen)
 
 
-def report_of(
-    transcript: Transcript,
-    claimed_epsilon: float | None = None,
-    delta: float = DELTA,
-    confidence: float = CONFIDENCE,
-) -> dict[str, Any]:
-    return audited(transcript, claimed_epsilon, delta, confidence).as_json()
+def report_of(transcript: Transcript, *numbers: float, **named: float) -> dict[str, Any]:
+    return audited(transcript, *numbers, **named).as_json()
 
 
 def audited(
@@ -119,12 +114,10 @@ def audited(
     delta: float = DELTA,
     confidence: float = CONFIDENCE,
 ) -> RecordedReport:
-    options = AuditOptions(delta=delta, confidence=confidence)
-    if claimed_epsilon is not None:
-        options = AuditOptions(
-            claim=Claim(claimed_epsilon, delta, unit="client"), confidence=confidence
-        )
-    return audit(transcript, options)
+    if claimed_epsilon is None:
+        return audit(transcript, AuditOptions(delta=delta, confidence=confidence))
+    claim = Claim(claimed_epsilon, delta, unit="client")
+    return audit(transcript, AuditOptions(claim=claim, confidence=confidence))
 
 
 @pytest.mark.slow
@@ -651,8 +644,7 @@ def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
     epsilon = report_of(whole)["release"]["clients"][0]["epsilon"]["point"]
     claim = Claim(factor * epsilon, DELTA, unit="client")
     part = replace(whole, rounds=whole.rounds[:seen])
-    judged = audit(part, AuditOptions(claim=claim, rounds=stated)).claim
-    assert judged is not None
+    judged = audit(part, AuditOptions(claim=claim, rounds=stated))
     assert judged.verdict == verdict
     assert why in "".join(judged.reasons)
 

@@ -63,20 +63,13 @@ def clients(unequal: bool = False) -> ClientApp:
     return app
 
 
-def recorded(
-    strategy: FedAvg,
-    unequal: bool = False,
-    **declared: Any,
-) -> Transcript:
+def recorded(strategy: FedAvg, unequal: bool = False, **declared: Any) -> Transcript:
     """Run a strategy, and return the server's transcript."""
     seen: list[ObservedRound] = []
     zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
     initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
     record(strategy, seen.append, **declared).start(
-        InProcessGrid(clients(unequal), NODES, {}),
-        initial,
-        ROUNDS,
-        train_config=ConfigRecord(),
+        InProcessGrid(clients(unequal), NODES, {}), initial, ROUNDS, train_config=ConfigRecord()
     )
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 

@@ -13,8 +13,6 @@ from fedsim.federation.protocol.consent import Terms
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
-TIME = "2026-11-23T09:00:00+00:00"
-
 
 def _answer(run: str, round: int, charged: Steps | None) -> AnsweredMessage:
     unit = "record", Neighbouring.ADD_REMOVE, "pld"

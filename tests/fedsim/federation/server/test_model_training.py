@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 import fedsim
@@ -33,7 +33,6 @@ from fedsim.federation.server import checkpoint, nodes
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
-from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation
 from fedsim.learning.data import distribution
 from fedsim.learning.training import saved_model
@@ -167,14 +166,6 @@ def test_no_client_is_anything_but_a_client(training: Callable[..., Config]) -> 
 
 class Killed(BaseException):
     """What a signal does, in a test."""
-
-
-def _killed_in_the_third(
-    self: ResumableDPSGD, round: int, replies: list[Message]
-) -> tuple[ArrayRecord, MetricRecord]:
-    if round == 3:
-        raise Killed
-    return DPSGD.aggregate_train(self, round, replies)
 
 
 @pytest.mark.parametrize("changes", [{}, ADAM, {"training.momentum": 0.9}])
