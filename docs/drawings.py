@@ -231,7 +231,7 @@ WINGS = {
     "federation": "messages, clients, server, runs, runtimes",
     "audits": "what a training proves: run, app, loop, recorded, live",
     "report": "documents, figures, trackers, verification",
-    "studies": "choosing, sweeps, sensitivity, attacks on models",
+    "studies": "guarantees, choosing, sensitivity, attacks on models",
     "deployment": "the kit for machines, and its checks",
     "cli": "the command line",
 }

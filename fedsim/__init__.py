@@ -39,7 +39,6 @@ API = {
             "load_model",
             "rehearse",
             "compare",
-            "sweep",
             "membership",
             "predict",
             "verify",
@@ -47,14 +46,13 @@ API = {
         "fedsim.api_studies",
     ),
     **dict.fromkeys(
-        ("data", "sensitivity", "pac", "trials", "one_run", "draw_canaries", "reconstruct"),
+        ("data", "sensitivity", "pac", "one_run", "draw_canaries", "reconstruct"),
         "fedsim.api_answers",
     ),
     **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
     "account": "fedsim.studies.guarantees.accounting",
-    "calibrate": "fedsim.studies.guarantees.calibration",
 }
 """The module of each name of the Python API."""
 

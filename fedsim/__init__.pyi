@@ -12,21 +12,18 @@ from fedsim.api_answers import one_run as one_run
 from fedsim.api_answers import pac as pac
 from fedsim.api_answers import reconstruct as reconstruct
 from fedsim.api_answers import sensitivity as sensitivity
-from fedsim.api_answers import trials as trials
 from fedsim.api_studies import cluster as cluster
 from fedsim.api_studies import compare as compare
 from fedsim.api_studies import load_model as load_model
 from fedsim.api_studies import membership as membership
 from fedsim.api_studies import predict as predict
 from fedsim.api_studies import rehearse as rehearse
-from fedsim.api_studies import sweep as sweep
 from fedsim.api_studies import train as train
 from fedsim.api_studies import verify as verify
 from fedsim.config import Config as Config
 from fedsim.studies.choose.choosing import Selection as Selection
 from fedsim.studies.choose.choosing import choose as choose
 from fedsim.studies.guarantees.accounting import account as account
-from fedsim.studies.guarantees.calibration import calibrate as calibrate
 
 DISTRIBUTION: str
 __version__: str

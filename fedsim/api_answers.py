@@ -5,7 +5,7 @@ Each function does the same as the command of its name, and returns values.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +16,6 @@ from adversaries.errors import InputError
 from fedsim.api import configured, console
 from fedsim.api_studies import Given, Overrides
 from fedsim.common import report_directory
-from fedsim.config import Config
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.delta import ASSUMED
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -152,69 +150,6 @@ def pac(
     return black_box.privatised(function, records, rate, budget, simulations, confidence, seed)
 
 
-def trials(
-    source: Given | None = None,
-    *,
-    advantage: float | None = None,
-    halfwidth: float = 0.05,
-    confidence: float | None = None,
-    delta: float | None = None,
-    share: float = 0.5,
-) -> Answer:
-    """Return the number of trials for an interval of a given halfwidth, as `fedsim trials` does.
-
-    Args:
-        source: run directory, or a configuration as for `fedsim.run`.
-        advantage: expected advantage, in place of a source.
-        halfwidth: half the length of the advantage's interval.
-        confidence: confidence of the interval; None for the source's own, or 0.95.
-        delta: delta of lower bounds on epsilon; None for the source's own, or 1e-5.
-        share: share of the true epsilon that lower bounds must reach, in (0, 1).
-
-    Raises:
-        InputError: the advantage is missing or given twice, or a number is out of range.
-    """
-    from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
-    from fedsim.report.document.wording import number  # noqa: PLC0415
-    from fedsim.studies.guarantees import trials_needed  # noqa: PLC0415
-    from fedsim.studies.guarantees.trials_needed import Expected  # noqa: PLC0415
-
-    name = "the configuration" if isinstance(source, Config | Mapping) else str(source)
-    if source is None and advantage is None:
-        raise InputError(
-            "the expected advantage is missing; give a configuration, a run directory, or the "
-            "advantage"
-        )
-    if source is not None and advantage is not None:
-        raise InputError(
-            f"'{name}' and advantage {advantage:g} both set the expected advantage; drop one"
-        )
-    if advantage is not None and not 0 <= advantage < 1:
-        raise InputError(
-            f"advantage is {advantage:g}; give a number of at least 0 and below 1, such as 0.2"
-        )
-    if not 0 < share < 1:
-        raise InputError(f"share is {share}; give a number between 0 and 1, such as 0.5")
-    if source is None:
-        expected = Expected(advantage)
-    elif isinstance(source, Path | str) and Path(source).is_dir():
-        run = RunDirectory.open(Path(source))
-        expected = trials_needed.expected(run.config.game, run.config.audit, str(source), run)
-    else:
-        planned = configured(source, {})
-        expected = trials_needed.expected(planned.game, planned.audit, name)
-    if confidence is not None:
-        expected = replace(expected, level=confidence)
-    if delta is not None:
-        expected = replace(expected, delta=delta)
-    report = trials_needed.document(expected, halfwidth, share)
-    rows = [
-        [f"{report['advantage']:.3f}", number(report["trials"])],
-        ["0", number(report["trials_at_zero"])],
-    ]
-    return Answer(report, None, [tabulated(["advantage", "trials"], rows)])
-
-
 RECORDS = 100
 
 
@@ -250,6 +185,7 @@ def reconstruct(
     from fedsim.game import challenge, federation  # noqa: PLC0415
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
     from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.studies import rounds  # noqa: PLC0415
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
 
     if column is not None and candidates is not None:
@@ -266,7 +202,7 @@ def reconstruct(
         report_directory.check_new(Path(out))
     start = time.perf_counter()
     chosen = configured(config, {**(overrides or {}), "trials.count": trials})
-    candidate_game.check_guessed_training(chosen.game)
+    rounds.refuse_unplayed(chosen.game, rounds.RECONSTRUCT)
     loaded, record = federation.load(chosen.experiment), challenge.choose(chosen.experiment).record
     assert record is not None  # the target is a record
     if column is None:

@@ -4,9 +4,8 @@ Each function does the same as the command of its name, and returns values.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,7 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim import api, experiment
 from fedsim.api import Builder, Run, combined, configured, console
-from fedsim.common import report_directory
-from fedsim.config import Config, Scalar
+from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -28,10 +26,8 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch.nn import Module
 
     from fedsim.federation.runtimes.dask_pool import Address
-    from fedsim.federation.runtimes.places import Workers
     from fedsim.learning.training.predictions import Likelihoods, PredictedNumbers, Predictions
     from fedsim.report.kinds.verification import Verification
-    from fedsim.studies.choose.grid import RunOutcome
     from fedsim.studies.membership.membership_report import MembershipReport
 
 Given = Path | str | Config | Mapping[str, Any]
@@ -56,34 +52,6 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """One experiment over a grid of settings.
-
-    Attributes:
-        path: directory with a folder for each run, report.html and summary.csv.
-        outcomes: report of each run, or why it failed, in the order of the grid.
-    """
-
-    path: Path
-    outcomes: tuple["RunOutcome", ...]
-
-    def figures(self) -> dict[str, "Figure"]:
-        """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
-        from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
-
-        return sweeps.figures(self.outcomes)
-
-    def _repr_html_(self) -> str:
-        from fedsim.report.document import html  # noqa: PLC0415
-        from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
-        from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
-
-        return html.fragment(
-            [tabulated(sweeps.headings(self.outcomes), sweeps.cells(self.outcomes))]
-        )
-
-
-@dataclass(frozen=True)
 class Membership:
     """The results of membership inference attacks."""
 
@@ -95,11 +63,10 @@ class Membership:
         return self._result.as_json()
 
     def figures(self) -> dict[str, "Figure"]:
-        """Return the ROC curves of all attacks, beside the limit by theory."""
+        """Return the ROC curves of the best attacks, beside the limit by theory."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        best, *others = page.roc(self._result)
-        return {"roc": best, **{f"roc-{at}": each for at, each in enumerate(others, start=2)}}
+        return {"roc": page.roc(self._result)}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
@@ -230,84 +197,12 @@ def compare(*runs: Path | str | Run) -> Comparison:
     return Comparison(tuple(comparison.side_by_side(places, reports)))
 
 
-def sweep(
-    config: Given,
-    over: Mapping[str, Sequence[Scalar]],
-    out: Path | str,
-    *,
-    overrides: Overrides = None,
-    progress: bool | None = None,
-    workers: "Workers | None" = None,
-) -> Sweep:
-    """Run an experiment for every combination of settings, as `fedsim sweep` does.
-
-    All settings are checked before the first run. The same call again continues a sweep.
-
-    Args:
-        config: path of an experiment's file, a configuration, or dotted keys over the defaults.
-        over: values of each key; all combinations are run.
-        out: directory, with a folder for each run.
-        overrides: other dotted keys, for all runs.
-        progress: whether to show progress; None: only in a terminal or a notebook.
-        workers: number of processes that carry out the settings, or `fedsim.cluster(...)`;
-            None for this process.
-
-    Returns:
-        The outcome of every run; a failed run has its `failure`.
-
-    Raises:
-        InputError: a setting cannot be run. Raised before anything is written.
-    """
-    return swept(config, over, Path(out), dict(overrides or {}), console(progress), workers)
-
-
-def swept(
-    config: Given,
-    over: Mapping[str, Sequence[Scalar]],
-    out: Path,
-    common: Mapping[str, Scalar],
-    shown: "Console",
-    workers: "Workers | None" = None,
-) -> Sweep:
-    """Do the same as `sweep`, with progress on a console."""
-    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
-    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
-    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
-
-    points = grids.grid(over)
-    grids.refuse_overlap(common, over)
-    first = configured(config, {**common, **points[0].values})
-    refuse_unless_classified(first.model.task, "fedsim sweep")
-    name = first.run.name
-    report_directory.check_new(out, replacing=sweeps.KIND)
-    plans = []
-    for point in points:
-        own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
-        try:
-            setting = configured(config, {**common, **point.values, **own})
-            plans.append(experiment.prepare(setting, workers=workers))
-        except InputError as error:
-            raise InputError(f"{point.name}: {error}") from None
-    experiment.check_several(plans, workers)
-    report_directory.create(out)
-    outcomes = grids.carry_out(
-        points,
-        plans,
-        lambda begun: experiment.several(begun, workers, shown),
-        lambda text: shown.print(text, highlight=False),
-    )
-    with report_directory.refusing(out):
-        sweeps.write_sweep(name, outcomes, out)
-    return Sweep(out, tuple(outcomes))
-
-
 def membership(
     config: Given,
     *,
     models: int = 128,
     overrides: Overrides = None,
     progress: bool | None = None,
-    workers: "Workers | None" = None,
 ) -> Membership:
     """Run membership inference attacks on a federation's models, as `fedsim membership` does.
 
@@ -317,13 +212,11 @@ def membership(
         models: number of models to train. Half are shadow models, the others are attacked.
         overrides: other dotted keys.
         progress: whether to show a bar; None: only in a terminal or a notebook.
-        workers: number of processes that train batches of models (trials.batch), or
-            `fedsim.cluster(...)`; None for this process.
 
     Raises:
         InputError: there is no attack, or the configuration cannot be run.
     """
-    return Membership(attacked(config, models, overrides or {}, console(progress), workers))
+    return Membership(attacked(config, models, overrides or {}, console(progress)))
 
 
 def attacked(
@@ -331,7 +224,6 @@ def attacked(
     models: int,
     overrides: Mapping[str, Any],
     shown: "Console",
-    workers: "Workers | None" = None,
 ) -> "MembershipReport":
     """Do the same as `membership`, with progress on a console."""
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
@@ -343,9 +235,8 @@ def attacked(
     if not attacks:
         raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
     start = time.perf_counter()
-    say = partial(shown.print, highlight=False, markup=False)
     with measuring(shown, "training") as bar:
-        game = membership_game.play(chosen, models, bar, workers, say)
+        game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
     confidence = chosen.audit.confidence
     return membership_report.assemble(chosen.experiment, confidence, game, attacks, seconds)

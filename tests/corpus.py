@@ -159,7 +159,7 @@ def _kinds() -> Iterator[Kind]:
     yield Kind(
         "sweep-and-compare",
         (
-            ("sweep", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
+            ("choose", digits, *tiny, "--over", "privacy.rho-beta=0.6,0.9", "--out", "sweep"),
             ("report", "sweep/rho-beta=0.6", "sweep/rho-beta=0.9", "--json"),
         ),
     )
@@ -195,12 +195,12 @@ def _kinds() -> Iterator[Kind]:
 
 
 def _theory(digits: str) -> Iterator[tuple[str, ...]]:
-    yield ("calibrate", "--rho-beta", "0.9", "--rounds", "30", "--delta", "1e-3", "--json")
+    yield ("account", "--rho-beta", "0.9", "--rounds", "30", "--delta", "1e-3", "--json")
     sampled = ("--sampling-rate", "0.01", "--rounds", "1000", "--delta", "1e-5")
-    yield ("calibrate", "--epsilon", "2", *sampled, "--json")
+    yield ("account", "--epsilon", "2", *sampled, "--json")
     yield ("account", digits, "--json")
     yield ("account", "--noise-multiplier", "1.1", *sampled, "--json")
-    yield ("trials", digits, "--halfwidth", "0.1", "--json")
+    yield ("account", digits, "--halfwidth", "0.1", "--json")
     yield ("pac", "mean", "--data", "digits", "--json")
 
 
@@ -259,7 +259,7 @@ KINDS = {each.name: each for each in _kinds()}
 PAGES = {
     "run": ("vantages", "run"),
     "one-run": ("one-run", "run"),
-    "sweep": ("sweep-and-compare", "sweep"),
+    "settings": ("sweep-and-compare", "sweep"),
     "choice": ("choose", "chosen"),
     "training": ("train-digits", "run"),
     "client-report": ("client-report", "machine/report"),

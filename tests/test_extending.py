@@ -173,7 +173,7 @@ def test_an_accountant_calibrates_and_keeps_the_budget(
     report = _report(tmp_path)
     assert report.budget.epsilon["participant"] == pytest.approx(2)
     assert report.here.limit.epsilon < 1.5
-    asked = ["calibrate", "--epsilon", "1", "--delta", "1e-5", "--rounds", "10", "--accountant"]
+    asked = ["account", "--epsilon", "1", "--delta", "1e-5", "--rounds", "10", "--accountant"]
     with pytest.raises(SystemExit) as ended:
         main([*asked, "mine:ZCDP"])
     assert ended.value.code == 0

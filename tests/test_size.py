@@ -31,9 +31,9 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `cli` with the root modules."""
 
 HELD = {
-    "adversaries": 6_000,
+    "adversaries": 5_900,
     "fedsim/common": 1_500,
-    "fedsim/privacy": 3_400,
+    "fedsim/privacy": 3_300,
     "fedsim/config": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
@@ -41,10 +41,10 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_700,
     "fedsim/report": 9_500,
-    "fedsim/studies": 7_000,
-    "fedsim/cli": 7_100,
+    "fedsim/studies": 6_300,
+    "fedsim/cli": 6_700,
     "papers": 7_000,
-    "tests": 60_300,
+    "tests": 60_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -59,10 +59,10 @@ OTHER_BUDGETS = {
 """Other sizes; the generated reference is not counted."""
 
 OTHERS_HELD = {
-    "commands": 43,
-    "options": 273,
+    "commands": 40,
+    "options": 249,
     "keys": 102,
-    "words of documentation": 103_000,
+    "words of documentation": 102_700,
     "lines of README": 113,
 }
 

@@ -4,7 +4,7 @@ Dissimilar records are assumed to have dissimilar gradients (Bernau et al., Defi
 Eq. 20). Distances are computed in tiles, by several threads, and are not kept.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -208,56 +208,6 @@ def check_choice(neighbouring: str, choice: str, top: int, records: int, candida
             'data.held-out, or set privacy.neighbouring = "add-remove"'
         )
     _refuse_impossible(choice, top, records * candidates)
-
-
-def select_per_client(
-    features: Features,
-    client_of: npt.NDArray[np.integer[Any]],
-    pool_features: Features | None,
-    measure: str,
-    neighbouring: str,
-    *,
-    choice: str = "max",
-    columns: Columns | None = None,
-    threads: int = 1,
-    progress: Progress | None = None,
-) -> list[Pair]:
-    """Return the best pair of each client, chosen from its own records alone, [m].
-
-    Args:
-        features: [n, *shape], of all clients' records.
-        client_of: int [n], in 0..m-1, of clients with a record each.
-        pool_features: [p, *shape], of U without D, needed for replace only.
-        measure: the dissimilarity's name.
-        neighbouring: "add-remove" or "replace".
-        choice: "max" or "min".
-        columns: int [features], for `dissimilarity.measure`.
-        threads: number of threads.
-        progress: called with the finished fraction.
-
-    Raises InputError for a choice that `check_choice` refuses, or an unsuitable measure.
-    """
-    pairs, clients = [], int(client_of.max()) + 1
-    for client in range(clients):
-        own = np.flatnonzero(client_of == client)
-        part = None if progress is None else _part_of(progress, client, clients)
-        [pair] = select(
-            features[own],
-            pool_features,
-            measure,
-            neighbouring,
-            choice=choice,
-            columns=columns,
-            threads=threads,
-            progress=part,
-        )
-        pairs.append(replace(pair, record=int(own[pair.record])))
-    return pairs
-
-
-def _part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """Return a function that reports the progress of one of several equal parts of a search."""
-    return lambda fraction: progress((part + fraction) / parts)
 
 
 def _refuse_impossible(choice: str, top: int, pairs: int) -> None:

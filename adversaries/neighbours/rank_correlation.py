@@ -36,35 +36,14 @@ class RankCorrelation:
     high: float
 
 
-@dataclass(frozen=True)
-class RankComparison:
-    """A comparison of heuristics.
-
-    Attributes:
-        correlations: by name.
-        best: the heuristic with the highest rho.
-        runner_up: the second; None for one heuristic.
-        lead: rho of the best less rho of the runner-up; None for one heuristic.
-        lead_low: lower end of the lead's interval, from the same samples for both.
-        lead_high: upper end.
-    """
-
-    correlations: dict[str, RankCorrelation]
-    best: str
-    runner_up: str | None
-    lead: float | None
-    lead_low: float | None
-    lead_high: float | None
-
-
 def compare(
     heuristics: Mapping[str, npt.ArrayLike],
     truth: npt.ArrayLike,
     confidence: float,
     generator: np.random.Generator,
     resamples: int = RESAMPLES,
-) -> RankComparison:
-    """Return the rank correlation of each heuristic with the truth, and which is best.
+) -> dict[str, RankCorrelation]:
+    """Return the rank correlation of each heuristic with the truth, the highest first.
 
     Args:
         heuristics: by name, each in the shape of the truth.
@@ -94,27 +73,19 @@ def compare(
         counts = [_multiplicities(length, generator) for length in table]
         row[:] = weighted_rhos(groups, true_groups, np.outer(*counts).ravel())
     tail = 100 * (1 - confidence) / 2
-    low, high = np.transpose([_interval(column, tail, 1.0) for column in drawn.T])
+    low, high = np.transpose([_interval(column, tail) for column in drawn.T])
     # Best first; of equals the one named first.
     order = np.argsort(-points, kind="stable")
-    correlations = {
-        name: RankCorrelation(float(points[i]), float(low[i]), float(high[i]))
-        for i, name in enumerate(names)
+    return {
+        names[i]: RankCorrelation(float(points[i]), float(low[i]), float(high[i])) for i in order
     }
-    best = names[order[0]]
-    if len(names) == 1:
-        return RankComparison(correlations, best, None, None, None, None)
-    first, second = order[:2]
-    leads = _interval(drawn[:, first] - drawn[:, second], tail, 2.0)
-    lead = float(points[first] - points[second])
-    return RankComparison(correlations, best, names[second], lead, *leads)
 
 
-def _interval(drawn: Floats, tail: float, widest: float) -> tuple[float, float]:
+def _interval(drawn: Floats, tail: float) -> tuple[float, float]:
     """Return the percentiles tail and 100 - tail of the samples in which rho is defined."""
     defined = drawn[~np.isnan(drawn)]
     if not defined.size:
-        return -widest, widest
+        return -1.0, 1.0
     low, high = np.percentile(defined, [tail, 100 - tail])
     return float(low), float(high)
 

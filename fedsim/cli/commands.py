@@ -123,15 +123,10 @@ CONFIG = CommandGroup(
 )
 
 PANELS: dict[str, tuple[Command | CommandGroup, ...]] = {
-    "Plan": (
-        Command("calibrate", "theory.calibrate:calibrate"),
-        Command("account", "theory.account:account"),
-        Command("trials", "experiments.trials:trials"),
-    ),
+    "Plan": (Command("account", "theory.account:account"),),
     "Run": (
         Command("init", "init:init"),
         Command("run", "experiments.run:run"),
-        Command("sweep", "experiments.settings:sweep"),
         Command("choose", "experiments.settings:choose"),
         Command("train", "experiments.train:train"),
         Command("rehearse", "experiments.train:rehearse"),

@@ -65,14 +65,3 @@ class SettingsElsewhere(Elsewhere):
             metavar="N", help="Try N settings at once, each in a process of this machine."
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class ModelsElsewhere(Elsewhere):
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Train batches of models [trials.batch] in N processes of this machine.",
-        ),
-    ] = None

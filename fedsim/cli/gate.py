@@ -1,4 +1,4 @@
-"""The release gate of every command that makes a report: `--fail-if` and its exit status."""
+"""The release gate of runs and audits: `--fail-if` and its exit status."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.config.federation import FederationConfig
 from fedsim.config.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
@@ -214,11 +213,6 @@ def noise_std(scheme: Scheme, nominal: float, difference: Tensor, round: int) ->
         return multiplier * difference.norm(dim=-1) / scheme.training.sampling_rate
     bound = fixed_point.sensitivity(scheme, nominal, difference.shape[1])
     return torch.full_like(difference[:, 0], multiplier * bound)
-
-
-def noise_sources(federation: FederationConfig) -> Sequence[int]:
-    """Return the partitions whose noise one process draws for a round when it plays all parties."""
-    return federation.trust.model.played_by(federation.clients)
 
 
 def local_steps(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from adversaries.arrays import Floats, Ints
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
@@ -274,19 +274,3 @@ def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | 
         return None
     under_d, under_d_prime = np.array(pairs, dtype=np.float64).T
     return BeliefCurve(values, under_d, under_d_prime)
-
-
-def epsilon_by_round(
-    releases: Releases, vantage: Vantage, delta: float, accountants: Sequence[str], points: int = 24
-) -> tuple[Ints, dict[str, Floats]]:
-    """Return rounds, int64 [n], denser at first, and epsilon after each by accountant."""
-    last = releases.count
-    # Epsilon grows about like the root of the rounds, so even steps of the root resolve the curve
-    # evenly.
-    spaced = np.linspace(1, math.sqrt(last), min(points, last)) ** 2
-    rounds = np.unique(spaced.round().astype(np.int64))
-    mechanisms = [releases.first(int(count)).towards(vantage) for count in rounds]
-    return rounds, {
-        name: np.array([accountant(name).epsilon(each, delta) for each in mechanisms])
-        for name in accountants
-    }

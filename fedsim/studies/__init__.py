@@ -1,1 +1,1 @@
-"""At the researcher's desk: sensitivity, membership games, sweeps."""
+"""At the researcher's desk: guarantees, sensitivity, attacks on models, choosing a setting."""

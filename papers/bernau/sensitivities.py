@@ -122,8 +122,7 @@ def compared(means: Means, data: str) -> Reproduced:
             "challenge.dissimilarity": name,
         }
         studies[name] = _studied(means, data, changes, 1, COMPARED[means.scale])
-    comparison = next(iter(studies.values())).views[0].comparison
-    correlations = comparison.correlations if comparison else {}
+    correlations = next(iter(studies.values())).views[0].correlations
     ordered = dict(sorted(correlations.items(), key=lambda entry: -entry[1].rho))
     numbers = [
         Number(f"rank correlation, {_measure(name)}", one.rho, (one.low, one.high))

@@ -85,6 +85,6 @@ def test_only_a_module_and_a_name_can_be_allowed(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--allow-code", name, "calibrate", "--rho-beta", "0.9"])
+        main(["--allow-code", name, "account", "--rho-beta", "0.9", "--rounds", "3"])
     assert ended.value.code == 2
     assert "write package.module:name" in capsys.readouterr().err

@@ -77,8 +77,8 @@ def test_every_command_has_a_function_or_a_reason_in_the_reference() -> None:
 
 
 def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path: Path) -> None:
-    found = fedsim.calibrate(rho_alpha=0.25, rounds=30, trust="local", clients=4)
-    command = "calibrate --rho-alpha 0.25 --rounds 30 --trust local --clients 4 --json"
+    found = fedsim.account(rho_alpha=0.25, rounds=30, trust="local", clients=4)
+    command = "account --rho-alpha 0.25 --rounds 30 --trust local --clients 4 --json"
     assert printed(*command.split()) == as_json(found.document)
     assert found.value == found.document["noise_multiplier"]
     path = tmp_path / "experiment.toml"
@@ -113,12 +113,14 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
         found.figure("belif")
 
 
-def test_a_sweep_and_a_comparison_are_those_of_the_commands(
+def test_a_table_of_all_settings_and_a_comparison_are_those_of_the_commands(
     small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
 ) -> None:
-    swept = fedsim.sweep(
-        small({"trials.count": 4}), {"run.seed": [0, 1]}, tmp_path / "sweep", progress=False
+    varied = {"run.seed": [0, 1]}
+    swept = fedsim.choose(
+        small({"trials.count": 4}), over=varied, out=tmp_path / "all", progress=False
     )
+    assert (swept.config, swept.choice, swept.figures()) == (None, None, {})
     runs = [swept.path / outcome.point.name for outcome in swept.outcomes]
     assert [fedsim.load(run).config.run.seed for run in runs] == [0, 1]
     compared = fedsim.compare(fedsim.load(runs[0]), runs[1])
@@ -336,7 +338,7 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
         (lambda: fedsim.run({"training.round": 3}, out="run"), "did you mean"),
         (lambda: fedsim.run("none.toml"), "no configuration file"),
         (lambda: fedsim.load("."), "is not a run directory"),
-        (lambda: fedsim.calibrate(rho_beta=0.9, epsilon=2.0, rounds=3), "exactly one of"),
+        (lambda: fedsim.account(rho_beta=0.9, epsilon=2.0, rounds=3), "give one of epsilon"),
         (fedsim.account, "the mechanism is missing"),
         (lambda: fedsim.audit(".", claimed_epsilon=1.0), "both the claimed epsilon and"),
         (lambda: fedsim.run({"data.name": "mnist"}), "read from files"),
@@ -345,10 +347,6 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
             "trust is 'nobody'; give one of central",
         ),
         (lambda: fedsim.audit("."), "has no pyproject.toml"),
-        (fedsim.trials, "the expected advantage is missing"),
-        (lambda: fedsim.trials({}, advantage=0.2), "the configuration' and advantage 0.2 both"),
-        (lambda: fedsim.trials(advantage=1.5), "advantage is 1.5; give a number of at least 0"),
-        (lambda: fedsim.trials(advantage=0.2, share=2), "share is 2; give a number between"),
         (lambda: fedsim.audit("mine.py:train", rounds=3), "rounds is only for a Flower app"),
         (lambda: fedsim.audit("mine.py:train", trials=20), "mine.py"),
         (lambda: fedsim.audit("server.fedt"), "server.fedt"),
@@ -376,16 +374,11 @@ def test_answers_are_what_the_commands_print(
             fedsim.data(table, overrides={"federation.clients": 3}),
             f"data {table} --set federation.clients=3",
         ),
-        (fedsim.trials(advantage=0.3, halfwidth=0.1), "trials --advantage 0.3 --halfwidth 0.1"),
-        (fedsim.trials(table), f"trials {table}"),
     ):
         assert printed(*command.split(), "--json") == as_json(found.report)
         assert "<table" in found._repr_html_()
         assert len(repr(found).splitlines()) > 3
-    needed = fedsim.trials(advantage=0.3, halfwidth=0.1)
-    row = next(line for line in repr(needed).splitlines() if "0.300" in line)
-    assert str(needed.report["trials"]) in row
-    assert repr(replace(needed, page=tmp_path)).endswith(f"Page: {tmp_path}")
+    assert repr(replace(fedsim.data(), page=tmp_path)).endswith(f"Page: {tmp_path}")
     planted = {"canaries.count": 12, "data.records": 24, "data.held-out": 20, "data.pool": 30}
     (tmp_path / "planted.toml").write_text(dump(configured(planted, {})), "utf-8")
     printed(

@@ -1,19 +1,18 @@
-"""`fedsim choose` and `sweep`: several settings of an experiment or a training."""
+"""`fedsim choose`: several settings of an experiment or a training."""
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from adversaries.errors import InputError
 from fedsim import config as configuration
+from fedsim.api import configured
 from fedsim.cli.elsewhere import SettingsElsewhere
 from fedsim.cli.options import AsJson, ConfigFile, Quiet, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory.options import BaselineRisk, MaxRisk
 from fedsim.common import reading
-from fedsim.config import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import choosing
 
@@ -62,9 +61,11 @@ def choose(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory of the search. Default: fedsim-runs/NAME-choose-LIMIT."
+            metavar="DIR",
+            help="Directory of the search. Default with a limit: fedsim-runs/NAME-choose-LIMIT.",
         ),
     ] = None,
+    elsewhere: SettingsElsewhere,
     quiet: Quiet = False,
     json_: AsJson = False,
 ) -> None:
@@ -76,6 +77,9 @@ def choose(
     the error of a number. With --min-auc, for example, it chooses the strictest setting that
     certainly reaches it. Theory decides what meets the limit.
 
+    Without a limit, it runs every combination of --over with the adversary of fedsim run, and
+    compares them in a table. --workers spreads these runs.
+
     DIR gets report.html, report.json, summary.csv, and config.toml of the chosen setting. Give the
     same command again to continue. Exit status 1: no setting can be chosen, or it cannot be told.
 
@@ -84,35 +88,46 @@ def choose(
     fedsim choose configs/digits.toml --max-belief 0.75 --min-accuracy 0.75
 
     fedsim choose configs/digits.toml --max-risk 0.005 --baseline-risk 0.001
+
+    fedsim choose configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out settings
     """
-    from fedsim.studies.choose import choose_report, grid  # noqa: PLC0415  (torch)
-    from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
+    from fedsim.studies.choose import choose_report, grid, sweep  # noqa: PLC0415  (torch)
 
     console = Terminal(stderr=True, quiet=quiet)
-    request = ChoiceRequest(
-        limit=choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
-        least=choosing.least(min_accuracy, min_balanced_accuracy, min_auc),
-        against=against,
-        over=grid.axes(over or ()),
-        common=configuration.parse_overrides(set_),
+    found = choosing.answered(
+        partial(configured, config_file),
+        choosing.limit(max_belief, max_advantage, max_risk, baseline_risk),
+        choosing.least(min_accuracy, min_balanced_accuracy, min_auc),
+        against,
+        grid.axes(over or ()),
+        configuration.parse_overrides(set_),
+        out,
+        console,
+        elsewhere.named(),
     )
-
-    def load(values: Mapping[str, Scalar]) -> Config:
-        return configuration.load(config_file, values)
-
-    result, directory = choosing.carry_out(request, out, load, console)
+    if found.result is None:
+        console.print(sweep.table(found.outcomes))
+        for sentence in sweep.sentences(found.outcomes):
+            console.print(sentence, highlight=False)
+        console.print(f"Report: {found.path / 'report.html'}", soft_wrap=True, highlight=False)
+        if json_:
+            print_json(reading.json_object(found.path / "report.json"))
+        grid.complain(found.outcomes)
+        return
     if json_:
-        print_json(choose_report.document(result))
+        print_json(choose_report.document(found.result))
     else:
-        _print(result, directory, console)
-    if result.choice.chosen is None:
+        _print(found.result, found.path, console)
+    if found.config is None:
         raise typer.Exit(NOT_CHOSEN)
 
 
 def _print(result: "Result", directory: Path, console: Terminal) -> None:
+    from fedsim.report.document import terminal  # noqa: PLC0415
     from fedsim.studies.choose import choose_report, choose_words  # noqa: PLC0415
 
     console.print(choose_report.table(result))
+    console.print(terminal.shown(*choose_report.towards(result)))
     last = list(choose_words.for_a_manager(result))
     for sentence in choose_words.sentences(result):
         if sentence not in last:
@@ -122,65 +137,3 @@ def _print(result: "Result", directory: Path, console: Terminal) -> None:
     console.print(f"Report: {directory / 'report.html'}", soft_wrap=True, highlight=False)
     for sentence in last:
         console.print(sentence, highlight=False)
-
-
-def sweep(
-    *,
-    config_file: ConfigFile,
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Directory of the sweep, with one folder for each run."),
-    ],
-    over: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=V1,V2,...",
-            help="Values of a key, separated by commas. Repeat it to try all combinations.",
-        ),
-    ] = None,
-    rho_beta: Annotated[
-        str | None,
-        typer.Option(
-            help="Values of privacy.rho-beta, separated by commas. Short for --over "
-            "privacy.rho-beta=...",
-            metavar="V1,V2,...",
-        ),
-    ] = None,
-    set_: SetOption = None,
-    elsewhere: SettingsElsewhere,
-    quiet: Quiet = False,
-    json_: AsJson = False,
-) -> None:
-    """Run an experiment for every combination of settings, and compare.
-
-    The table has accuracy, the adversary's advantage and the paper's estimates of epsilon.
-    `fedsim choose` picks a setting that meets a limit.
-
-    All settings are checked before the first run. Give the same command again to continue a sweep:
-    it skips finished runs and continues an interrupted one. If a run fails, the sweep names it and
-    runs the others. DIR gets summary.csv, report.json, report.html and a figure for every numeric
-    key.
-
-    Example: fedsim sweep configs/digits.toml --over privacy.rho-beta=0.75,0.9 --out sweep
-    """
-    from fedsim import api_studies  # noqa: PLC0415
-    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
-    from fedsim.studies.choose import recommendation  # noqa: PLC0415
-    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415  (rich tables, jinja2)
-
-    console = Terminal(stderr=True, quiet=quiet)
-    placed = elsewhere.named()
-    axes = [*(over or []), *([f"privacy.rho-beta={rho_beta}"] if rho_beta else [])]
-    if not axes:
-        raise InputError(
-            "fedsim sweep needs --over KEY=V1,V2,..., for example --over run.seed=0,1,2"
-        )
-    varied, common = grids.axes(axes), configuration.parse_overrides(set_)
-    outcomes = api_studies.swept(config_file, varied, out, common, console, placed).outcomes
-    console.print(sweeps.table(outcomes))
-    for sentence in recommendation.sentences(outcomes):
-        console.print(sentence, highlight=False)
-    console.print(f"Report: {out / 'report.html'}", soft_wrap=True, highlight=False)
-    if json_:
-        print_json(reading.json_object(out / "report.json"))
-    grids.complain(outcomes)

@@ -12,7 +12,6 @@ from rich.progress import Progress as Bars
 
 from adversaries.errors import InputError
 from fedsim import config as configuration
-from fedsim.cli.elsewhere import ModelsElsewhere
 from fedsim.cli.options import TRIALS, AsJson, ConfigFile, Seed, SetOption
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.common import report_directory
@@ -20,6 +19,9 @@ from fedsim.common import report_directory
 if TYPE_CHECKING:  # torch, which takes a second
     from adversaries.neighbours.search import Progress
     from fedsim.studies.sensitivity.sensitivity_study import Stages
+
+CONTRADICTED = 4
+"""Exit status where the measurement contradicts theory, on the scale of audits."""
 
 
 def _directory_of(study: str) -> Any:
@@ -42,7 +44,6 @@ def membership(
     ] = None,
     seed: Seed = None,
     set_: SetOption = None,
-    elsewhere: ModelsElsewhere,
     json_: AsJson = False,
     out: Annotated[Path | None, _directory_of("membership")] = None,
 ) -> None:
@@ -53,6 +54,9 @@ def membership(
     rule, LiRA and RMIA. Writes report.json, and report.html with the curves on log scales and the
     limits of differential privacy.
 
+    Exit status: 0 no contradiction; 2 bad input; 4 an attack has more advantage than the noise
+    allows.
+
     Examples:
 
     fedsim membership configs/digits.toml
@@ -61,7 +65,6 @@ def membership(
 
     fedsim membership configs/mnist.toml --set data.root=DIR --set privacy.sensitivity=global --json
     """
-    placed = elsewhere.named()
     overrides = configuration.parse_overrides(set_)
     options = {"run.seed": seed, "audit.attacks": attacks}
     overrides |= {key: value for key, value in options.items() if value is not None}
@@ -73,16 +76,14 @@ def membership(
 
     report_directory.check_new(directory)
     console = Terminal(stderr=True)
-    report = api_studies.attacked(config_file, models, overrides, console, placed)
+    report = api_studies.attacked(config_file, models, overrides, console)
     page = membership_report.write_membership(report, directory)
     if json_:
         print_json(report.as_json())
     console.print(membership_report.summary(report))
     console.print(f"Report: {page}", soft_wrap=True, highlight=False)
-
-
-CONTRADICTED = 4
-"""Exit status where the measurement contradicts theory, on the scale of audits."""
+    if report.alarms:
+        raise typer.Exit(CONTRADICTED)
 
 
 def reconstruct(
@@ -192,7 +193,7 @@ def sensitivity(
     overrides = configuration.parse_overrides(set_)
     if measure is not None:
         overrides["challenge.dissimilarity"] = measure
-    config = configuration.load(config_file, overrides)
+    config = configuration.load(config_file, overrides, "experiment")
     directory = out or report_directory.timed(f"{config.run.name}-sensitivity")
 
     from fedsim.federation.server import plan  # noqa: PLC0415

@@ -1,30 +1,28 @@
-"""`fedsim account`: the guarantees of a given amount of noise, by every accountant."""
-
-import math
-import os
-from pathlib import Path
+"""`fedsim account`: what noise guarantees, by every accountant, or the least noise for a limit."""
 
 from rich.console import Console
 from rich.text import Text
 
-from adversaries.errors import InputError
 from fedsim.cli.options import AsJson
 from fedsim.cli.terminal import Terminal, print_json
 from fedsim.cli.theory import guarantees, options
-from fedsim.privacy import identifiability
 from fedsim.studies.guarantees import accounting
-from fedsim.studies.guarantees.accounting import BELIEFS, AccountedGuarantees, unbounded
-from fedsim.studies.guarantees.statements import Row
+from fedsim.studies.guarantees.accounting import AccountedGuarantees, unbounded
+
+SOLUTIONS = {"rounds": "Most rounds:", "sampling_rate": "Highest sampling rate:"}
+BOUNDS = {"epsilon": "epsilon", "rho_beta": "rho_beta"}
+SOLVED = {"effective_noise_multiplier": "effective noise", "rho_alpha": "rho_alpha"}
 
 
 def account(
     *,
     source: options.Source = None,
-    mechanism: options.GivenMechanism,
-    plot: options.Plot = None,
+    mechanism: options.Mechanism,
+    target: options.Target,
+    halfwidth: options.Halfwidth = None,
     json_: AsJson = False,
 ) -> None:
-    """Compute what a given amount of noise guarantees any one person, by every accountant.
+    """Compute what noise guarantees any one person, or the least noise for a limit.
 
     Example, 30 rounds with noise of 8.38 times the clipping norm:
 
@@ -35,26 +33,64 @@ def account(
     fedsim account rounds.toml --delta 1e-5
 
     fedsim account fedsim-runs/digits
+
+    The least noise with which an adversary is at most 90 % sure about any person:
+
+    fedsim account --rho-beta 0.9 --delta 0.01 --rounds 30
+
+    An attacker who names one of 1,000 people rightly by chance names at most 5 of 1,000:
+
+    fedsim account --max-risk 0.005 --baseline-risk 0.001 --rounds 30
+
+    How many rounds does this noise allow?
+
+    fedsim account --rho-beta 0.9 --delta 0.01 --noise-multiplier 4
+
+    How many trials does an interval of the advantage of ± 0.05 need?
+
+    fedsim account configs/digits.toml --halfwidth 0.05
     """
-    if plot is not None:
-        _check_plot(plot)
-    guarantee = accounting.account(source, **vars(mechanism))
-    document = dict(guarantee.document)
-    if plot is not None:
-        with Terminal(stderr=True).status("accounting round by round"):
-            document["by_round"] = _plot(guarantee, plot)
+    found = accounting.account(source, **vars(mechanism), **vars(target), halfwidth=halfwidth)
     if json_:
-        print_json(document)
+        print_json(found.document)
+        return
+    console = Terminal(highlight=False)
+    title = f" at delta {found.bounds.delta:g}"
+    if mechanism.delta is None and found.config is None:
+        title += ", because no --delta was given"
+    if found.found is None:
+        _print_guarantee(found, console, title)
     else:
-        console = Terminal(highlight=False)
-        _print(guarantee, console, mechanism.delta is None and guarantee.config is None)
-        if plot is not None:
-            console.print(f"Figure: {plot}", soft_wrap=True)
+        _print_solution(found, console, title)
+    if halfwidth is not None:
+        guarantees.print_precision(found.document["precision"], console)
 
 
-def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> None:
-    releases, vantage, bounds = guarantee.releases, guarantee.vantage, guarantee.bounds
-    document, config = guarantee.document, guarantee.config
+def _print_solution(found: AccountedGuarantees, console: Console, title: str) -> None:
+    """Print the number for a limit, its guarantees, and the numbers of every accountant."""
+    document, unknown = found.document, found.found
+    assert unknown is not None
+    if unknown != "noise_multiplier":
+        full = unknown == "sampling_rate" and found.value == 1
+        end = "; full batches already meet the limit." if full else "."
+        value = (f"{found.value:.6g}", "bold")
+        console.print(Text.assemble(f"{SOLUTIONS[unknown]} ", value, end))
+    guarantees.print_description(found.releases, found.vantage, console)
+    console.print(guarantees.verdict(found.bounds, document["tail_limit"]))
+    console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=guarantees.PERSON))
+    if rows := document["solutions"]:
+        columns = {unknown: unknown.replace("_", " "), **SOLVED}
+        guarantees.print_accountants(
+            f"The same limit by every accountant{title}", rows, columns, console
+        )
+    else:
+        guarantees.print_accountants(f"Bounds{title}", document["accountants"], BOUNDS, console)
+    guarantees.print_risks(document["risks"], console)
+
+
+def _print_guarantee(found: AccountedGuarantees, console: Console, title: str) -> None:
+    releases, vantage, bounds = found.releases, found.vantage, found.bounds
+    document, config = found.document, found.config
     reason = None if config is None else unbounded(config.training.clipping)
     guarantees.print_description(releases, vantage, console)
     if config is not None:
@@ -69,13 +105,8 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
     console.print(guarantees.verdict(bounds, document["tail_limit"], unit))
     console.print(guarantees.NOISE_MULTIPLIER_EXPLAINED.format(unit=unit))
     if not releases.towards(vantage).noiseless:
-        columns = {"epsilon": "epsilon", "rho_beta": "rho_beta", "tail_limit": "exceeded with"}
-        guarantees.print_accountants(
-            f"Bounds{guarantees.assumed(bounds.delta, assumed) or f' at delta {bounds.delta:g}'}",
-            document["accountants"],
-            columns,
-            console,
-        )
+        columns = {**BOUNDS, "tail_limit": "exceeded with"}
+        guarantees.print_accountants(f"Bounds{title}", document["accountants"], columns, console)
         console.print(
             f"The bound on the advantage is rho_alpha = {guarantees.advantage(bounds.rho_alpha)}. "
             "Theorem 2 of Bernau et al. gives "
@@ -87,48 +118,3 @@ def _print(guarantee: AccountedGuarantees, console: Console, assumed: bool) -> N
         guarantees.print_pac(document["pac"], console)
     guarantees.print_bayesian(document["bayesian"], console)
     guarantees.print_to_whom(document["to_whom"], console)
-
-
-def _check_plot(plot: Path) -> None:
-    if plot.suffix not in (".svg", ".png"):
-        raise InputError(
-            f"--plot: '{plot}' is neither .svg nor .png; name a file with one of these endings"
-        )
-    if not plot.absolute().parent.is_dir():
-        raise InputError(f"'{plot.parent}' is not a directory; create it, or name another file")
-    # Only opening a file shows for certain that it can be written. Appending keeps its content.
-    existed = os.path.lexists(plot)
-    try:
-        plot.open("ab").close()
-        if not existed:
-            plot.unlink()
-    except IsADirectoryError:
-        raise InputError(f"'{plot}' is a directory; name a file in it") from None
-    except OSError as error:
-        raise InputError(f"cannot write '{plot}': {error.strerror}; name another file") from None
-
-
-def _plot(guarantee: AccountedGuarantees, path: Path) -> Row:
-    """Draw the figure; return epsilon by round, for JSON. Raises InputError."""
-    releases, vantage, delta = guarantee.releases, guarantee.vantage, guarantee.bounds.delta
-    document = guarantee.document
-    if math.isinf(document["epsilon"]):
-        raise InputError(f"--plot: epsilon is infinite ({document['note']}); leave --plot out")
-    from fedsim.report.figures import canvas, run_figures  # noqa: PLC0415
-
-    names = [name for name, row in document["accountants"].items() if "refusal" not in row]
-    rounds, epsilons = identifiability.epsilon_by_round(releases, vantage, delta, names)
-    if document["belief_curve"] is None:
-        curve = None
-    else:
-        curve = identifiability.belief_curve(releases.towards(vantage), BELIEFS)
-    figure = run_figures.guarantee(rounds, epsilons, delta, curve, document["rho_beta"])
-    drawn = canvas.to_png(figure) if path.suffix == ".png" else canvas.to_svg(figure).encode()
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        raise InputError(f"cannot write '{path}': {error.strerror}; name another file") from None
-    return {
-        "rounds": rounds.tolist(),
-        "epsilon": {name: values.tolist() for name, values in epsilons.items()},
-    }

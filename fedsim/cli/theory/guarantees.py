@@ -1,4 +1,4 @@
-"""Tables and sentences that `fedsim account` and `fedsim calibrate` print."""
+"""Tables and sentences that `fedsim account` prints."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,6 @@ from fedsim.report.document import terminal
 from fedsim.report.document.blocks import tabulated
 from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.statements import Row
-
-NARROW = 100
-"""Width of a terminal, in characters, below which tables leave out the tails."""
 
 NOISE_MULTIPLIER_EXPLAINED = (
     "The noise multiplier is the standard deviation of the noise in each sum, divided by the "
@@ -72,11 +69,6 @@ def _of_rounds(value: float | None) -> str:
     return "that differs between rounds" if value is None else f"{value:.6g}"
 
 
-def assumed(delta: float, is_assumed: bool) -> str:
-    """Return a table title's remark on a default delta; "" if the user set delta."""
-    return f" at delta {delta:g}, because no --delta was given" if is_assumed else ""
-
-
 def print_accountants(
     title: str, rows: Mapping[str, Row], columns: Mapping[str, str], console: Console
 ) -> None:
@@ -100,12 +92,24 @@ def print_accountants(
 
 def print_risks(rows: Sequence[Row], console: Console) -> None:
     """Print upper bounds on the success of any attack, by its success without the release."""
-    cells = [
-        [f"1 in {round(1 / row['baseline']):,}", f"{100 * row['at_most']:.3g} %"] for row in rows
-    ]
+    cells = [[_one_in(row["baseline"]), f"{100 * row['at_most']:.3g} %"] for row in rows]
     title = "Any attack: re-identification, attribute inference, reconstruction"
     headings = ["right without the release", "right with it, at most"]
     console.print(terminal.table(tabulated(headings, cells), title))
+
+
+def _one_in(baseline: float) -> str:
+    people = round(1 / baseline)
+    return f"1 in {people:,}" if math.isclose(people * baseline, 1) else f"{100 * baseline:.3g} %"
+
+
+def print_precision(row: Row, console: Console) -> None:
+    """Print the number of trials for an interval of the advantage."""
+    console.print(
+        f"The advantage ± {row['halfwidth']:g} at {100 * row['confidence']:g}% needs "
+        f"{row['trials']:,} trials if it is {row['advantage']:.3f} ({row['advantage_from']}), and "
+        f"{row['trials_at_zero']:,} if it is 0."
+    )
 
 
 def print_pac(row: Row, console: Console) -> None:
@@ -144,12 +148,8 @@ def print_bayesian(row: Row, console: Console) -> None:
 
 def print_to_whom(rows: Sequence[Row], console: Console) -> None:
     """Print the bounds for every trust and vantage, then the reasons for missing bounds."""
-    narrow = console.width < NARROW
-    noise = "effective\nnoise" if narrow else "effective noise"
-    columns = {"noise_multiplier": noise, "epsilon": "epsilon", "rho_beta": "rho_beta"}
-    if not narrow:
-        columns["tail_limit"] = "exceeded with"
-    columns["rho_alpha"] = "rho_alpha"
+    columns = {"noise_multiplier": "effective\nnoise", "epsilon": "epsilon"}
+    columns |= {"rho_beta": "rho_beta", "rho_alpha": "rho_alpha"}
     cells = [
         [row["trust"], row["vantage"], *(_of_row(row, key) for key in columns)]
         for row in rows

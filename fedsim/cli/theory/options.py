@@ -1,4 +1,4 @@
-"""The options of `fedsim account` and `fedsim calibrate`."""
+"""The options of `fedsim account`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,35 +56,31 @@ Source = Annotated[
         callback=bundled,
     ),
 ]
-NoiseMultiplierGiven = Annotated[
+NoiseMultiplier = Annotated[
     float | None,
     typer.Option(help="Standard deviation of the noise, divided by the sensitivity of a sum."),
 ]
-RoundsGiven = Annotated[
+Rounds = Annotated[
     int | None, typer.Option(help=f"{ROUNDS}: noisy sums that a client or the server releases.")
 ]
-SamplingRateGiven = Annotated[
+SamplingRate = Annotated[
     float | None,
     typer.Option(help="Probability that a record joins a step. 1: full batches.", show_default="1"),
 ]
 Participants = Annotated[
     int | None, typer.Option(help="Number of clients in each round.", show_default="all")
 ]
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Figure of epsilon by round and of the belief (.svg or .png)."
-    ),
-]
-
 RhoBeta = Annotated[
     float | None,
-    typer.Option(help="Largest belief of the adversary about one person, 0.5 to 1."),
+    typer.Option(
+        help="Limit on the adversary's belief about one person, 0.5 to 1. A limit finds the least "
+        "noise; or the most rounds, if you give the noise."
+    ),
 ]
 RhoAlpha = Annotated[
-    float | None, typer.Option(help="Largest advantage of the adversary over guessing, 0 to 1.")
+    float | None, typer.Option(help="Limit on the adversary's advantage over guessing, 0 to 1.")
 ]
-Epsilon = Annotated[float | None, typer.Option(help="Epsilon to reach. Replaces --rho-beta.")]
+Epsilon = Annotated[float | None, typer.Option(help="Limit on epsilon.")]
 MaxRisk = Annotated[
     float | None,
     typer.Option(help="Largest success of any attack with the release, such as 0.005."),
@@ -96,37 +92,32 @@ BaselineRisk = Annotated[
         "people. Default: 0.001."
     ),
 ]
-RoundsSought = Annotated[
-    int | None,
-    typer.Option(help=f"{ROUNDS}. To compute it, leave it out and give --noise-multiplier."),
-]
-NoiseMultiplierSought = Annotated[
-    float | None,
+Accountant = Annotated[
+    str | None,
     typer.Option(
-        help="Standard deviation of the noise, divided by the sensitivity. To compute it, "
-        "leave it out."
+        help=f"Accountant of --epsilon and --rho-beta: {', '.join(ACCOUNTANTS)}.",
+        show_default="pld",
     ),
 ]
-SamplingRateSought = Annotated[
+
+
+Halfwidth = Annotated[
     float | None,
     typer.Option(
-        help="Probability that a record joins a step. 1: full batches. To compute it, leave "
-        "it out and give --noise-multiplier and --rounds.",
-        show_default="1",
+        help="Also state the number of trials for an interval of the advantage with this halfwidth."
     ),
 ]
-Accountant = Annotated[str, typer.Option(help=f"Accountant: {', '.join(ACCOUNTANTS)}.")]
 
 
 @dataclass(frozen=True)
-class GivenMechanism:
-    """The mechanism to account for, by hand or beside a source."""
+class Mechanism:
+    """The mechanism by hand or beside a source; a limit decides the number that is left out."""
 
-    noise_multiplier: NoiseMultiplierGiven = None
-    rounds: RoundsGiven = None
+    noise_multiplier: NoiseMultiplier = None
+    rounds: Rounds = None
     delta: Delta = None
     local_steps: LocalSteps = None
-    sampling_rate: SamplingRateGiven = None
+    sampling_rate: SamplingRate = None
     neighbouring: NeighbouringChoice = None
     trust: TrustChoice = None
     clients: Clients = None
@@ -136,15 +127,12 @@ class GivenMechanism:
 
 
 @dataclass(frozen=True)
-class SoughtMechanism:
-    """A mechanism without the number to compute."""
+class Target:
+    """A limit on what an adversary achieves."""
 
-    rounds: RoundsSought = None
-    noise_multiplier: NoiseMultiplierSought = None
-    local_steps: LocalSteps = None
-    sampling_rate: SamplingRateSought = None
-    neighbouring: NeighbouringChoice = None
-    trust: TrustChoice = None
-    clients: Clients = None
-    colluding: Colluding = None
-    vantage: VantageChoice = None
+    epsilon: Epsilon = None
+    rho_beta: RhoBeta = None
+    rho_alpha: RhoAlpha = None
+    max_risk: MaxRisk = None
+    baseline_risk: BaselineRisk = None
+    accountant: Accountant = None

@@ -1,11 +1,9 @@
 """The interface of trust models, and the vantage points."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from enum import StrEnum
 from typing import ClassVar
-
-from fedsim.common.randomness import SERVER
 
 
 class Vantage(StrEnum):
@@ -62,10 +60,6 @@ class TrustModel(ABC):
             clients: number of clients, or expected number in a round.
             in_the_clear: whether messages that should be summed securely are not.
         """
-
-    def played_by(self, clients: int) -> Sequence[int]:
-        """Return the sources that stand for all noise where one process plays all clients."""
-        return [SERVER]
 
     def unknown_noise(
         self,

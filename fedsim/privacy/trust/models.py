@@ -1,7 +1,7 @@
 """The three trust models: who adds the noise, and what the server sees."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from fedsim.common.randomness import SERVER
 from fedsim.privacy.trust.model import TrustModel, Vantage
@@ -64,10 +64,6 @@ class Local(TrustModel):
         if vantage is Vantage.SERVER:
             return "sees every client's sum with that client's own noise in it"
         return "sees the aggregate of every round, and removes its own noise from it"
-
-    def played_by(self, clients: int) -> Sequence[int]:
-        """Return every client."""
-        return range(clients)
 
 
 SECURE = "sees only the aggregate, as long as secure aggregation holds"

@@ -13,7 +13,6 @@ from scipy.stats import norm
 from adversaries.arrays import Bools, Floats, Ints
 from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.theory import Density
-from fedsim.privacy.identifiability import BeliefCurve
 from fedsim.report.figures.canvas import (
     BLUE,
     GREEN,
@@ -225,48 +224,6 @@ def advantages(
         axes.tick_params(axis="x", length=0)
         axes.grid(axis="x", visible=False)
         axes.set_ylabel("advantage over a coin")
-    return figure
-
-
-ACCOUNTANTS = (
-    *((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (INK, "-"), (MUTED, "--")),
-)
-
-
-def guarantee(
-    rounds: Ints,
-    epsilons: Mapping[str, Floats],
-    delta: float,
-    curve: BeliefCurve | None,
-    rho_beta: float,
-) -> Figure:
-    """Return a figure of epsilon by every accountant, and how sure an adversary gets."""
-    beside, width = (2, 1.5) if curve else (1, 1.0)
-    with panels(1, beside, WIDTH * width) as (figure, (axes, *others)):
-        # What is drawn first is widest, so that of lines that lie on each other all are seen.
-        widths = np.linspace(3.6, 1.2, len(epsilons))
-        for at, name in enumerate(sorted(epsilons, key=lambda name: float(epsilons[name][-1]))):
-            values = epsilons[name]
-            colour, look = ACCOUNTANTS[at % len(ACCOUNTANTS)]
-            label = f"{name}: {values[-1]:.4g}"
-            line(axes, rounds, values, label, look, color=colour, linewidth=widths[at])
-        # On a linear axis the loosest would leave nothing of the others to see.
-        axes.set_yscale("log")
-        axes.set_title(f"ε at δ = {delta:g}, smaller is tighter")
-        axes.set_xlabel("rounds")
-        axes.set_ylabel("ε")
-        axes.legend()
-        for other in others:
-            assert curve is not None
-            for (_, colour, label), rates in zip(
-                WORLDS, (curve.under_d, curve.under_d_prime), strict=True
-            ):
-                line(other, curve.beliefs, rates, label, color=colour, linewidth=1.4)
-            upright_line(other, rho_beta, "ρβ", linewidth=1)
-            other.set_title("How often the worst-case belief in D exceeds a value")
-            other.set_xlabel(f"belief that D was used (dashed: ρβ = {rho_beta:.3g})")
-            other.set_ylim(-0.02, 1.02)
-            other.legend()
     return figure
 
 

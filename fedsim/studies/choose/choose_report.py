@@ -33,8 +33,27 @@ def table(result: Result) -> RenderableType:
 
 
 def summary(result: Result) -> list[doc.Block]:
-    """Return the answer and the settings, for a notebook."""
-    return [*map(doc.Prose, choose_words.sentences(result)), _settings(result)]
+    """Return the answer, the settings and the bounds, for a notebook."""
+    return [*map(doc.Prose, choose_words.sentences(result)), _settings(result), *towards(result)]
+
+
+def towards(result: Result) -> list[doc.Block]:
+    """Return the bounds of the chosen setting towards every vantage; [] without a setting."""
+    if result.choice.chosen is None:
+        return []
+    federation = result.config.federation
+    assumed = ", if sums are securely aggregated" if federation.summed_in_the_clear else ""
+    rows = [
+        [
+            bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
+            number(bounds.epsilon),
+            percent(bounds.rho_beta),
+            percent((1 + bounds.rho_alpha) / 2),
+        ]
+        for bounds in result.choice.chosen.towards
+    ]
+    vantage = f"vantage, with {federation.trust} trust"
+    return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
 
 
 def document(result: Result) -> dict[str, Any]:
@@ -126,6 +145,7 @@ def write_choice(result: Result, directory: Path) -> Path:
         doc.Heading("The settings"),
         _settings(result),
         doc.Prose(caption(result), small=True),
+        *towards(result),
         doc.Heading("What the search itself costs in privacy"),
         doc.Prose(choose_words.NO_GUARANTEE),
         doc.Heading("What this does not say"),

@@ -10,7 +10,6 @@ from fedsim.learning.data import schema as schemas
 from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged
 from fedsim.report.document import worth
 from fedsim.report.document.wording import number, percent, plain, span
-from fedsim.report.sections.observers import WHO
 from fedsim.report.sections.risks import in_cases, of_cases
 from fedsim.studies.choose.choose_search import ROUNDS, Result
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
@@ -111,14 +110,13 @@ def advice(result: Result) -> Iterator[str]:
 
 
 def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
-    """Yield which setting to take, why, how good and how safe it is, and what its rounds cost."""
+    """Yield which setting to take, why, how good and how safe it is."""
     yield (
         f"Take ε = {number(chosen.epsilon)} at δ = {_delta(result)}: {values(chosen.values)} "
         f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
         f"{limit(result)}."
     )
     yield from _strictest(result, chosen)
-    yield _towards(result, chosen)
     bound = result.request.limit
     if bound.key == RISK:
         without = of_cases(bound.baseline, bound.baseline)
@@ -135,7 +133,6 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
         yield f"It is {why} of {result.tried} settings that were tried: {criterion(chosen)}."
     else:
         yield f"It is the strictest setting that has {_at_least(result)}: {criterion(chosen)}."
-    yield from _rounds(result, chosen)
     least = chosen.utility.least_recall
     if least is not None and least[1] < RECOGNISES_NOTHING:
         yield (
@@ -143,23 +140,6 @@ def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
             f"{percent(least[1])} of that class's records: use its probabilities with a "
             "threshold of your own, or set model.class-priors."
         )
-
-
-def _rounds(result: Result, chosen: Candidate) -> Iterator[str]:
-    """Yield what a round costs, and how good the best model of fewer rounds is."""
-    fewer = [
-        one
-        for one in result.choice.candidates
-        if one.rounds < chosen.rounds and one.level == chosen.level
-    ]
-    instead = ""
-    if fewer:
-        best = max(fewer, key=lambda one: one.utility.gain)
-        instead = f" With {best.rounds} rounds, {criterion(best)}."
-    yield (
-        f"In each of its {chosen.rounds} rounds, every client takes one step and sends one "
-        f"message.{instead}"
-    )
 
 
 def _strictest(result: Result, chosen: Candidate) -> Iterator[str]:
@@ -171,29 +151,6 @@ def _strictest(result: Result, chosen: Candidate) -> Iterator[str]:
         f"({values(strictest.values)}), the adversary right in at most "
         f"{percent(strictest.right_at_most)}, {criterion(strictest)}."
     )
-
-
-def _towards(result: Result, each: Candidate) -> str:
-    """Return the bounds towards each role; roles with the same bounds stand together."""
-    federation = result.config.federation
-    roles: dict[str, list[str]] = {}
-    for bounds in each.towards:
-        text = ""
-        if math.isfinite(bounds.epsilon):
-            text = (
-                f"ε = {number(bounds.epsilon)}, the belief is at most {percent(bounds.rho_beta)} "
-                "except in a few trainings, and the adversary is right in at most "
-                f"{percent((1 + bounds.rho_alpha) / 2)} of cases"
-            )
-            if bounds.vantage == "server" and federation.summed_in_the_clear:
-                text += ", once sums are securely aggregated"
-        roles.setdefault(text, []).append(WHO[bounds.vantage])
-    exposed = roles.pop("", [])
-    parts = [f"Towards {' and '.join(who)}, {text}." for text, who in roles.items()]
-    if exposed:
-        why = ", who sees each client's sum" * (exposed == [WHO["server"]])
-        parts.append(f"Nothing protects from {' and '.join(exposed)}{why}.")
-    return f"Trust is {federation.trust.value}. {' '.join(parts)}"
 
 
 def for_a_manager(result: Result) -> Iterator[str]:
@@ -272,21 +229,10 @@ def limits_of_the_page(result: Result) -> Iterator[str]:
         "The search counts no privacy cost. The held-out records, which judge the models, need "
         "their own protection if they are private."
     )
-    if result.config.federation.summed_in_the_clear:
-        yield (
-            "With distributed trust, the bounds assume that the server learns only the sum, by "
-            "secure aggregation."
-        )
-    if result.config.training.local_steps == 1 and result.config.privacy.unit == "record":
-        yield (
-            "A round is one step of every client, because noise covers each step. With local trust "
-            "a client can take training.local-steps, each of which costs as much privacy as a "
-            "round."
-        )
     vantage = result.config.federation.vantage.value
     yield (
-        f"The limit holds for one vantage, the {vantage}. The answer states the bounds of theory "
-        "for the others; --against sets the limit on one of them."
+        f"The limit holds for one vantage, the {vantage}. A table has the bounds of theory for the "
+        "others; --against sets the limit on one of them."
     )
 
 

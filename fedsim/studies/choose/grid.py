@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
 from fedsim import config as configuration
@@ -62,14 +60,6 @@ class RunOutcome:
     report: Report | None
     failure: str = ""
     accuracies: tuple[float, ...] = ()
-
-    @property
-    def band(self) -> tuple[float, float] | None:
-        """5th and 95th percentile of single trainings' accuracies; None if one diverged."""
-        if len(self.accuracies) < 2 or not all(map(math.isfinite, self.accuracies)):
-            return None
-        low, high = np.quantile(self.accuracies, (0.05, 0.95))
-        return float(low), float(high)
 
     @property
     def accuracy(self) -> float | None:

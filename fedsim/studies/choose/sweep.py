@@ -1,10 +1,10 @@
-"""The report of a sweep: its runs side by side, as tables, as a page and as figures."""
+"""The table of all settings: the answer of `fedsim choose` without a limit."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import RenderableType
 
@@ -15,15 +15,12 @@ from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
 from fedsim.report import comparison
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import terminal
+from fedsim.report.document import first_screen, terminal
+from fedsim.report.document.first_screen import settled
 from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections.section import TITLES
-from fedsim.studies.choose import recommendation
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, RunOutcome
-
-if TYPE_CHECKING:  # slow to import
-    from matplotlib.figure import Figure as Drawing
 
 KIND = "sweep"
 """Value of `kind` in report.json."""
@@ -42,7 +39,7 @@ COLUMNS = (*REPORTED, *ACCURACY, *ESTIMATES, *BETWEEN)
 """Columns that are taken from a run's report, without its lower bounds."""
 
 SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
-"""Lower bounds in tables and figures: the headline of a report, and the bound that assumes least.
+"""Lower bounds in tables: the headline of a report, and the bound that assumes least.
 
 summary.csv has all of them.
 """
@@ -122,26 +119,20 @@ def _reported(report: Report) -> dict[str, Any]:
 
 
 def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
-    """Return the table for the terminal, with the paper's estimates in one column."""
-    own = len(ESTIMATES)
+    """Return the table for the terminal."""
     levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
     notes = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    notes.append(f"ε′, which proves nothing, from {', '.join(ESTIMATES.values())}")
     if any(outcome.report and outcome.report.released for outcome in outcomes):
         notes.append(comparison.ADD_UP)
-    block = doc.tabulated(
-        [*headings(outcomes)[:-own], "ε′"],
-        [[*row[:-own], "\n".join(row[-own:])] for row in cells(outcomes)],
-    )
-    return terminal.table(block, "Runs of the sweep", "; ".join(notes), dense=True)
+    block = doc.tabulated(headings(outcomes), cells(outcomes))
+    return terminal.table(block, "All settings", "; ".join(notes), dense=True)
 
 
 def headings(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
     bounds = [f"ε at least, {name}" for name in SHOWN.values()]
-    estimates = [f"ε′, {name}" for name in ESTIMATES.values()]
-    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds, *estimates]
+    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds]
 
 
 def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
@@ -162,7 +153,6 @@ def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
                 _with_ends(row, "advantage"),
                 *(number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")),
                 *bounds,
-                *(_with_ends(row, name) for name in ESTIMATES),
             ]
         )
     return worded
@@ -176,71 +166,77 @@ def _with_ends(row: Mapping[str, Any], name: str) -> str:
     return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
 
 
+def sentences(outcomes: Sequence[RunOutcome]) -> list[str]:
+    """Return what was run, and what contradicts theory."""
+    contradicted = [one.point.name for one in outcomes if _contradicts(one)]
+    answer = [
+        f"{len(outcomes)} settings were run, as the table shows. Each interval holds by itself. To "
+        "pick a setting, give fedsim choose a limit on the adversary, such as --max-belief 0.75."
+    ]
+    if contradicted:
+        answer.insert(0, f"Measurements contradict theory: {'; '.join(contradicted)}.")
+    return answer
+
+
+def _contradicts(one: RunOutcome) -> bool:
+    return one.report is not None and bool(one.report.contradictions)
+
+
+def first(outcomes: Sequence[RunOutcome]) -> doc.FirstScreen:
+    """Return the first screen of the page."""
+    failures = sum(bool(one.failure) for one in outcomes)
+    alarming = any(map(_contradicts, outcomes))
+    data = {one.report.data.name for one in outcomes if one.report}
+    return doc.FirstScreen(
+        answer=sentences(outcomes),
+        alarming=alarming,
+        checks=[
+            settled(
+                not failures,
+                "Every setting finished.",
+                f"{failures} of {len(outcomes)} settings failed.",
+            ),
+            settled(
+                not alarming,
+                "No measurement contradicts theory.",
+                "Measurements contradict theory.",
+            ),
+        ],
+        steps=[
+            "Run a setting with more trials, or train the model with it: fedsim train takes the "
+            "same keys with --set."
+        ],
+        sign_off=first_screen.sign_off(
+            data=", ".join(sorted(data)),
+            date=first_screen.today(),
+            limits=(
+                "Accuracies are means over trainings on the same records. Measurements concern "
+                "one target; limits are from theory."
+            ),
+        ),
+    )
+
+
 def write_sweep(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
-    """Write summary.csv, report.json, report.html and figures; return the path of the page.
+    """Write summary.csv, report.json and report.html; return the path of the page.
 
     Raises:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
-
     made = rows(outcomes)
     # Everything is made before anything is written, so that a failure keeps the old files.
-    summary: Mapping[str, Any] = strict_json({"kind": KIND, "name": name, "runs": made})
     places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
-    document = {**summary, "vantages": strict_json(places)}
-    drawn: list[doc.Block] = []
-    files: dict[str, str] = {}
-    for key, figure in figures(outcomes).items():
-        file = key.replace(".", "-")
-        files[f"figures/{file}.svg"] = canvas.to_svg(figure)
-        caption = (
-            f"Advantage, accuracy and epsilon along {key}: intervals, lower bounds and the "
-            "paper's estimates of each run, beside the limits that its noise sets."
-        )
-        drawn.append(doc.Figure(file, figure, "", caption))
-    files[SUMMARY] = as_csv(made)
-    data = {one.report.data.name for one in outcomes if one.report}
-    first = recommendation.first(
-        outcomes, recommendation.sentences(outcomes), ", ".join(sorted(data))
-    )
-    blocks: list[doc.Block] = [doc.Heading("Accuracy against the adversary")]
-    if (frontier := recommendation.frontier(outcomes)) is not None:
-        files["figures/frontier.svg"] = canvas.to_svg(frontier)
-        blocks.append(doc.Figure("frontier", frontier, "", FRONTIER))
-    blocks += [
+    summary = {"kind": KIND, "name": name, "runs": made, "vantages": places}
+    document: Mapping[str, Any] = strict_json(summary)
+    blocks: list[doc.Block] = [
         doc.Heading("The runs"),
         doc.tabulated(headings(outcomes), cells(outcomes)),
         runs(outcomes),
-        *drawn,
-        doc.Heading("Who could identify the person?"),
-        doc.tabulated(PLACES, map(_place, places)),
     ]
-    page = render(doc.Document(f"Sweep of {name}", "Sweep", name, first, blocks))
-    private_files.make_directory(directory / "figures")
-    for path, content in files.items():
-        private_files.write_private(directory / path, content.encode())
+    page = render(doc.Document(f"Settings of {name}", "Settings", name, first(outcomes), blocks))
+    private_files.write_private(directory / SUMMARY, as_csv(made).encode())
     return report_directory.write_report(directory, document, page)
-
-
-FRONTIER = (
-    "Accuracy of the model against the limit on how often the adversary is right. Each point is a "
-    "setting. Vertical lines are intervals of the mean accuracy, which hold together. The circle "
-    "marks the recommended setting."
-)
-
-
-def figures(outcomes: Sequence[RunOutcome]) -> dict[str, "Drawing"]:
-    """Return a figure of advantage, accuracy and epsilon along each key that can be drawn."""
-    from fedsim.studies.choose import sweep_figures  # noqa: PLC0415  (matplotlib is slow to import)
-
-    made = rows(outcomes)
-    drawn = {
-        key: sweep_figures.along(key, made, _others(key, outcomes), SHOWN)
-        for key in outcomes[0].point.values
-    }
-    return {key: figure for key, figure in drawn.items() if figure is not None}
 
 
 def runs(outcomes: Sequence[RunOutcome]) -> doc.Bullets:
@@ -262,32 +258,3 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-PLACES = ("Run", "Trust, vantage", "z", "ε", "ρα", "Predicted", "Measured", "Verdict")
-
-
-def _place(row: Mapping[str, Any]) -> list[str]:
-    between = span(row["interval"], number)
-    return [
-        row["run"],
-        f"{row['trust']}, {row['vantage'].replace('-', ' ')}",
-        number(row["noise_multiplier"]),
-        number(row["epsilon"]),
-        number(row["rho_alpha"]),
-        number(row["predicted"]) if row["predicted"] is not None else DASH,
-        number(row["measured"]) + (f" ({between})" if between else ""),
-        row["verdict"],
-    ]
-
-
-def _others(key: str, outcomes: Sequence[RunOutcome]) -> list[str]:
-    """Return the values of the other keys of every run; "" if there are no other keys."""
-    return [
-        ", ".join(
-            f"{name.rpartition('.')[2]}={plain(value)}"
-            for name, value in outcome.point.values.items()
-            if name != key
-        )
-        for outcome in outcomes
-    ]

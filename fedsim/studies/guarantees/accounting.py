@@ -1,14 +1,18 @@
-"""`account`: the guarantees of a given amount of noise, by every accountant."""
+"""`account`: what an amount of noise guarantees, or the least noise for a limit."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from adversaries.bounds import sample_size
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
+from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
 from fedsim.config import Config
@@ -16,16 +20,18 @@ from fedsim.config.needs import UNBOUNDED
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
-from fedsim.privacy import identifiability, pac
+from fedsim.privacy import identifiability, pac, risks
 from fedsim.privacy import releases as described
+from fedsim.privacy.accounting import ACCOUNTANTS
+from fedsim.privacy.accounting import accountant as find_accountant
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.identifiability import Bounds
-from fedsim.privacy.mechanism import Neighbouring
-from fedsim.privacy.releases import Releases, Rounds
+from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.guarantees import statements
-from fedsim.studies.guarantees.statements import MechanismGuarantee, Row, chosen
+from fedsim.studies.guarantees.by_hand import ACCOUNTANT, ByHand, Target, Unknown, chosen
+from fedsim.studies.guarantees.statements import Row
 
 BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
 """Beliefs at which the document has the curve of the worst-case belief."""
@@ -45,12 +51,22 @@ def account(
     participants: int | None = None,
     colluding: int | None = None,
     vantage: str | None = None,
+    epsilon: float | None = None,
+    rho_beta: float | None = None,
+    rho_alpha: float | None = None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
+    accountant: str | None = None,
+    halfwidth: float | None = None,
 ) -> "AccountedGuarantees":
-    """Return the guarantees of a given amount of noise for any one person, by every accountant.
+    """Return what noise guarantees any one person, or the least noise for a limit.
+
+    With a limit, it computes the number that is left out: the least noise multiplier; or the most
+    rounds, if the noise multiplier is set; or the highest sampling rate, if both are set.
 
     Args:
         source: configuration, run directory, or TOML file with different [[rounds]]; it replaces
-            noise_multiplier and rounds.
+            the numbers of the mechanism.
         noise_multiplier: standard deviation of the noise, divided by the sensitivity of a sum.
         rounds: k, noisy sums that a client or the server releases.
         delta: probability that the guarantee fails; None for that of the configuration, or 1e-5.
@@ -62,67 +78,169 @@ def account(
         participants: number of clients in each round; None for all.
         colluding: number of other clients that disclose their noise; None for 0.
         vantage: vantage point of the adversary: "participant" (None), "server", "released-model".
+        epsilon: limit on epsilon. Give at most one limit.
+        rho_beta: limit on the adversary's belief about one person, 0.5 to 1.
+        rho_alpha: limit on the adversary's advantage over guessing, 0 to 1.
+        max_risk: limit on the success of an attack that succeeds with `baseline_risk` without the
+            release, 0 to 1; also the largest true positive rate at that false positive rate.
+        baseline_risk: such as 1/n for naming one of n people; None for 0.001.
+        accountant: of the limits epsilon and rho_beta; None for "pld".
+        halfwidth: also say how many trials an interval of the advantage of this halfwidth needs.
 
     Returns:
         The bounds towards the vantage, and the document that `fedsim account --json` prints.
 
     Raises:
-        InputError: a value is out of range, or the mechanism is described twice or not at all.
+        InputError: a value is out of range, the mechanism is described twice or not at all, or no
+            mechanism meets the limit.
     """
-    who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
+    target = Target(epsilon, rho_beta, rho_alpha, max_risk, baseline_risk, accountant)
+    hand = ByHand(
+        noise_multiplier,
+        rounds,
+        sampling_rate,
+        local_steps,
+        neighbouring,
+        trust,
+        clients,
+        participants,
+        colluding,
+    )
+    source = None if source is None else Path(source)
+    if target.limits:
+        if source is not None:
+            raise InputError(
+                f"'{source}' already sets the noise, and {target.limits[0]} would decide it; drop "
+                "one of them, or set the limit in the configuration"
+            )
+        at = ASSUMED if delta is None else delta
+        return _solved(hand, target, at, chosen(Vantage, vantage, Vantage.PARTICIPANT), halfwidth)
     if source is not None:
-        by_hand = {
-            "noise multiplier": noise_multiplier,
-            "rounds": rounds,
-            "local steps": local_steps,
-            "sampling rate": sampling_rate,
-            "neighbouring": neighbouring,
-            "clients": clients,
-            "participants": participants,
-        }
-        source = Path(source)
-        if both := [name for name, value in by_hand.items() if value is not None]:
+        if both := hand.named():
             raise InputError(f"'{source}' already sets {' and '.join(both)}; drop one of them")
+        who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
         subject = _read(source, {"trust": who, "colluders": colluding})
     elif noise_multiplier is None or rounds is None:
         raise InputError(
             "the mechanism is missing; give noise multiplier and rounds, a configuration, a run "
-            "directory, or a file with [[rounds]]"
+            "directory, or a file with [[rounds]]; or rounds and a limit, such as rho-beta 0.9"
         )
     else:
-        rate = 1.0 if sampling_rate is None else sampling_rate
-        steps = 1 if local_steps is None else local_steps
-        alike = Rounds(noise_multiplier, rounds, rate, steps, participants)
-        relation = chosen(Neighbouring, neighbouring, Neighbouring.ADD_REMOVE)
-        m = 2 if clients is None else clients
-        subject = _Subject(
-            Releases((alike,), relation, who or Trust.CENTRAL, m, colluders=colluding or 0)
-        )
+        subject = _Subject(hand.releases())
     at = subject.delta if delta is None else delta
-    return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage))
+    return _guarantee(source, subject, at, chosen(Vantage, vantage, subject.vantage), halfwidth)
 
 
 def _guarantee(
-    source: Path | None, subject: "_Subject", delta: float, vantage: Vantage
+    source: Path | None,
+    subject: "_Subject",
+    delta: float,
+    vantage: Vantage,
+    halfwidth: float | None,
 ) -> "AccountedGuarantees":
     """Return the guarantee of a mechanism towards a vantage, with its document."""
-    config, releases = subject.config, subject.released
+    releases = subject.released
     bounds = identifiability.bounds(releases.towards(vantage), delta)
     document = _document(releases, vantage, bounds)
     _label(document, source, subject, delta, vantage)
     document["bayesian"] = _bayesian(source, subject.training, delta)
-    return AccountedGuarantees(releases, vantage, bounds, document, config)
+    if halfwidth is not None:
+        document["precision"] = _precision(source, subject, vantage, halfwidth)
+    return AccountedGuarantees(releases, vantage, bounds, document, subject.config)
+
+
+def _solved(
+    hand: ByHand, target: Target, delta: float, vantage: Vantage, halfwidth: float | None
+) -> "AccountedGuarantees":
+    """Return the mechanism that just meets a limit, with its document."""
+    releases, unknown = hand.solved(target.requirement(delta), vantage), hand.unknown
+    name = target.accountant or ACCOUNTANT
+    bounds, limit = (
+        identifiability.bounds(releases.towards(vantage), delta, name),
+        target.of_epsilon,
+    )
+    # State the limit itself if the result of the search differs only in its last digits.
+    if limit is not None and math.isclose(bounds.epsilon, limit, rel_tol=1e-6):
+        rho_beta = identifiability.rho_beta_of_epsilon(limit)
+        bounds = replace(bounds, epsilon=limit, rho_beta=rho_beta)
+
+    def row(name: str) -> Row:
+        solution = hand.solved(target.requirement(delta, name), vantage)
+        values = statements.described(solution, vantage)
+        return {
+            unknown: values[unknown],
+            "effective_noise_multiplier": values["effective_noise_multiplier"],
+            "rho_alpha": identifiability.rho_alpha(solution.towards(vantage)),
+            "covers": find_accountant(name).covers,
+            "note": find_accountant(name).note(solution.towards(vantage), delta),
+        }
+
+    names = () if limit is None else dict.fromkeys([*ACCOUNTANTS, name])
+    document = _document(releases, vantage, bounds, target.baseline) | {
+        "found": unknown,
+        "solutions": {each: statements.or_refusal(row, each) for each in names},
+    }
+    if halfwidth is not None:
+        document["precision"] = _precision(None, _Subject(releases), vantage, halfwidth)
+    return AccountedGuarantees(releases, vantage, bounds, document, found=unknown)
+
+
+def _precision(source: Path | None, subject: "_Subject", vantage: Vantage, halfwidth: float) -> Row:
+    """Return how many trials an interval of the advantage needs.
+
+    The expected advantage is the prediction of a finished run, or the largest that one training
+    allows. Raises InputError without an expected advantage, or if it is 1.
+    """
+    advantage: float | None = identifiability.rho_alpha(subject.training.towards(vantage))
+    origin = "the largest that the noise allows"
+    if source is not None and source.is_dir():
+        advantage = results.read(RunDirectory.open(source)).prediction.advantage
+        origin = "the run's own prediction"
+    if advantage is None:
+        raise InputError(f"halfwidth: '{source}' predicts no advantage; give its configuration")
+    if not -1 < advantage < 1:
+        raise InputError(
+            f"halfwidth: the expected advantage is {advantage:g} ({origin}), for which a single "
+            "trial is enough"
+        )
+    config = subject.config
+    confidence = (Config() if config is None else config).audit.confidence
+    return {
+        "advantage": advantage,
+        "advantage_from": origin,
+        "halfwidth": halfwidth,
+        "confidence": confidence,
+        "trials": sample_size.trials_needed(advantage, halfwidth, confidence),
+        "trials_at_zero": sample_size.trials_needed(0.0, halfwidth, confidence),
+    }
 
 
 @dataclass(frozen=True)
-class AccountedGuarantees(MechanismGuarantee):
+class AccountedGuarantees:
     """The guarantees of a run, of a configuration, or of a mechanism given by hand.
 
     Attributes:
+        releases: of all rounds, with the party that adds the noise.
+        vantage: of the adversary.
+        bounds: at one delta: epsilon (may be `math.inf`), rho_beta, rho_alpha and others.
+        document: as in the command's --json, with every accountant.
         config: of the source; None for a mechanism given by hand.
+        found: the number that a limit decided; None without a limit.
     """
 
+    releases: Releases
+    vantage: Vantage
+    bounds: Bounds
+    document: Mapping[str, Any] = field(repr=False)
     config: Config | None = field(default=None, repr=False)
+    found: Unknown | None = None
+
+    @property
+    def value(self) -> float:
+        """The number that a limit decided: the least noise multiplier, or the largest of others."""
+        if self.found is None:
+            raise InputError("no number was computed, because no limit was given")
+        return float(self.document[self.found])
 
 
 @dataclass(frozen=True)
@@ -218,17 +336,20 @@ def unbounded(clipping: bool) -> str | None:
     return None
 
 
-def _document(releases: Releases, vantage: Vantage, bounds: Bounds) -> Row:
+def _document(
+    releases: Releases, vantage: Vantage, bounds: Bounds, baseline: float = risks.BASELINE
+) -> Row:
     mechanism, delta = releases.towards(vantage), bounds.delta
     curve = identifiability.belief_curve(mechanism, BELIEFS)
     rows = statements.accounted(mechanism, delta)
+    note = find_accountant(bounds.accountant).note(mechanism, delta)
     return {
         **statements.described(releases, vantage),
         **asdict(bounds),
         "tail_limit": statements.tail_limit(mechanism, bounds.epsilon),
-        "note": rows[bounds.accountant]["note"],
+        "note": rows.get(bounds.accountant, {"note": note})["note"],
         "accountants": rows,
-        "risks": statements.risks_of(mechanism),
+        "risks": statements.risks_of(mechanism, baseline),
         "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
         "to_whom": statements.to_whom(releases, delta),
         "belief_curve": None

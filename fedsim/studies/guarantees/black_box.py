@@ -43,6 +43,9 @@ def class_means(
     return np.asarray(np.tensordot(chosen / counts, features.astype(np.float64), axes=(0, 0)))
 
 
+MOST = 100_000
+"""Most simulations, whose generators and results stay in memory."""
+
 FUNCTIONS: Mapping[str, Callable[..., npt.ArrayLike]] = {"mean": mean, "class-means": class_means}
 """Built-in functions by name; a user's function is package.module:name."""
 
@@ -158,10 +161,8 @@ def privatised(
     """
     if not 0 < rate < 1:
         raise InputError(f"rate is {rate}; give a probability between 0 and 1")
-    if simulations < 2 * black_box.LEAST:
-        raise InputError(
-            f"{simulations} simulations are too few; give {2 * black_box.LEAST} or more"
-        )
+    if not 2 * black_box.LEAST <= simulations <= MOST:
+        raise InputError(f"simulations is {simulations}; give {2 * black_box.LEAST} to {MOST:,}")
     name = own if isinstance(own, str) else getattr(own, "__name__", type(own).__name__)
     applied: Callable[..., npt.ArrayLike] = function(own) if isinstance(own, str) else own
     if name == "class-means":

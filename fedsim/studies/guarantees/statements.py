@@ -1,49 +1,19 @@
-"""The guarantees of one mechanism as data, which `account` and `calibrate` return."""
+"""The guarantees of one mechanism as data."""
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 from adversaries.errors import InputError
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import ACCOUNTANTS, accountant
-from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 Row = dict[str, Any]
-Choice = TypeVar("Choice", bound=StrEnum)
-
-
-@dataclass(frozen=True)
-class MechanismGuarantee:
-    """The guarantees of one mechanism.
-
-    Attributes:
-        releases: of all rounds, with the party that adds the noise.
-        vantage: of the adversary.
-        bounds: at one delta: epsilon (may be `math.inf`), rho_beta, rho_alpha and others.
-        document: as in the command's --json, with every accountant.
-    """
-
-    releases: Releases
-    vantage: Vantage
-    bounds: Bounds
-    document: Mapping[str, Any] = field(repr=False)
-
-
-def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
-    """Return a member of an enumeration by its name. Raises InputError for an unknown name."""
-    try:
-        return default if value is None else kind(value)
-    except ValueError:
-        raise InputError(
-            f"{kind.__name__.lower()} is '{value}'; give one of {', '.join(kind)}"
-        ) from None
 
 
 def described(releases: Releases, vantage: Vantage) -> Row:
@@ -94,11 +64,15 @@ def accounted(mechanism: Mechanism, delta: float) -> dict[str, Row]:
     return {name: or_refusal(row, name) for name in ACCOUNTANTS}
 
 
-def risks_of(mechanism: Mechanism) -> list[Row]:
-    """Return the largest success of any attack for several successes without the release."""
+def risks_of(mechanism: Mechanism, baseline: float) -> list[Row]:
+    """Return the largest success of any attack for several successes without the release.
+
+    baseline: one of them.
+    """
+    baselines = sorted({*risks.BASELINES, baseline}, reverse=True)
     return [
-        {"baseline": baseline, "at_most": at_most}
-        for baseline, at_most in risks.success_by_baseline(mechanism)
+        {"baseline": each, "at_most": at_most}
+        for each, at_most in risks.success_by_baseline(mechanism, baselines)
     ]
 
 

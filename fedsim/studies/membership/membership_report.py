@@ -22,6 +22,7 @@ from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.config.objects import Experiment
+from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.report.document import blocks as doc
@@ -32,7 +33,7 @@ from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
-from fedsim.studies.membership.membership_game import MembershipGame, most_true_positives
+from fedsim.studies.membership.membership_game import MembershipGame
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -43,12 +44,13 @@ DRAWN = np.geomspace(1e-5, 1, 101)
 RESAMPLING_SEED = 0x5EED
 """Seed of the bootstrap. It is fixed, so that the same losses give the same report."""
 
+LOWER = "Attacks give lower bounds: another attack may succeed where these fail."
+
 LABEL = (
-    "Attacks give lower bounds: another attack may succeed where these fail. Every second model is "
-    "a shadow model, and the others are attacked. Intervals are over the attacked models, for "
-    "these records and shadow models; others would give somewhat different numbers. "
-    "The limit of differential privacy is for one record. It holds against an adversary that knows "
-    "all other records and sees every global model, but is not a client."
+    f"{LOWER} Every second model is a shadow model, and the others are attacked. Intervals are "
+    "over the attacked models, for these records and shadow models; others would give somewhat "
+    "different numbers. The limit of differential privacy is for one record. It holds against an "
+    "adversary that knows all other records and sees every global model, but is not a client."
 )
 
 
@@ -89,7 +91,7 @@ class Limits:
 
     @classmethod
     def of(cls, described: Mechanism, delta: float) -> "Limits":
-        drawn, at = (most_true_positives(described, np.array(rates)) for rates in (DRAWN, RATES))
+        drawn, at = (risks.true_positives(described, rates) for rates in (DRAWN, RATES))
         allowed_at = dict(zip(RATES, at.tolist(), strict=True))
         epsilon, advantage = PLD.epsilon(described, delta), PLD.delta(described, 0.0)
         return cls(epsilon, advantage, drawn.tolist(), allowed_at)
@@ -230,16 +232,30 @@ def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
     return None if rates is None else {"false_positive": rates[0], "true_positive": rates[1]}
 
 
+STRONGEST = (
+    "Of {attacks} attacks on {models} models of {records} records, {title} has the largest "
+    "advantage: {advantage}. It was selected on the same models, so its advantage is probably "
+    "smaller on others."
+)
+ONLY = "{title} has an advantage of {advantage} on {models} models of {records} records."
+
+
 def verdict(report: MembershipReport) -> list[str]:
     """Return sentences about the strongest attack and the limit of theory."""
     best = report.best_first[0]
-    chance = "" if best.interval is None or best.interval[0] > 0 else ", which may be chance"
+    sentence = STRONGEST if len(report.attacks) > 1 else ONLY
+    advantage = _with(best.advantage, best.interval, number)
     sentences = [
-        f"Of {len(report.attacks)} attacks on {len(report.inclusion)} models of "
-        f"{report.experiment.data.records} records, {best.attack.title} has the largest advantage: "
-        f"{_with(best.advantage, best.interval, number)}{chance}. It was selected on the same "
-        "models, so its advantage is probably smaller on others.",
+        sentence.format(
+            attacks=len(report.attacks),
+            models=len(report.inclusion),
+            records=report.experiment.data.records,
+            title=best.attack.title,
+            advantage=advantage,
+        )
     ]
+    if best.interval is not None and best.interval[0] <= 0:
+        sentences.append("This may be chance: the interval reaches 0.")
     if (limits := report.limits) is None:
         return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]
     sentences.append(
@@ -292,11 +308,16 @@ def rows(report: MembershipReport, attacks: Sequence[Attacked] = ()) -> list[lis
         ]
         for each in attacks or report.attacks.values()
     ]
-    if (limits := report.limits) is None or not report.attacks:
-        return cells
+    return [*cells, *_allowed(report)]
+
+
+def _allowed(report: MembershipReport) -> list[list[str]]:
+    """Return the row with the limit of theory, if there is one."""
+    if (limits := report.limits) is None:
+        return []
     first = next(iter(report.attacks.values()))
     allowed = [percent(limits.allowed_at[rate]) for rate in first.measured.true_positive]
-    return [*cells, ["allowed", number(limits.advantage), DASH, *allowed]]
+    return [["allowed", number(limits.advantage), DASH, *allowed]]
 
 
 def _with(value: float, interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
@@ -304,8 +325,19 @@ def _with(value: float, interval: tuple[float, float] | None, wording: Callable[
 
 
 def summary(report: MembershipReport) -> RenderableType:
-    table = terminal.table(doc.tabulated(headings(report), rows(report)), dense=True)
-    return terminal.shown(*map(doc.Prose, verdict(report)), table, doc.Prose(LABEL))
+    """Return the report for a terminal: the page has the other intervals, and explains more."""
+    rows = [
+        [
+            name,
+            _with(each.advantage, each.interval, number),
+            number(each.measured.area.point),
+            *(percent(at.point) for at in each.measured.true_positive.values()),
+        ]
+        for name, each in report.attacks.items()
+    ]
+    table = doc.tabulated(headings(report), [*rows, *_allowed(report)])
+    block = terminal.table(table, dense=True)
+    return terminal.shown(*map(doc.Prose, verdict(report)), block, doc.Prose(LOWER))
 
 
 def write_membership(report: MembershipReport, directory: Path) -> Path:
@@ -329,11 +361,6 @@ def render_html(report: MembershipReport) -> str:
         "rest. A fair coin puts each record of D into a model's training data. The other "
         f"{report.shadow_models} models are shadow models; they also choose the thresholds."
     )
-    best, *more = roc(report)
-    others = [
-        doc.Figure(f"roc-{place}", drawing, "", caption)
-        for place, drawing in enumerate(more, start=2)
-    ]
     return render(
         doc.Document(
             title=f"Membership inference on {report.experiment.run.name}",
@@ -345,9 +372,7 @@ def render_html(report: MembershipReport) -> str:
                 doc.Heading("Results of the attacks"),
                 doc.tabulated(headings(report), rows(report)),
                 doc.Prose(how, small=True),
-                doc.Figure("roc", best, "", caption),
-                *([doc.Part("The curves of all other attacks", others, folded=True, heads=False)])
-                * bool(others),
+                doc.Figure("roc", roc(report), "", caption),
                 doc.Heading("The attacks"),
                 doc.Listing(sources, several=True),
                 doc.Heading("Settings"),
@@ -357,14 +382,10 @@ def render_html(report: MembershipReport) -> str:
     )
 
 
-def roc(report: MembershipReport) -> list[Drawing]:
-    """Return the figures of all curves; the first has the attacks with the largest advantage."""
-    curves = [(each.attack.title, each.roc) for each in report.best_first]
-    size = training_figures.MOST_CURVES
-    starts = range(0, max(1, len(curves)), size)
-    return [
-        training_figures.roc(dict(curves[start : start + size]), report.allowed) for start in starts
-    ]
+def roc(report: MembershipReport) -> Drawing:
+    """Return the figure of the curves of the attacks with the largest advantage."""
+    best = report.best_first[: training_figures.MOST_CURVES]
+    return training_figures.roc({each.attack.title: each.roc for each in best}, report.allowed)
 
 
 MOST = 4
@@ -428,15 +449,13 @@ def _checks(report: MembershipReport, best: Attacked) -> list[doc.Check]:
     return [allowed, doc.Check(PASSED if below else OPEN, text)]
 
 
+SETTINGS = (
+    *("data", "records", "held_out", "population", "model", "models", "shadow_models", "games"),
+    *("pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier", "trust", "clients"),
+    *("seed", "accuracy", "seconds"),
+)
+
+
 def _settings(report: MembershipReport) -> list[tuple[str, str]]:
-    keys = ["data", "records", "held_out", "population", "model", "models", "shadow_models"]
-    keys += ["games", "pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier"]
-    keys += ["trust", "clients", "seed"]
     values = report.as_json()
-    settings = [(key.replace("_", " "), plain(values[key])) for key in keys]
-    accuracy = percent(float(report.game.accuracy.mean()))
-    return [
-        *settings,
-        ("accuracy on held-out records", accuracy),
-        ("seconds", number(report.seconds)),
-    ]
+    return [(key.replace("_", " "), plain(values[key])) for key in SETTINGS]

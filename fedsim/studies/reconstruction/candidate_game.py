@@ -3,12 +3,8 @@
 Every trial trains on D with the target's record replaced by a candidate, drawn from the prior. The
 adversary is the curious participant: it knows all other records, their coins, all candidates and
 the noise that its own client adds. From the rounds' releases it computes the exact posterior.
+"""
 
-A prediction comes with each trial: further observers draw a candidate, a coin and noise of their
-own in every round, at the trial's models. They succeed as often as theory expects of the adversary,
-up to the effect of a round's noise on later gradients."""
-
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -22,17 +18,13 @@ from adversaries.arrays import Bools, Floats, Ints
 from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior, surprise
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
-from fedsim.common.device import single_threaded_kernels
-from fedsim.common.randomness import StreamRole, gaussian_noise, generator
-from fedsim.config.needs import require
+from fedsim.common.randomness import SERVER, StreamRole, generator
 from fedsim.config.objects import GameRules, Scheme
-from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.data.columns import shortened
 from fedsim.learning.data.distribution import LABEL
 from fedsim.learning.training.clipping import Clipper
-from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
@@ -40,9 +32,9 @@ from fedsim.privacy.mechanism import (
     aggregate_noise_multiplier,
     sensitivity,
 )
-from fedsim.privacy.noise import add_noise
-from fedsim.privacy.participation.sampling import participation
 from fedsim.privacy.trust.model import Vantage
+from fedsim.studies import rounds
+from fedsim.studies.rounds import Progress, Round
 
 Prior = Literal["uniform", "data"]
 MOST = 1000
@@ -157,9 +149,6 @@ def _check(column: str, values: int) -> None:
         )
 
 
-OBSERVERS = 4
-"""Number of further observers of each trial, for the prediction."""
-
 OWN_NOISE = -2
 """Partition of the noise that the adversary's client adds, in the seed tree."""
 
@@ -175,15 +164,12 @@ class PlayedTrials:
         guesses: the candidate of the largest posterior probability, [T].
         certainty: that probability, [T].
         scores: `surprise` of each trial, [T].
-        predicted: mean certainty of each trial's further observers, [T]. It is how often they are
-            right on average, with less spread.
     """
 
     secrets: Ints
     guesses: Ints
     certainty: Floats
     scores: Floats
-    predicted: Floats
 
     @property
     def right(self) -> Bools:
@@ -228,28 +214,6 @@ def _towards_participant(scheme: Scheme, nominal: float) -> Mechanism:
     return privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT)
 
 
-def check_guessed_training(rules: GameRules) -> None:
-    """Raise InputError unless a round is one sum of clipped records with noise of known size."""
-    scheme = rules.scheme
-    require(
-        (
-            ("privacy.unit", scheme.privacy.unit, "record"),
-            ("privacy.sensitivity", scheme.privacy.sensitivity, "global"),
-            ("privacy.stop-at", scheme.privacy.stop_at, 0.0),
-            ("training.clipping", scheme.training.clipping, True),
-            ("training.local-steps", scheme.training.local_steps, 1),
-            ("federation.sampling-rate", scheme.federation.sampling_rate, 1.0),
-            ("federation.vantage", scheme.federation.vantage.value, "participant"),
-            ("federation.colluding", scheme.federation.colluding, 0),
-            ("federation.dropout-rate", scheme.federation.dropout_rate, 0.0),
-            ("federation.tolerated-dropouts", scheme.federation.tolerated_dropouts, 0),
-            ("challenge.kind", rules.challenge.kind, "record"),
-            ("canaries.count", rules.canaries.count, 0),
-        ),
-        "fedsim reconstruct plays a curious participant against DP-SGD on single records",
-    )
-
-
 def play(
     rules: GameRules,
     loaded: Federation,
@@ -258,36 +222,27 @@ def play(
     noise: RoundNoise,
     trials: int,
     batch: int,
-    progress: Callable[[float], None] = lambda fraction: None,
+    progress: Progress | None = None,
 ) -> PlayedTrials:
     """Play the game in independent trials, `batch` at once.
 
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
     a model diverged.
     """
-    if loaded.device.type == "cpu":
-        single_threaded_kernels()
-    rounds = rules.scheme.training.rounds
     parts = []
-    for first in range(0, trials, batch):
-        part = range(first, min(first + batch, trials))
-
-        def report(round: int, part: range = part) -> None:
-            progress((part.start * rounds + len(part) * round) / (trials * rounds))
-
-        try:
-            parts.append(_Batch(rules, loaded, record, candidates, noise, part).play(report))
-        except FloatingPointError as error:  # the model diverged
-            raise InputError(str(error)) from None
+    for part in rounds.batches(trials, batch):
+        game = _Batch(rules.seed, loaded, record, candidates, noise, part)
+        rounds.train(rules, loaded, part, game.release, progress=rounds.share(progress, trials))
+        parts.append(game.outcome())
     columns = zip(*parts, strict=True)
     return PlayedTrials(*(np.concatenate(column) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """A batch of T trials, each with its adversary and further observers: s observers in all."""
+    """The adversary of each of T trials, with the evidence that it has gathered."""
 
-    rules: GameRules
+    seed: int
     loaded: Federation
     record: int
     candidates: Candidates
@@ -299,76 +254,61 @@ class _Batch:
         """Clipper for one thread of several."""
         return replace(self.loaded.clipper, threads=1)
 
-    def play(self, report: Callable[[int], None]) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-        """Return the columns of `PlayedTrials` for these trials."""
-        scheme, loaded = self.rules.scheme, self.loaded
-        secrets, coins = self._secrets()
-        theta = federation.initial_parameters(self.rules, loaded, self.trials).to(loaded.device)
-        optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
-        total = np.zeros((*secrets.shape, len(self.candidates)))
-        for round in range(1, scheme.training.rounds + 1):
-            others, sums = self._sums(theta, secrets, round)
-            stds = np.full(len(self.trials), self.noise.unknown)
-            real = sums[:, 0].cpu().numpy().copy()
-            noised = add_noise(real, stds, self.rules.noise_seed, self.trials, round)
-            sums[:, 0] = torch.from_numpy(noised.total).to(theta.device)
-            total += self._evidence(theta, sums)
-            released = others + sums[:, 0] + self._own_noise(round, theta)
-            theta = optimizer.step(theta, released.float(), round)
-            report(round)
-        posterior = np.exp(log_posterior(total, self.candidates.prior))
-        certainty = posterior.max(axis=-1)
-        scores = surprise(posterior[:, 0], secrets[:, 0], coins)
-        predicted = certainty[:, 1:].mean(axis=1)
-        return secrets[:, 0], posterior[:, 0].argmax(axis=-1), certainty[:, 0], scores, predicted
+    @cached_property
+    def _drawn(self) -> Floats:
+        """A coin of each trial, and a number that decides its candidate, [T, 2]."""
+        streams = [
+            generator(self.seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in self.trials
+        ]
+        return np.stack([stream.random(2) for stream in streams])
 
-    def _secrets(self) -> tuple[Ints, Floats]:
-        """Return the candidates of all observers, [T, s], and a coin of each trial, [T]."""
+    @cached_property
+    def _secrets(self) -> Ints:
+        """The candidate in the training data of each trial, [T]."""
         upper = self.candidates.prior.cumsum()
-        drawn = np.stack([self._stream(trial).random(OBSERVERS + 2) for trial in self.trials])
-        secrets = np.searchsorted(upper / upper[-1], drawn[:, 1:], side="right")
-        return secrets.astype(np.int64), drawn[:, 0]
+        places = np.searchsorted(upper / upper[-1], self._drawn[:, 1], side="right")
+        return places.astype(np.int64)
 
-    def _stream(self, trial: int, round: int = 0) -> np.random.Generator:
-        return generator(self.rules.seed, StreamRole.RECONSTRUCTION, trial=trial, round=round)
+    @cached_property
+    def _evidence(self) -> Floats:
+        """The log-likelihood ratio of every candidate, of all rounds so far, [T, m]."""
+        return np.zeros((len(self.trials), len(self.candidates)))
 
-    def _sums(self, theta: Tensor, secrets: Ints, round: int) -> tuple[Tensor, Tensor]:
-        """Return the sum of the other records, [T, P], and what each observer sees, [T, s, P].
+    def release(self, round: Round) -> Tensor:
+        """Return a round's sum with the secret candidate, after the adversary has seen it."""
+        observed = self._gradients(round) + round.drawn(self.noise.unknown, SERVER)
+        self._evidence[:] += self._ratios(round, observed)
+        released = round.clean_sum(without=self.record) + observed
+        if self.noise.own:
+            released += round.drawn(self.noise.own, OWN_NOISE)
+        return released
 
-        An observer sees its candidate's gradient, if that takes part, and noise. The adversary's
-        noise, of observer 0, is left out.
-        """
-        rule, size = self.rules.scheme, theta.shape[1]
-        setting = rule.participation.setting
-        rate, records = rule.participation.rate, rule.records
-        others = np.delete(np.arange(records), self.record)
-        drawn = participation(setting.seed, self.trials, round, records, rate)
-        coins = None if drawn is None else torch.from_numpy(drawn).to(theta.device)
-        common = self.loaded.clipped_sum(theta, others, coins)
-        takes_part, noise = np.ones(secrets.shape), np.zeros((*secrets.shape, size))
-        for place, trial in enumerate(self.trials):
-            stream = self._stream(trial, round)
-            takes_part[place, 1:] = stream.random(OBSERVERS) < rate
-            stream.standard_normal(out=noise[place, 1:])
-        if drawn is not None:
-            takes_part[:, 0] = drawn[:, self.record]
-        each = self.loaded.clipper.clipped_sum(
-            theta.repeat_interleave(secrets.shape[1], dim=0),
+    def outcome(self) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return the columns of `PlayedTrials` for these trials."""
+        posterior = np.exp(log_posterior(self._evidence, self.candidates.prior))
+        scores = surprise(posterior, self._secrets, self._drawn[:, 0])
+        return self._secrets, posterior.argmax(axis=-1), posterior.max(axis=-1), scores
+
+    def _gradients(self, round: Round) -> Tensor:
+        """Return the clipped gradient of each trial's candidate, if it takes part, [T, P]."""
+        takes_part = np.ones((len(self.trials), 1))
+        if round.coins is not None:
+            takes_part[:, 0] = round.coins[:, self.record]
+        return self.loaded.clipper.clipped_sum(
+            round.theta,
             self.candidates.features,
             self.candidates.labels,
-            torch.from_numpy(takes_part).to(theta).reshape(-1, 1),
-            torch.from_numpy(secrets).to(theta.device).reshape(-1, 1),
+            torch.from_numpy(takes_part).to(round.theta),
+            torch.from_numpy(self._secrets).to(round.theta.device).reshape(-1, 1),
         )
-        observed = each.reshape(noise.shape) + self.noise.unknown * torch.from_numpy(noise).to(each)
-        return common, observed
 
-    def _evidence(self, theta: Tensor, observed: Tensor) -> Floats:
-        """Return the log-likelihood ratio of every candidate, [T, s, m], of one round."""
-        threads, size, count = self.loaded.clipper.threads, theta.shape[1], len(self.candidates)
+    def _ratios(self, round: Round, observed: Tensor) -> Floats:
+        """Return the log-likelihood ratio of every candidate, of one round, [T, m]."""
+        threads, theta, count = self.loaded.clipper.threads, round.theta, len(self.candidates)
         features, labels = self.candidates.features, self.candidates.labels
-        rate = self.rules.scheme.participation.rate
+        rate = round.rules.scheme.participation.rate
         bytes_held = self.loaded.clipper.block_bytes(theta.device)
-        held = max(1, int(bytes_held // (GRADIENT_BYTES * size)))
+        held = max(1, int(bytes_held // (GRADIENT_BYTES * theta.shape[1])))
         at_once = min(count, held)
         blocks = [
             (trials, part)
@@ -379,17 +319,10 @@ class _Batch:
         # A thread forms gradients and takes their inner products while they are in its cache.
         def block(trials: slice, part: slice) -> Tensor:
             gradients = self._clipper.clipped_gradients(theta[trials], features[part], labels[part])
-            return log_likelihood_ratios(observed[trials], gradients, self.noise.unknown, rate)
+            seen = observed[trials, None]
+            return log_likelihood_ratios(seen, gradients, self.noise.unknown, rate)[:, 0]
 
-        evidence = np.empty((*observed.shape[:2], count))
-        for (trials, part), ratios in zip(blocks, run(block, blocks, threads), strict=True):
-            evidence[trials, :, part] = ratios.cpu().numpy()
-        return evidence
-
-    def _own_noise(self, round: int, theta: Tensor) -> Tensor | float:
-        """Return the noise of the adversary's client, which it knows: [T, P], or 0."""
-        if not self.noise.own:
-            return 0.0
-        seed, size = self.rules.noise_seed, theta.shape[1]
-        drawn = gaussian_noise(seed, self.trials, round, OWN_NOISE, size)
-        return self.noise.own * torch.from_numpy(drawn).to(theta.device)
+        ratios = np.empty((len(theta), count))
+        for (trials, part), some in zip(blocks, run(block, blocks, threads), strict=True):
+            ratios[trials, part] = some.cpu().numpy()
+        return ratios

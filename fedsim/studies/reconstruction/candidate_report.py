@@ -26,16 +26,11 @@ from fedsim.report.document.wording import percent, plain, span
 from fedsim.report.figures import run_figures
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
-PREDICTION = (
-    "Monte Carlo at the models of the trials: candidate, coins and noise drawn anew in every round"
-)
-
 NOTE = (
     "The adversary is a curious participant that knows all other records, all candidates and the "
     "mechanism, and guesses by the exact posterior. No adversary of this kind does better on these "
     "candidates. The bound is 1 - f(baseline), with the trade-off curve f between a training with "
-    "and a training without the record; it holds for any candidates. The prediction leaves out "
-    "that a round's noise also changes later gradients."
+    "and a training without the record; it holds for any candidates."
 )
 
 LARGE_BASELINES = (0.3, 0.6)
@@ -87,15 +82,6 @@ class ReconstructionReport:
         return risks.success(self.mechanism, self.candidates.baseline)
 
     @property
-    def predicted(self) -> float:
-        return float(self.played.predicted.mean())
-
-    @property
-    def standard_error(self) -> float:
-        """The standard error of the prediction."""
-        return float(self.played.predicted.std() / self.trials**0.5)
-
-    @property
     def believed(self) -> float:
         return float(self.played.certainty.mean())
 
@@ -128,11 +114,6 @@ class ReconstructionReport:
             "prior": self.prior,
             "baseline": candidates.baseline,
             "bound": self.bound,
-            "prediction": {
-                "success": self.predicted,
-                "standard_error": self.standard_error,
-                "method": PREDICTION,
-            },
             "measured": {
                 "success": self.success,
                 "right": self.right,
@@ -193,14 +174,12 @@ def answer(report: ReconstructionReport) -> list[str]:
 
 
 def table(report: ReconstructionReport) -> shown.Table:
-    """Return baseline, measurement, prediction and bound."""
+    """Return baseline, measurement, the adversary's own belief, and the bound."""
     between = f"{100 * report.config.audit.confidence:g}% interval {span(report.interval, percent)}"
-    error = f"standard error {percent(report.standard_error)}"
     baseline = percent(report.candidates.baseline)
     rows = [
         ("without the training", baseline, "the most frequent candidate"),
         ("measured", percent(report.success), between),
-        ("predicted", percent(report.predicted), error),
         ("by the adversary's own belief", percent(report.believed), "mean of its certainty"),
         ("theory allows at most", percent(report.bound), "any attack"),
     ]
@@ -249,7 +228,6 @@ def render_html(report: ReconstructionReport) -> str:
                 Figure("success", drawing, "Success of any attack.", caption),
                 Heading("How it was measured"),
                 Prose(NOTE),
-                Prose(f"Prediction: {PREDICTION}."),
                 Heading("Settings"),
                 shown.Listing([(key.replace("_", " "), plain(values[key])) for key in SETTINGS]),
             ],

@@ -7,7 +7,7 @@ inner products are float64.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,105 +22,65 @@ from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-
-Integers = Ints
+from fedsim.studies.rounds import Progress
 
 ROUNDING = 1e-6
 """Difference, as a share of the bound of clipping, below which pairs count as equal."""
 
-BINS = 2**14
-"""Bins of the histogram. Quantiles are right to 1/16384 of the bound of clipping."""
+
+Counts = tuple[slice, Floats, Ints, Ints]
+"""Of a block of pairs: its records, `by_record`, `exceeded` and `best`, as in `_Search`."""
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The counts of one block of pairs.
+class _Search:
+    """The largest of all pairs seen so far.
 
     Attributes:
-        by_row: float64 [r], largest local sensitivity of each record.
-        histogram: int64 [BINS], number of pairs in each part of 0..bound.
+        by_record: float64 [n], largest local sensitivity of every record.
         exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
-        best: int64 [c], keys of the largest pairs.
+        best: int64 [c], keys of the largest pairs, the largest last. A key orders pairs by their
+            sensitivity in units of ROUNDING, and equal pairs by position: if all gradients are
+            clipped, all pairs may be equal.
     """
 
-    rows: slice
-    by_row: Floats
-    histogram: Ints
-    exceeded: Ints
-    best: Ints
-
-
-@dataclass(frozen=True)
-class Counter:
-    """Counts the pairs of a block.
-
-    Attributes:
-        thresholds: float64 [m], ascending.
-        width: number of replacements for a record.
-        total: number of all pairs.
-        candidates: number of largest pairs to keep.
-    """
-
-    bound: float
-    thresholds: Tensor
-    width: int
-    total: int
-    candidates: int
+    def __init__(self, members: int, width: int, bound: float, thresholds: Tensor, kept: int):
+        """Begin a search of `width` pairs for each record; thresholds: ascending [m]."""
+        self._width, self._total, self._bound, self._kept = width, members * width, bound, kept
+        self._thresholds = thresholds
+        self.by_record = np.zeros(members)
+        self.exceeded = np.zeros(len(thresholds) + 1, dtype=np.int64)
+        self.best = np.empty(0, dtype=np.int64)
 
     def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
-        """Return the counts of one block of local sensitivities, float64 [r, c].
-
-        A key orders pairs by their sensitivity in units of ROUNDING, and equal pairs by position.
-        If all gradients are clipped, all pairs may be equal.
-        """
+        """Return the counts of one block of local sensitivities, float64 [r, c]."""
         flat = distances.flatten()
-        # A local sensitivity of exactly the bound belongs to the last bin.
-        bins = (flat * (BINS / self.bound)).long().clamp_(max=BINS - 1)
-        passed = torch.bucketize(flat, self.thresholds)
+        passed = torch.bucketize(flat, self._thresholds)
         records = torch.arange(rows.start, rows.stop, device=flat.device)
         others = torch.arange(columns.start, columns.stop, device=flat.device)
-        places = (records[:, None] * self.width + others).flatten()
-        keys = (flat / (ROUNDING * self.bound)).round_().long() * self.total - places
-        return Counts(
+        places = (records[:, None] * self._width + others).flatten()
+        keys = (flat / (ROUNDING * self._bound)).round_().long() * self._total - places
+        return (
             rows,
             distances.amax(1).cpu().numpy(),
-            bins.bincount(minlength=BINS).cpu().numpy(),
-            passed.bincount(minlength=len(self.thresholds) + 1).cpu().numpy(),
-            keys.topk(min(self.candidates, len(keys))).values.cpu().numpy(),
+            passed.bincount(minlength=len(self.exceeded)).cpu().numpy(),
+            keys.topk(min(self._kept, len(keys))).values.cpu().numpy(),
         )
 
-    def pairs(self, keys: Ints) -> list[tuple[int, int]]:
-        """Return record and replacement of some keys, int64 [c]."""
+    def add(self, counts: Counts) -> None:
+        rows, by_record, exceeded, best = counts
+        np.maximum(self.by_record[rows], by_record, out=self.by_record[rows])
+        self.exceeded += exceeded
+        self.best = np.sort(np.concatenate([self.best, best]))[-self._kept :]
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return record and replacement of the largest pairs."""
         # A key is a multiple of the total less the place, so the place is its negative remainder.
-        records, others = np.divmod(-keys % self.total, self.width)
+        records, others = np.divmod(-self.best % self._total, self._width)
         return list(zip(records.tolist(), others.tolist(), strict=True))
-
-
-def added_up(
-    blocks: Iterable[Counts], members: int, thresholds: int, candidates: int
-) -> tuple[Floats, Integers, Integers, Integers]:
-    """Return the sums of all blocks' counts, and the keys of the largest pairs.
-
-    Returns:
-        Largest local sensitivity of every record [members]; histogram [BINS]; number of pairs that
-        exceed exactly i thresholds [thresholds + 1]; keys [at most candidates], the largest last.
-    """
-    by_record = np.zeros(members)
-    histogram = np.zeros(BINS, dtype=np.int64)
-    exceeded = np.zeros(thresholds + 1, dtype=np.int64)
-    best = np.empty(0, dtype=np.int64)
-    for counts in blocks:
-        np.maximum(by_record[counts.rows], counts.by_row, out=by_record[counts.rows])
-        histogram += counts.histogram
-        exceeded += counts.exceeded
-        best = np.sort(np.concatenate([best, counts.best]))[-candidates:]
-    return by_record, histogram, exceeded, best
 
 
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
-
-Progress = Callable[[float], None]
 
 LENIENT = 1 + 1e-5
 """Factor by which a norm may exceed its bound by rounding. Above it, clipping is broken."""
@@ -155,7 +115,6 @@ class Truth:
     Attributes:
         bound: largest local sensitivity that clipping allows, C or 2C.
         by_record: float64 [n], largest local sensitivity of every record of D, over replacements.
-        histogram: int64 [BINS], number of pairs in each part of 0..bound.
     """
 
     pairs: int
@@ -163,12 +122,6 @@ class Truth:
     largest: tuple[Ranked, ...]
     given: tuple[Ranked, ...]
     by_record: Floats
-    histogram: Ints
-
-    def quantile(self, share: float) -> float:
-        """Return a quantile of the local sensitivity of all pairs, to bound / BINS."""
-        reached = np.cumsum(self.histogram) >= share * self.pairs
-        return float((np.argmax(reached) + 1) * self.bound / BINS)
 
     def percentile(self, pair: Ranked) -> float:
         """Return the percentage of pairs with no larger local sensitivity, in (0, 100]."""
@@ -256,31 +209,27 @@ def largest(
     # The named pairs come first: their rank is 1 plus the number of pairs above their threshold.
     named = pair_sensitivities(loaded, models, of)[0]
     thresholds = np.sort(named + ROUNDING * bound)
-    counter = Counter(
-        bound,
-        torch.from_numpy(thresholds).to(loaded.device),
-        pool if replace else 1,
-        total,
-        min(total, top + SPARE),
-    )
+    on_device = torch.from_numpy(thresholds).to(loaded.device)
+    width = pool if replace else 1
+    search = _Search(members, width, bound, on_device, min(total, top + SPARE))
     # A block is counted and dropped, so that memory stays bounded.
     if replace:
-        counts = _each_block(loaded, parameters, np.arange(pool), counter.count, progress)
+        for counts in _each_block(loaded, parameters, np.arange(pool), search.count, progress):
+            search.add(counts)
     else:
         norms = torch.from_numpy(record_sensitivities(loaded, models, progress)[0])
         column = norms.to(loaded.device)[:, None]
-        counts = iter([counter.count(slice(0, members), slice(0, 1), column)])
-    by_record, histogram, exceeded, best = added_up(counts, members, len(of), counter.candidates)
-    _within(by_record, bound)
+        search.add(search.count(slice(0, members), slice(0, 1), column))
+    _within(search.by_record, bound)
     # `exceeded` counts pairs by the number of thresholds below them; sum up from the highest.
-    above = exceeded[::-1].cumsum()[::-1][1:]
+    above = search.exceeded[::-1].cumsum()[::-1][1:]
     ranks = 1 + above[np.searchsorted(thresholds, named + ROUNDING * bound)]
-    candidates = counter.pairs(best) if replace else [(x, None) for x, _ in counter.pairs(best)]
+    candidates = [(x, other if replace else None) for x, other in search.pairs()]
     # The candidates are measured again by norms, since inner products lose digits.
     exact = pair_sensitivities(loaded, models, candidates)[0]
     first = _order(candidates, exact, ROUNDING * bound)[:top]
     given = tuple(_ranked(*each) for each in zip(of, named, ranks, strict=True))
-    return Truth(total, bound, first, given, by_record, histogram)
+    return Truth(total, bound, first, given, search.by_record)
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:

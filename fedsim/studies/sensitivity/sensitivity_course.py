@@ -1,30 +1,25 @@
 """Local sensitivity in every step of a training on D, for many pairs.
 
-T trials run at once in one process: the clients' sums are one sum over D. Models, noise and steps
-equal those of `fedsim run` in the trials whose world is D, and so do the sensitivities, up to
-rounding.
+The trainings are those of `studies.rounds`: models, noise and steps equal those of `fedsim run` in
+the trials whose world is D, and so do the sensitivities, up to rounding.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from fedsim.common.device import single_threaded_kernels
-from fedsim.config.needs import require
-from fedsim.config.objects import Experiment, GameRules
+from fedsim.config.objects import Experiment
 from fedsim.game import federation
-from fedsim.game.client import noise, noise_sources
 from fedsim.game.mechanisms import privacy
-from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.privacy.mechanism import sensitivity
+from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
+from fedsim.studies import rounds
+from fedsim.studies.rounds import Progress, Round
 from fedsim.studies.sensitivity.gradient_sensitivity import (
     Pair,
-    Progress,
     Truth,
     check_pairs,
     largest,
@@ -69,8 +64,7 @@ def follow(
     """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
 
     With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
-    pairs[0], the challenge. With distributed trust, the clients' shares are drawn as one, which has
-    the same distribution. Results do not depend on the batch, up to rounding.
+    pairs[0], the challenge. Results do not depend on the batch, up to rounding.
 
     Args:
         batch: number of trials that are trained at a time (see `plan.fit_batch`).
@@ -78,62 +72,34 @@ def follow(
         checkpoints: rounds, from 1, at whose start the first trial measures all pairs.
     """
     rules, scheme = experiment.game, experiment.game.scheme
-    check_steps(rules)
-    rounds = scheme.training.rounds
+    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
+    length = scheme.training.rounds
     if not pairs or trials < 1:
         raise InputError(f"{len(pairs)} pairs and {trials} trials; give at least one of each")
-    if beyond := sorted(set(checkpoints) - set(range(1, rounds + 1))):
+    if beyond := sorted(set(checkpoints) - set(range(1, length + 1))):
         raise InputError(
-            f"a checkpoint is at round {beyond[0]}, but there are {rounds} rounds; "
-            f"give 1 to {rounds}"
+            f"a checkpoint is at round {beyond[0]}, but there are {length} rounds; "
+            f"give 1 to {length}"
         )
     loaded, neighbouring = federation.load(experiment), scheme.privacy.neighbouring
     check_pairs(loaded, pairs, neighbouring)
-    multiplier, sources = privacy.noise_multiplier(scheme), noise_sources(scheme.federation)
+    multiplier, clients = privacy.noise_multiplier(scheme), scheme.federation.clients
+    whole = aggregate_noise_multiplier(multiplier, scheme.federation.trust, clients, clients)
+    sensitivities = np.empty((trials, length, len(pairs)))
+    stds, points = np.empty((trials, length)), list[SensitivityCheckpoint]()
+
+    def release(round: Round) -> Tensor:
+        measured = pair_sensitivities(loaded, round.theta, pairs)
+        if round.trials.start == 0 and round.number in checkpoints:
+            truth = largest(loaded, round.theta[0], neighbouring, of=pairs)
+            points.append(SensitivityCheckpoint(round.number, round.theta[0].clone(), truth))
+        local = scheme.privacy.sensitivity == "local"
+        scale = measured[:, 0] if local else np.full(len(measured), round.bound)
+        sensitivities[round.rows, round.number - 1] = measured
+        stds[round.rows, round.number - 1] = whole * scale
+        return round.clean_sum() + round.noise(multiplier, scale)
+
+    for part in rounds.batches(trials, batch):
+        rounds.train(rules, loaded, part, release, progress=rounds.share(progress, trials))
     bound = sensitivity(neighbouring, scheme.training.clipping_norm)
-    if loaded.device.type == "cpu":
-        single_threaded_kernels()
-    sensitivities = np.empty((trials, rounds, len(pairs)))
-    stds, points = np.empty((trials, rounds)), list[SensitivityCheckpoint]()
-    for first in range(0, trials, batch):
-        part = range(first, min(first + batch, trials))
-        rows = slice(part.start, part.stop)
-        theta = federation.initial_parameters(rules, loaded, part).to(loaded.device)
-        optimizer = ServerOptimizer(scheme.training, scheme.participation.divisor)
-        for round in range(1, rounds + 1):
-            sensitivities[rows, round - 1] = pair_sensitivities(loaded, theta, pairs)
-            if first == 0 and round in checkpoints:
-                truth = largest(loaded, theta[0], neighbouring, of=pairs)
-                points.append(SensitivityCheckpoint(round, theta[0].clone(), truth))
-            scale = np.full(len(part), bound)
-            if scheme.privacy.sensitivity == "local":
-                scale = sensitivities[rows, round - 1, 0]
-            each = torch.from_numpy(multiplier * scale).to(theta.device)
-            drawn = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-            for source in sources:
-                drawn += noise(rules.noise_seed, part, round, source, each, theta.shape[1])
-            # Independent noise of equal size: the variances of all sources add up.
-            stds[rows, round - 1] = multiplier * scale * np.sqrt(len(sources))
-            total = loaded.clipped_sum(theta, np.arange(scheme.records)) + drawn
-            theta = optimizer.step(theta, total.float(), round)  # a run broadcasts float32, too
-            if progress is not None:
-                progress((first * rounds + len(part) * round) / (trials * rounds))
     return SensitivityCourse(tuple(pairs), sensitivities, stds, bound, tuple(points))
-
-
-def check_steps(rules: GameRules) -> None:
-    """Raise InputError unless the training's steps are those of Algorithm 1."""
-    require(
-        (
-            ("privacy.unit", rules.scheme.privacy.unit, "record"),
-            ("privacy.stop-at", rules.scheme.privacy.stop_at, 0.0),
-            ("training.clipping", rules.scheme.training.clipping, True),
-            ("training.local-steps", rules.scheme.training.local_steps, 1),
-            ("training.sampling-rate", rules.scheme.training.sampling_rate, 1.0),
-            ("federation.sampling-rate", rules.scheme.federation.sampling_rate, 1.0),
-            ("federation.dropout-rate", rules.scheme.federation.dropout_rate, 0.0),
-            ("challenge.kind", rules.challenge.kind, "record"),
-        ),
-        "fedsim sensitivity measures full batches of all clients' records with clipped gradients, "
-        "in all rounds",
-    )

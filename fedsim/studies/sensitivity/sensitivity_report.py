@@ -24,7 +24,6 @@ from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, PairCandidate, Study, View
 
 QUANTILES = (0.05, 0.5, 0.95)
-SHARES = (0.5, 0.9, 0.99, 0.999)
 
 
 def as_json(study: Study) -> dict[str, Any]:
@@ -53,8 +52,6 @@ def as_json(study: Study) -> dict[str, Any]:
         "pairs": [_pair(study, candidate) for candidate in study.candidates],
         "compared": dict(zip(("records", "replacements"), study.compared, strict=True)),
         "views": [_view(view, first.seen[i]) for i, view in enumerate(study.views)],
-        "seconds": dict(study.seconds),
-        "peak_memory_bytes": study.peak_memory,
         "versions": {"fedsim": fedsim.__version__},
     }
     return strict_json(report)
@@ -101,16 +98,12 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
 
 
 def _view(view: View, chosen: Ranked) -> dict[str, Any]:
-    comparison = None if view.comparison is None else asdict(view.comparison)
-    if comparison is not None:
-        del comparison["correlations"]
     reached = view.truth.by_record
     equal = ROUNDING * view.truth.bound
     return {
         "step": view.step,
         "largest": asdict(view.truth.largest[0]),
         "reach": view.reach(chosen),
-        "quantiles": {f"{share:g}": view.truth.quantile(share) for share in SHARES},
         # The largest that each record of D reaches, alone or with any replacement.
         "by_record": reached.tolist(),
         "record_rank": 1 + int(np.count_nonzero(reached > reached[chosen.record] + equal)),
@@ -118,7 +111,6 @@ def _view(view: View, chosen: Ranked) -> dict[str, Any]:
             name: {"refusal": measure} if isinstance(measure, str) else asdict(measure)
             for name, measure in view.measures.items()
         },
-        "comparison": comparison,
     }
 
 
@@ -134,11 +126,9 @@ def verdict(study: Study) -> list[str]:
     noun = "record" if chosen.pair.replacement is None else "pair"
     sentences = [f"The challenge is the {noun} {CHOICES[chosen.choice]}{by}."]
     for view, seen in zip(study.views, chosen.seen, strict=True):
-        median = min(1.0, view.truth.quantile(0.5) / view.truth.largest[0].sensitivity)
         sentences.append(
             f"In step {view.step}, its local sensitivity is {_share(view.reach(seen))} of the "
-            f"largest of any {noun} (rank {seen.rank:,} of {view.truth.pairs:,}). Half of all "
-            f"{noun}s have {_share(median)} of the largest or more."
+            f"largest of any {noun} (rank {seen.rank:,} of {view.truth.pairs:,})."
         )
     trials, steps = chosen.course.shape
     return [
@@ -155,12 +145,11 @@ def _share(value: float) -> str:
 
 
 def _predicts_best(study: Study, view: View) -> str:
-    comparison, step = view.comparison, f"local sensitivity in step {view.step}"
-    if comparison is None:
+    step, compared = f"local sensitivity in step {view.step}", _compared(study)
+    if not view.correlations:
         reason = next(iter(view.refusals.values()))
         return f"No dissimilarity can be compared with {step}: {reason}."
-    best, second = comparison.best, comparison.runner_up
-    measure, compared = comparison.correlations[best], _compared(study)
+    best, measure = next(iter(view.correlations.items()))
     between = _interval(study, measure)
     if measure.high < 0:
         return (
@@ -173,18 +162,9 @@ def _predicts_best(study: Study, view: View) -> str:
             f"No dissimilarity is shown to order {compared} like {step}: the best, "
             f"{best}, has a rank correlation of {between}."
         )
-    sentence = (
-        f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank correlation "
-        f"is {between}."
-    )
-    if second is None or comparison.lead_low is None:
-        return sentence
-    sure = "The lead may be chance."
-    if comparison.lead_low > 0:
-        sure = "The interval excludes 0, but best and second were selected on the same data."
     return (
-        f"{sentence} It leads {second} by {number(comparison.lead)} "
-        f"({number(comparison.lead_low)} to {number(comparison.lead_high)}). {sure}"
+        f"Of the dissimilarities, {best} orders {compared} most like {step}: the rank correlation "
+        f"is {between}. It was selected on the same data, so another may be better on others."
     )
 
 
@@ -263,10 +243,10 @@ def summary(study: Study) -> RenderableType:
 
 
 LEGEND = (
-    "max, min: the most and the least dissimilar pair. client: the most dissimilar pair of one "
-    "client. worst: the largest LS in step 1. d: dissimilarity. LS with a number: local "
-    "sensitivity in this step of the first training. rank: among all pairs, 1 for the largest; "
-    "equal pairs share a rank, and from 10,000 on it is a share of all."
+    "max, min: the most and the least dissimilar pair. worst: the largest LS in step 1. d: "
+    "dissimilarity. LS with a number: local sensitivity in this step of the first training. rank: "
+    "among all pairs, 1 for the largest; equal pairs share a rank, and from 10,000 on it is a "
+    "share of all."
 )
 
 
@@ -293,13 +273,11 @@ def render_html(study: Study) -> str:
 def _blocks(study: Study) -> list[doc.Block]:
     is_image = study.loaded.split.dataset.kind == "image"
     over = "records and over replacements, which pairs share" if study.compared[1] else "records"
-    seconds = [(name, f"{value:.1f} s") for name, value in study.seconds.items()]
     stepwise = ["Dissimilarity", *(f"LS in step {view.step}" for view in study.views)]
     keys = ["data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"]
     keys += ["dissimilarity", "choice", "trials", "steps", "seed"]
     values = as_json(study)
     settings = [(key.replace("_", " "), plain(values[key])) for key in keys]
-    settings.append(("peak memory", f"{study.peak_memory / 2**20:.0f} MiB"))
     trials, steps = study.candidates[0].course.shape
     return [
         doc.Label("A measurement.", LABEL),
@@ -319,19 +297,12 @@ def _blocks(study: Study) -> list[doc.Block]:
         doc.Prose(
             f"Spearman's rank correlation with local sensitivity, of {_compared(study)}. "
             f"Intervals are bootstrapped over {over}. Each interval has its confidence by itself. "
-            "Best and second were selected on the same data, so the lead is probably smaller on "
-            "others.",
+            "The best was selected on the same data, so another may be better on others.",
             small=True,
         ),
         doc.Part("Local sensitivity during training", _courses(study)),
-        doc.Part(
-            "Settings",
-            [
-                doc.Listing(settings, several=True),
-                doc.Heading("Time of each stage"),
-                doc.Listing(seconds, several=True),
-            ],
-        ),
+        doc.Heading("Settings"),
+        doc.Listing(settings, several=True),
     ]
 
 
@@ -340,12 +311,7 @@ def _pictures(study: Study) -> list[doc.Block]:
     for choice in dict.fromkeys(candidate.choice for candidate in study.candidates):
         candidates = study.of(choice)
         pairs = [record_display.images(study.loaded.split, one.pair) for one in candidates]
-        titles = [
-            f"client {one.client}"
-            if choice == "client"
-            else f"{one.pair.record}, client {one.client}"
-            for one in candidates
-        ]
+        titles = [f"{one.pair.record}, client {one.client}" for one in candidates]
         replaced = " Above: record of D. Below: its replacement." * (pairs[0][1] is not None)
         caption = f"{CHOICES[choice].capitalize()}.{replaced}"
         drawing = training_figures.record_pairs(titles, pairs)
@@ -380,8 +346,6 @@ def _courses(study: Study) -> list[doc.Block]:
 def _attributes(study: Study) -> Iterator[doc.Block]:
     """Yield, for each pair, a table of the attributes that differ most."""
     for candidate in study.candidates:
-        if candidate.choice == "client":
-            continue
         differences = record_display.differences(study.loaded.split, candidate.pair)
         rows = [[one.name, one.value, one.other] for one in differences.attributes]
         against = "Typical of D" if candidate.pair.replacement is None else "Replacement"

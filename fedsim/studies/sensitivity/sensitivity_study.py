@@ -5,9 +5,6 @@ first model and during training, and compares how dissimilarities and local sens
 Source: Bernau et al., Definition 6, section 6.1.
 """
 
-import resource
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +19,7 @@ from torch import Tensor
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from adversaries.neighbours import dataset_sensitivity, rank_correlation
-from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select, select_per_client
+from adversaries.neighbours.dataset_sensitivity import Pair, rank_records, select
 from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,
@@ -31,8 +28,7 @@ from adversaries.neighbours.dissimilarity import (
     Features,
     measure,
 )
-from adversaries.neighbours.rank_correlation import RankComparison, RankCorrelation
-from adversaries.neighbours.search import Progress
+from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.config.challenge import ChallengeConfig
@@ -41,6 +37,8 @@ from fedsim.game import challenge, federation
 from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring
+from fedsim.studies import rounds
+from fedsim.studies.rounds import Progress
 from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course
 from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, largest
 
@@ -62,7 +60,6 @@ CHOICES = {
     "min": "least dissimilar",
     "given": "given by the configuration",
     "worst": "largest local sensitivity",
-    "client": "most dissimilar of one client",
 }
 
 
@@ -71,21 +68,20 @@ class View:
     """All pairs at the model from which one step of the first trial starts.
 
     Attributes:
-        comparison: rank correlations of the dissimilarities; None if they are undefined.
+        correlations: rank correlation of each dissimilarity, the highest first; {} if they are
+            undefined.
         refusals: dissimilarity -> why it has no correlation.
     """
 
     step: int
     truth: Truth
-    comparison: RankComparison | None
+    correlations: Mapping[str, RankCorrelation]
     refusals: Mapping[str, str]
 
     @property
     def measures(self) -> dict[str, RankCorrelation | str]:
         """The rank correlation of each dissimilarity, the highest first, or why it has none."""
-        correlations = {} if self.comparison is None else self.comparison.correlations
-        order = sorted(correlations, key=lambda name: -correlations[name].rho)
-        return {name: correlations[name] for name in order} | dict(self.refusals)
+        return {**self.correlations, **self.refusals}
 
     def reach(self, pair: Ranked) -> float:
         """Return a pair's local sensitivity, divided by the largest of all pairs."""
@@ -97,7 +93,7 @@ class PairCandidate:
     """A pair, the choice that selected it, and its local sensitivity.
 
     Attributes:
-        place: 1 for the first of its choice, or the number of the client.
+        place: 1 for the first of its choice.
         seen: local sensitivity and rank among all pairs, in every view.
         course: float64 [T, k], local sensitivity in every step of every trial.
     """
@@ -112,7 +108,7 @@ class PairCandidate:
     @property
     def name(self) -> str:
         """The name of the pair by its choice, such as "max 2"."""
-        several = self.choice in ("max", "min", "client")
+        several = self.choice in ("max", "min")
         return f"{self.choice} {self.place}" if several else self.choice
 
     @property
@@ -129,7 +125,6 @@ class Study:
         candidates: the pairs; the experiment's own challenge is the first.
         views: of the first and of the last step.
         compared: number of records of D, and of replacements under replace, that are compared.
-        peak_memory: of this process, in bytes.
     """
 
     experiment: Experiment
@@ -138,8 +133,6 @@ class Study:
     candidates: tuple[PairCandidate, ...]
     views: tuple[View, ...]
     compared: tuple[int, int | None]
-    seconds: Mapping[str, float]
-    peak_memory: int
 
     def of(self, choice: str) -> list[PairCandidate]:
         """Return the pairs of one choice, in their order."""
@@ -159,14 +152,13 @@ def study(
     batch: number of trials that are trained at a time (see `plan.fit_batch`).
     """
     check_study(experiment, top, trials)
-    rules, seconds = experiment.game, dict[str, float]()
+    rules = experiment.game
 
     @contextmanager
     def stage(name: str) -> Iterator[Progress]:
-        begun, progress = time.perf_counter(), stages(name)
+        progress = stages(name)
         yield progress
         progress(1.0)
-        seconds[name] = time.perf_counter() - begun
 
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
     between = _compared(rules, loaded, device.threads(experiment.run.threads))
@@ -203,26 +195,19 @@ def study(
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak *= 1 if sys.platform == "darwin" else 1024  # Linux counts in KiB
-    return Study(experiment, confidence, loaded, candidates, views, compared, seconds, peak)
+    return Study(experiment, confidence, loaded, candidates, views, compared)
 
 
 def check_study(experiment: Experiment, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
     rules = experiment.game
     privacy, given = rules.scheme.privacy, rules.challenge
-    if privacy.unit != "record":
-        raise InputError(
-            f'privacy.unit is "{privacy.unit}", but fedsim sensitivity measures the '
-            'sensitivity to a record; set privacy.unit = "record"'
-        )
+    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
     if trials < 1:
         raise InputError(f"trials is {trials}; give 1 or more")
     if top < 1:
         raise InputError(f"top is {top}; give 1 or more")
     measure(given.dissimilarity)
-    sensitivity_course.check_steps(rules)
     loaded = federation.load(experiment)
     dataset_sensitivity.check_choice(
         privacy.neighbouring.value,
@@ -294,11 +279,7 @@ def _ranked(
             pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
         # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
-    with stage(f"{name}: {CHOICES['client']}") as progress:
-        clients = select_per_client(
-            features, loaded.client_of, pool, name, neighbouring, progress=progress, **how
-        )
-    return ranked + [("client", client, pair) for client, pair in enumerate(clients)]
+    return ranked
 
 
 def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
@@ -383,11 +364,11 @@ def _sampled(
 
 def _compare(
     seed: int, confidence: float, heuristics: Heuristics, truth: Floats
-) -> tuple[RankComparison | None, dict[str, str]]:
+) -> tuple[dict[str, RankCorrelation], dict[str, str]]:
     """Return the rank correlations of the dissimilarities, and why some have none."""
     if not np.ptp(truth):
         reason = "all local sensitivities are equal, for example if every gradient is clipped"
-        return None, dict.fromkeys(heuristics, reason)
+        return {}, dict.fromkeys(heuristics, reason)
     applicable: dict[str, Floats] = {}
     refusals: dict[str, str] = {}
     for name, distances in heuristics.items():
@@ -401,7 +382,7 @@ def _compare(
         else:
             applicable[name] = distances
     if not applicable:
-        return None, refusals
+        return {}, refusals
     # The same bootstrap samples in every view.
     draw = generator(seed, StreamRole.COMPARED, trial=1)
     compared = rank_correlation.compare(applicable, truth, confidence, draw)

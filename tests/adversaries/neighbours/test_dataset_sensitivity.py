@@ -18,7 +18,6 @@ from adversaries.neighbours.dataset_sensitivity import (
     rank_records,
     select,
     select_one,
-    select_per_client,
 )
 from fedsim.learning.data import load
 
@@ -261,21 +260,6 @@ def test_a_search_does_not_keep_the_distances() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 8 * len(a) * len(b) / 2  # 96 MB if they were kept
-
-
-@pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_each_client_chooses_among_its_own_records(neighbouring: str) -> None:
-    client_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
-    done: list[float] = []
-    chosen = select_per_client(D, client_of, POOL, "ssim", neighbouring, progress=done.append)
-    assert len(chosen) == 3
-    for client, pair in enumerate(chosen):
-        own = np.flatnonzero(client_of == client)
-        [alone] = select(D[own], POOL, "ssim", neighbouring)
-        assert pair.record == own[alone.record]
-        assert (pair.replacement, pair.distance) == (alone.replacement, alone.distance)
-    assert done == sorted(done)
-    assert done[-1] == 1
 
 
 def test_columns_reach_the_measure() -> None:

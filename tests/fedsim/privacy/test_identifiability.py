@@ -309,16 +309,3 @@ def test_epsilon_and_delta_bound_the_advantage_from_above(
     mechanism = Mechanism.alike(z, steps)
     exact = ident.rho_alpha(mechanism)
     assert ident.advantage_of_epsilon(PLD.epsilon(mechanism, delta), delta) >= exact * (1 - 1e-9)
-
-
-def test_epsilon_grows_round_by_round_to_that_of_all_rounds() -> None:
-    described = Releases((Rounds(2.0, 20), Rounds(1.0, 300, 0.01)), clients=3)
-    rounds, epsilons = ident.epsilon_by_round(
-        described, Vantage.PARTICIPANT, 1e-5, ["pld", "rdp"], points=10
-    )
-    assert (rounds[0], rounds[-1]) == (1, 320)
-    assert np.all(np.diff(rounds) > 0)
-    for name, values in epsilons.items():
-        assert np.all(np.diff(values) > 0)
-        whole = ident.bounds(described.towards(Vantage.PARTICIPANT), 1e-5, name)
-        assert values[-1] == whole.epsilon

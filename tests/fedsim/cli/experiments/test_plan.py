@@ -33,7 +33,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_a_run_and_each_run_of_a_sweep_search_once(
+def test_a_run_and_each_run_of_a_table_search_once(
     fedsim: Command, small: Callable[..., Config], tmp_path: Path, searches: list[object]
 ) -> None:
     experiment = tmp_path / "short.toml"
@@ -41,7 +41,7 @@ def test_a_run_and_each_run_of_a_sweep_search_once(
     assert fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")[0] == 0
     assert len(searches) == 1
     over = ("--over", "privacy.rho-beta=0.7,0.8", "--out", tmp_path / "sweep", "--quiet")
-    assert fedsim("sweep", experiment, *over)[0] == 0
+    assert fedsim("choose", experiment, *over)[0] == 0
     assert len(searches) == 3
 
 

@@ -1,4 +1,4 @@
-"""`fedsim trials`, `fedsim sweep` and more trials of a run, as a user types them."""
+"""`fedsim choose` without a limit and more trials of a run, as a user types them."""
 
 import csv
 import json
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adversaries.bounds.sample_size import trials_needed
 from fedsim import experiment as experiments
 from fedsim.config import Config, dump
 from fedsim.experiment import in_process
@@ -22,87 +21,9 @@ from fedsim.report.sections.section import TITLES
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_the_trials_of_a_halfwidth_come_from_the_configuration_or_the_advantage(
-    fedsim: Command, experiment: Path
-) -> None:
-    status, out, _ = fedsim("trials", experiment, "--halfwidth", 0.1, "--json")
-    found = json.loads(out)
-    assert status == 0
-    assert found["advantage"] == pytest.approx(0.3406, abs=1e-4)
-    assert found["trials"] == trials_needed(found["advantage"], 0.1, 0.95)
-    assert found["trials_at_zero"] == trials_needed(0.0, 0.1, 0.95)
-    assert set(found["lower_bounds"]) >= {"clopper_pearson", "gaussian"}
-    assert found["refused"] == {}
-    status, out, _ = fedsim("trials", "--advantage", 0.3, "--halfwidth", 0.1)
-    assert status == 0
-    assert "trials if it is 0.300 (as given)" in " ".join(out.split())
-    assert "lower bound of 0.5 × ε" in out.replace("\n", " ")
-    assert "that reach the bound with a probability of 80 %" in " ".join(out.split())
-
-
-@pytest.mark.slow
-def test_trials_promise_no_bound_that_the_report_would_refuse(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
-    local_steps, sampled = tmp_path / "steps.toml", tmp_path / "sampled.toml"
-    local_steps.write_text(
-        dump(small({"training.local-steps": 2, "federation.trust": "local", "trials.batch": 16}))
-    )
-    sampled.write_text(dump(small({"training.sampling-rate": 0.5, "training.rounds": 1})))
-    _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2, "--json")
-    found = json.loads(out)
-    assert set(found["refused"]) == {"gaussian"}
-    assert all(found["lower_bounds"][name] is None for name in found["refused"])
-    assert found["lower_bounds"]["mu_gdp"] > 0
-    _, out, _ = fedsim("trials", local_steps, "--halfwidth", 0.2)
-    assert "refused: the log-odds of local steps" in " ".join(out.split())
-    _, out, _ = fedsim("trials", sampled, "--halfwidth", 0.2)
-    assert "leads with trade_off" in " ".join(out.split())
-
-
-@pytest.mark.source
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ([], "the expected advantage is missing"),
-        (["--advantage", 2], "advantage is 2; give a number of at least 0 and below 1"),
-        (["--advantage", "nan"], "advantage is nan; give a number of at least 0 and below 1"),
-        (["--advantage=-0.2"], "advantage is -0.2; give a number of at least 0 and below 1"),
-        (
-            ["configs/digits.toml", "--advantage", 0.2],
-            "'configs/digits.toml' and advantage 0.2 both set the expected advantage",
-        ),
-        (["--advantage", 0.2, "--halfwidth", 0], "halfwidth is 0"),
-        (["--advantage", 0.2, "--share", 1], "share is 1"),
-        (["--advantage", 0.2, "--confidence", 2], "confidence is 2"),
-        (["--advantage", 0.2, "--confidence", 0], "confidence is 0"),
-        (["--advantage", 0.2, "--delta", 0], "delta is 0"),
-    ],
-)
-def test_trials_for_nothing_sensible_are_refused(
-    arguments: list[object], complaint: str, fedsim: Command
-) -> None:
-    status, out, err = fedsim("trials", *arguments)
-    assert (status, out) == (2, "")
-    assert complaint in err
-    assert len(err.strip().splitlines()) == 1
-
-
-def test_trials_of_a_configuration_without_a_limit_name_the_way_out(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
-    path = tmp_path / "experiment.toml"
-    noiseless = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.0001}
-    path.write_text(dump(small(noiseless)))
-    status, out, err = fedsim("trials", path)
-    assert (status, out) == (2, "")
-    assert "for which a single trial is enough" in err
-    assert "give an advantage in its place" in err
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
+def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     fedsim: Command,
     small: Callable[..., Config],
     tmp_path: Path,
@@ -117,7 +38,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     monkeypatch.setattr(page_of_run, "render_html", lambda *_: "")
     experiment, out = tmp_path / "tiny.toml", tmp_path / "sweep"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
-    arguments = ("sweep", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
+    arguments = ("choose", experiment, "--over", "privacy.rho-beta=0.6,0.9,0.95", "--out", out)
     status, _, err = fedsim(*arguments)
     said = err.strip().splitlines()[-1].startswith("fedsim: 1 of 3 runs failed")
     assert (status, said) == (1, True)
@@ -141,7 +62,7 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         leading = found["empirical"]["leading"]
         proven = found["empirical"]["lower_bounds"][leading]["epsilon"]
         assert (row["headline"], float(row["at_least_headline"])) == (leading, proven)
-    written = [out / "figures" / "privacy-rho-beta.svg", out / "summary.csv", out / "report.html"]
+    written = [out / "summary.csv", out / "report.html"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
     page = (out / "report.html").read_text()
     assert "ε at least, headline" in page
@@ -153,9 +74,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         f"digits {name}" for name in ("rho-beta=0.6", "rho-beta=0.9")
     }
     written = (out / "rho-beta=0.6" / "events.jsonl").read_bytes()
-    for heading in ("accuracy", "ε′, advantage", "ε′, belief", "ε′, sensitivities"):
+    for heading in ("accuracy", "advantage", "ρα", "ε"):
         assert f'<th scope="col">{heading}</th>' in page
-    again = ("sweep", experiment, "--rho-beta", "0.6,0.9", "--out", out, "--quiet")
+    over = ("--over", "privacy.rho-beta=0.6,0.9")
+    again = ("choose", experiment, *over, "--out", out, "--quiet")
     status, printed, err = fedsim(*again, "--json")
     assert (status, err) == (0, "")
     assert json.loads(printed) == json.loads((out / "report.json").read_text())
@@ -171,7 +93,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "fedsim sweep needs --over"),
+        ([], "the limit on the adversary is missing; give --max-belief"),
+        (["--over", "run.seed=1,2", "--min-accuracy", "0.5"], "need a limit on the adversary"),
+        (["--over", "run.seed=1,2", "--against", "server"], "need a limit on the adversary"),
+        (["--max-belief", "0.9", "--workers", "2"], "drop the limit"),
         (["--over", "run.seed"], "is not KEY=V1,V2"),
         (["--over", "run.seed=1,,2"], "is not KEY=V1,V2"),
         (["--over", "run.sed=1,2"], "did you mean 'run.seed'?"),
@@ -186,10 +111,10 @@ def test_a_sweep_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
         (["--over", "data.records=50,100000"], "records=100000: "),
     ],
 )
-def test_a_sweep_over_nothing_sensible_leaves_nothing(
+def test_a_table_of_nothing_sensible_leaves_nothing(
     arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
 ) -> None:
-    status, out, err = fedsim("sweep", experiment, "--out", tmp_path / "sweep", *arguments)
+    status, out, err = fedsim("choose", experiment, "--out", tmp_path / "sweep", *arguments)
     assert (status, out) == (2, "")
     assert complaint in err
     assert len(err.strip().splitlines()) == 1

@@ -292,7 +292,7 @@ def test_every_kind_of_experiment_ends_in_a_report(
 def test_without_arguments_the_help_is_shown(fedsim: Command) -> None:
     status, out, err = fedsim()
     assert status == 2
-    assert "calibrate" in out
+    assert "account" in out
     assert err == ""
 
 

@@ -83,7 +83,7 @@ def test_options_choose_measure_relation_pairs_and_trials(
         (["--top", "0"], "top is 0"),
         (["--top", "25"], "give 1 to 24"),
         (["--trials", "0"], "trials is 0"),
-        (["--set", "privacy.unit=client"], "sensitivity to a record"),
+        (["--set", "privacy.unit=client"], "single records"),
         (["--set", "privacy.neighbouring"], "KEY=VALUE"),
         (["--measure", "hamming"], "neither 0 nor 1"),
         (["--set", "training.sampling-rate=0.5"], "full batches"),

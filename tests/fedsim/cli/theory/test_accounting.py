@@ -1,4 +1,4 @@
-"""`fedsim calibrate` and `fedsim account`, from the command line to the printed numbers."""
+"""`fedsim account`, with and without a limit, from the command line to the printed numbers."""
 
 import json
 import math
@@ -10,23 +10,23 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from adversaries.bounds.sample_size import trials_needed
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.cli.option_groups import ungrouped
 from fedsim.cli.theory.account import account
-from fedsim.cli.theory.calibrate import calibrate
-from fedsim.config import Config, to_run_config
+from fedsim.config import Config, dump, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.privacy.accounting import ACCOUNTANTS
 
 app = typer.Typer()
-app.command()(ungrouped(calibrate))
 app.command()(ungrouped(account))
+app.callback()(lambda: None)  # keeps the name of the only command
 
-CALIBRATE = "calibrate --rho-beta 0.9 --delta 0.01 --rounds 30"
+LIMITED = "account --rho-beta 0.9 --delta 0.01 --rounds 30"
 ACCOUNT = "account --noise-multiplier 8.38022703488798 --rounds 30 --delta 0.01"
 KEYS = {
     *("noise_multiplier", "effective_noise_multiplier", "epsilon", "delta", "rho_beta"),
@@ -58,13 +58,14 @@ def refusal(arguments: str) -> str:
     return str(result.exception)
 
 
-def test_calibrate_answers_the_request_by_every_accountant() -> None:
-    answer = document(CALIBRATE)
+def test_a_limit_is_solved_by_every_accountant() -> None:
+    answer = document(LIMITED)
     assert answer.keys() >= KEYS
-    assert answer["accountants"].keys() == ACCOUNTANTS.keys()
+    assert answer["solutions"].keys() == answer["accountants"].keys() == ACCOUNTANTS.keys()
     assert answer["accountant"] == "pld"
     assert answer["noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
-    assert answer["noise_multiplier"] == answer["accountants"]["pld"]["noise_multiplier"]
+    assert answer["noise_multiplier"] == answer["solutions"]["pld"]["noise_multiplier"]
+    assert answer["accountants"]["pld"]["epsilon"] == pytest.approx(math.log(9), rel=1e-6)
     assert answer["epsilon"] == pytest.approx(math.log(9), rel=1e-12)
     assert answer["rho_beta"] == pytest.approx(0.9, rel=1e-12)
     assert answer["rho_alpha"] == pytest.approx(0.369, abs=5e-4)
@@ -72,19 +73,19 @@ def test_calibrate_answers_the_request_by_every_accountant() -> None:
     assert (answer["trust"], answer["vantage"], answer["clients"]) == ("central", "participant", 2)
 
 
-def test_calibrate_reproduces_the_papers_noise_with_the_papers_accountant() -> None:
-    answer = document(f"{CALIBRATE} --accountant rdp-classic")
+def test_a_limit_reproduces_the_papers_noise_with_the_papers_accountant() -> None:
+    answer = document(f"{LIMITED} --accountant rdp-classic")
     assert answer["noise_multiplier"] == pytest.approx(8.38022703488798, rel=1e-6)
     assert answer["rho_alpha"] == pytest.approx(0.2561767421042713, rel=1e-6)
 
 
 def test_an_epsilon_may_be_given_instead_of_a_belief() -> None:
-    by_epsilon = f"calibrate --epsilon {math.log(9)!r} --delta 0.01 --rounds 30"
-    assert document(by_epsilon)["noise_multiplier"] == document(CALIBRATE)["noise_multiplier"]
+    by_epsilon = f"account --epsilon {math.log(9)!r} --delta 0.01 --rounds 30"
+    assert document(by_epsilon)["noise_multiplier"] == document(LIMITED)["noise_multiplier"]
 
 
 def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
-    answer = document(f"{CALIBRATE} --trust local --clients 5")
+    answer = document(f"{LIMITED} --trust local --clients 5")
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
     again = document(
@@ -97,7 +98,7 @@ def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
 def test_colluders_tell_their_noise() -> None:
     """Of eight clients three collude: a participant faces the noise of the other four."""
     setting = "--trust local --clients 8 --colluding 3"
-    answer = document(f"{CALIBRATE} {setting}")
+    answer = document(f"{LIMITED} {setting}")
     assert answer["colluding"] == 3
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
@@ -113,10 +114,10 @@ def test_colluders_tell_their_noise() -> None:
     assert multipliers["local", "server"] == pytest.approx(1)
     assert "with local trust and 8 clients, 3 colluding" in text(f"{command} {setting}")
     assert "collude" not in text(f"{command} --clients 8")
-    rounds = f"calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
+    rounds = f"account --rho-beta 0.9 --delta 0.01 --noise-multiplier 4 {setting}"
     fewer = document(rounds.replace("--clients 8 --colluding 3", "--clients 5"))
     assert document(rounds)["rounds"] == fewer["rounds"]
-    alone = document(f"{CALIBRATE} {setting}")
+    alone = document(f"{LIMITED} {setting}")
     assert alone["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
 
 
@@ -139,18 +140,18 @@ def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
     assert (local["rounds"], local["local_steps"]) == (10, 3)
     assert local["effective_noise_multiplier"] == 4
     assert local["epsilon"] == plain["epsilon"]
-    target = f"calibrate --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
+    target = f"account --epsilon {local['epsilon']!r} --rounds 10 --local-steps 3 {arguments}"
     assert document(target)["noise_multiplier"] == pytest.approx(4, rel=1e-6)
     assert "10 rounds of 3 local steps: fedsim accounts for 30 noisy steps" in text(target)
 
 
-@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+@pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
 def test_local_steps_that_make_no_sense_are_refused(command: str) -> None:
     assert "choose trust local" in refusal(f"{command} --local-steps 3")
     assert "give at least 1" in refusal(f"{command} --local-steps 0 --trust local")
 
 
-@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+@pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
 def test_of_a_given_person_the_tail_is_stated_that_holds_for_everybody(command: str) -> None:
     answer = document(command)
     assert answer["tail_limit"] > answer["tail_probability"] > answer["delta"]
@@ -170,9 +171,10 @@ def test_account_gives_every_accountants_epsilon() -> None:
     assert rows["pld"]["epsilon"] == pytest.approx(rows["gdp"]["epsilon"], rel=1e-12)
 
 
-@pytest.mark.parametrize("command", [CALIBRATE, ACCOUNT])
+@pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
 def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command: str) -> None:
-    rows = document(f"{command} --sampling-rate 0.5 --neighbouring replace")["accountants"]
+    found = document(f"{command} --sampling-rate 0.5 --neighbouring replace")
+    rows = found.get("solutions") or found["accountants"]
     assert rows["pld"].keys() > {"note"}
     assert rows["gdp"].keys() == {"refusal", "covers"}
     assert "add-remove" in rows["rdp"]["refusal"]
@@ -195,7 +197,7 @@ def test_a_fallback_for_a_minute_delta_is_stated() -> None:
 
 
 def test_the_printed_answer_explains_itself() -> None:
-    calibrated, accounted = text(CALIBRATE), text(ACCOUNT)
+    calibrated, accounted = text(LIMITED), text(ACCOUNT)
     assert "Noise multiplier 5.69955" in calibrated
     assert "at most 90 % sure" in calibrated
     assert "largest change that one person's record can cause" in calibrated
@@ -206,29 +208,28 @@ def test_the_printed_answer_explains_itself() -> None:
         assert f"{name}: " in accounted
 
 
-@pytest.mark.parametrize("command", ["calibrate", "account"])
-def test_help_teaches_with_an_example(command: str) -> None:
-    assert f"fedsim {command} --" in text(f"{command} --help")
+def test_help_teaches_with_an_example() -> None:
+    assert "fedsim account --" in text("account --help")
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (
-            "calibrate --delta 0.01 --rounds 30",
-            "exactly one of rho-beta, rho-alpha, epsilon and max-risk",
+            "account --delta 0.01 --rounds 30",
+            "the mechanism is missing",
         ),
-        (f"{CALIBRATE} --epsilon 1", "exactly one of rho-beta, rho-alpha, epsilon and max-risk"),
-        ("calibrate --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
-        ("calibrate --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
-        ("calibrate --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
-        ("calibrate --rho-beta 0.9 --delta 0.01 --rounds 0", "steps is 0"),
-        (f"{CALIBRATE} --sampling-rate 2", "sampling rate is 2"),
-        (f"{CALIBRATE} --clients 1", "1 clients"),
-        (f"{CALIBRATE} --vantage server", "no noise protects from the server"),
-        (f"{CALIBRATE} --clients 4 --colluding 3", "give 0 to 2"),
+        (f"{LIMITED} --epsilon 1", "epsilon and rho-beta are given; give one of epsilon,"),
+        ("account --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
+        ("account --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
+        ("account --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
+        ("account --rho-beta 0.9 --delta 0.01 --rounds 0", "steps is 0"),
+        (f"{LIMITED} --sampling-rate 2", "sampling rate is 2"),
+        (f"{LIMITED} --clients 1", "1 clients"),
+        (f"{LIMITED} --vantage server", "no noise protects from the server"),
+        (f"{LIMITED} --clients 4 --colluding 3", "give 0 to 2"),
         (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
-        (f"{CALIBRATE} --accountant pdl", "did you mean 'pld'"),
+        (f"{LIMITED} --accountant pdl", "did you mean 'pld'"),
         ("account --noise-multiplier -1 --rounds 30 --delta 0.01", "noise multiplier is -1"),
         ("account --noise-multiplier 1 --rounds 0 --delta 0.01", "steps is 0"),
         ("account --noise-multiplier 1 --rounds 30 --delta 1.5", "delta is 1.5"),
@@ -243,19 +244,19 @@ def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> Non
 # --- other questions -------------------------------------------------------------------------
 
 
-def test_given_the_noise_calibrate_finds_the_rounds() -> None:
+def test_given_the_noise_a_limit_finds_the_rounds() -> None:
     asked = "--rho-beta 0.9 --delta 0.01 --noise-multiplier 5.7"
-    answer = document(f"calibrate {asked}")
+    answer = document(f"account {asked}")
     assert (answer["found"], answer["rounds"]) == ("rounds", 30)
     # The paper's accounting allows fewer.
-    assert answer["accountants"]["rdp-classic"]["rounds"] < 30
-    assert "Most rounds: 30" in text(f"calibrate {asked}")
+    assert answer["solutions"]["rdp-classic"]["rounds"] < 30
+    assert "Most rounds: 30" in text(f"account {asked}")
 
 
 @pytest.mark.slow
-def test_given_noise_and_rounds_calibrate_finds_the_sampling_rate() -> None:
+def test_given_noise_and_rounds_a_limit_finds_the_sampling_rate() -> None:
     asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --rounds 500"
-    found = document(f"calibrate {asked} --accountant rdp")
+    found = document(f"account {asked} --accountant rdp")
     assert found["found"] == "sampling_rate"
     again = document(
         "account --noise-multiplier 1 --rounds 500 --delta 1e-5 "
@@ -265,7 +266,7 @@ def test_given_noise_and_rounds_calibrate_finds_the_sampling_rate() -> None:
 
 
 def test_a_bound_on_the_advantage_needs_no_delta() -> None:
-    answer = document("calibrate --rho-alpha 0.25 --rounds 30")
+    answer = document("account --rho-alpha 0.25 --rounds 30")
     assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
     assert answer["accountants"]["pld"]["epsilon"] == answer["epsilon"]
 
@@ -370,17 +371,39 @@ def test_a_run_is_accounted_with_the_distances_that_it_gathered(
     assert other["bayesian"]["epsilon"]["mean"] < answer["bayesian"]["epsilon"]["mean"]
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"epsilon.{suffix}"
-    answer = document(f"{ACCOUNT} --plot {path}")
-    drawn = path.read_bytes()
-    assert drawn.startswith(b"\x89PNG") if suffix == "png" else b"rdp-classic" in drawn
-    by_round = answer["by_round"]
-    assert by_round["rounds"][-1] == 30
-    for name, values in by_round["epsilon"].items():
-        assert values == sorted(values)
-        assert values[-1] == answer["accountants"][name]["epsilon"]
+def test_the_trials_of_a_halfwidth_come_from_the_largest_advantage(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    path = written(tmp_path, dump(small({"audit.confidence": 0.99})))
+    found = document(f"account {path} --halfwidth 0.1")
+    precision, advantage = found["precision"], found["rho_alpha"]
+    assert precision["advantage"] == pytest.approx(advantage)
+    assert precision["trials"] == trials_needed(precision["advantage"], 0.1, 0.99)
+    assert precision["trials_at_zero"] == trials_needed(0.0, 0.1, 0.99) > precision["trials"]
+    said = (
+        f"± 0.1 at 99% needs {precision['trials']:,} trials if it is {advantage:.3f} (the largest"
+    )
+    assert said in text(f"account {path} --halfwidth 0.1")
+    by_hand = document(f"{LIMITED} --halfwidth 0.1")
+    assert by_hand["precision"]["advantage"] == pytest.approx(by_hand["rho_alpha"])
+    assert by_hand["precision"]["confidence"] == 0.95
+    assert "precision" not in document(ACCOUNT)
+
+
+def test_the_risk_at_the_given_baseline_is_stated() -> None:
+    command = "account --max-risk 0.5 --baseline-risk 0.3 --rounds 30"
+    risks = {row["baseline"]: row["at_most"] for row in document(command)["risks"]}
+    assert risks[0.3] == pytest.approx(0.5, rel=1e-6)
+    assert "30 % │ 50 %" in text(command)
+    assert "1 in 1,000" in text(command)
+
+
+def test_a_limit_counts_the_clients_that_take_part() -> None:
+    setting = "--rounds 30 --delta 0.01 --trust local --clients 8 --participants 4"
+    nominal = document(f"account --rho-beta 0.9 {setting}")["noise_multiplier"]
+    again = document(f"account --noise-multiplier {nominal!r} {setting}")
+    assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
+    assert nominal == pytest.approx(5.699546592 / math.sqrt(3), rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -388,13 +411,15 @@ def test_epsilon_against_rounds_is_drawn(tmp_path: Path, suffix: str) -> None:
     [
         ("account --delta 0.1", "the mechanism is missing"),
         ("account nothing.toml --delta 0.1", "cannot read"),
-        (f"{ACCOUNT} --plot epsilon.pdf", "neither .svg nor .png"),
-        (f"{ACCOUNT} --plot nowhere/epsilon.svg", "not a directory"),
+        ("account configs/digits.toml --rho-beta 0.9", "already sets the noise, and rho-beta"),
+        (f"{ACCOUNT} --halfwidth 0", "halfwidth is 0"),
+        (f"{ACCOUNT} --halfwidth 0.1 --vantage server", "for which a single trial is enough"),
+        (f"{ACCOUNT} --accountant rdp", "an effect only on the limits"),
         (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
-        ("calibrate --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
-        (f"{CALIBRATE} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
-        ("calibrate --rho-beta 0.6 --rounds 30 --baseline-risk 0.1", "needs max-risk"),
-        ("calibrate --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
+        ("account --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
+        (f"{LIMITED} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
+        ("account --rho-beta 0.6 --rounds 30 --baseline-risk 0.1", "needs max-risk"),
+        ("account --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused_in_one_line(
@@ -455,8 +480,8 @@ def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None
 
 
 def test_the_noise_of_a_federation_is_nominal_by_every_accountant() -> None:
-    command = "calibrate --rho-beta 0.9 --delta 0.01 --rounds 30"
-    rows = document(f"{command} --trust local --clients 5")["accountants"]
+    command = "account --rho-beta 0.9 --delta 0.01 --rounds 30"
+    rows = document(f"{command} --trust local --clients 5")["solutions"]
     # The participant removes its own noise and faces that of four others: sqrt(4) = 2.
     assert rows["pld"]["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
     assert rows["rdp-classic"]["noise_multiplier"] == pytest.approx(8.38022703488798 / 2, rel=1e-6)
@@ -467,45 +492,24 @@ def test_the_noise_of_a_federation_is_nominal_by_every_accountant() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
-        ("calibrate --rho-alpha 0.25 --rounds 30 --accountant rdp", "no effect on rho-alpha"),
+        ("account --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
+        ("account --rho-alpha 0.25 --rounds 30 --accountant rdp", "an effect only on the limits"),
         (
-            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --vantage server",
+            "account --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --vantage server",
             "no noise protects from the server",
         ),
         (
-            "calibrate --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 "
-            "--vantage server",
+            "account --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 --vantage server",
             "no noise protects from the server",
         ),
-        (f"{ACCOUNT} --vantage server --plot epsilon.svg", "--plot: epsilon is infinite"),
     ],
 )
 def test_what_has_no_say_or_no_answer_is_refused_in_one_line(
-    arguments: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: str, complaint: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_figure_that_cannot_be_written_is_refused_before_the_accounting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unexpected(*_: object) -> None:
-        raise AssertionError("accounted before the file was found unwritable")
-
-    monkeypatch.setattr("fedsim.studies.guarantees.accounting.identifiability.bounds", unexpected)
-    directory = tmp_path / "epsilon.svg"
-    directory.mkdir()
-    assert "is a directory" in refusal(f"{ACCOUNT} --plot {directory}")
-    too_long = tmp_path / f"{'x' * 300}.svg"
-    message = refusal(f"{ACCOUNT} --plot {too_long}")
-    assert "cannot write" in message
-    assert "\n" not in message
-    assert list(tmp_path.iterdir()) == [directory]
 
 
 def test_more_information_than_a_bit_says_nothing() -> None:
@@ -517,9 +521,9 @@ def test_more_information_than_a_bit_says_nothing() -> None:
 
 def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
     commands = (
-        CALIBRATE,
+        LIMITED,
         f"{ACCOUNT} --trust local --clients 5",
-        "calibrate --rho-beta 0.53 --delta 0.001 --rounds 30 --trust local --clients 5",
+        "account --rho-beta 0.53 --delta 0.001 --rounds 30 --trust local --clients 5",
     )
     for command in commands:
         lines = narrow(command)
@@ -532,14 +536,14 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
 
 def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches() -> None:
     asked = "--delta 1e-5 --noise-multiplier 100 --rounds 10"
-    answer = document(f"calibrate --epsilon 5 {asked}")
+    answer = document(f"account --epsilon 5 {asked}")
     mu = math.sqrt(10) / 100
     assert answer["sampling_rate"] == 1
     assert answer["epsilon"] == pytest.approx(gaussian.epsilon(mu, 1e-5), rel=1e-12)
     assert answer["tail_probability"] == pytest.approx(
         gaussian.tail(mu, answer["epsilon"]), rel=1e-12
     )
-    assert "full batches already meet the target" in text(f"calibrate --epsilon 5 {asked}")
+    assert "full batches already meet the limit" in text(f"account --epsilon 5 {asked}")
 
 
 def test_an_epsilon_larger_than_any_float_has_a_note() -> None:

@@ -21,7 +21,6 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.dask_pool import AUTHORITY, CERTIFICATE, KEY, Address, DaskPool
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.server.plan import preflight
-from fedsim.studies.membership.membership_game import play
 
 Make = Callable[[dict[str, Scalar]], Config]
 
@@ -139,24 +138,13 @@ def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_kil
     over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
     killer = _kill_when(cluster[0], "*/report.json", there)
     killer.start()
-    made = fedsim.sweep(config, over, there, workers=cluster[1])
+    made = fedsim.choose(config, over=over, out=there, workers=cluster[1])
     killer.join()
-    for one, other in zip(made.outcomes, fedsim.sweep(config, over, here).outcomes, strict=True):
+    alone = fedsim.choose(config, over=over, out=here)
+    for one, other in zip(made.outcomes, alone.outcomes, strict=True):
         assert (one.failure, one.accuracies) == ("", other.accuracies)
         first, second = (
             np.load(each / one.point.name / "transcript.npz") for each in (here, there)
         )
         assert np.array_equal(first["log_odds"], second["log_odds"])
     assert (here / "summary.csv").read_text() == (there / "summary.csv").read_text()
-
-
-@QUIET
-@pytest.mark.slow
-def test_a_cluster_trains_a_games_models(
-    small: Make, tmp_path: Path, cluster: tuple[Any, Address], capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = small({"trials.batch": 16, "run.device": "cpu"})
-    one, other = (play(config, 40, workers=workers) for workers in (None, cluster[1]))
-    assert np.array_equal(one.observations.losses, other.observations.losses)
-    said = " ".join(capsys.readouterr().out.split())
-    assert "send the losses of the models back. 2 workers at" in said

@@ -10,7 +10,6 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
-from io import StringIO
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Thread
@@ -18,11 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
+import fedsim
 from adversaries.errors import InputError
 from fedsim import experiment
-from fedsim.api_studies import swept
 from fedsim.common import device, memory
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runtimes import places
@@ -89,7 +87,6 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
 ) -> None:
     config = small({"trials.count": 8, "trials.batch": 4, "run.device": "cpu"})
     over, here, there = {"privacy.rho-beta": [0.7, 0.8]}, tmp_path / "here", tmp_path / "there"
-    shown = Console(file=StringIO(), width=200)
 
     @contextmanager
     def opened(*_: object) -> Iterator[Elsewhere]:
@@ -97,8 +94,8 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
 
     monkeypatch.setattr(places, "opened", opened)
     cluster = Address("tcp://127.0.0.1:1", None)
-    made = swept(config, over, there, {}, shown, workers=cluster)
-    swept(config, over, here, {}, shown)
+    made = fedsim.choose(config, over=over, out=there, workers=cluster)
+    fedsim.choose(config, over=over, out=here, workers=None)
     for outcome in made.outcomes:
         assert outcome.failure == ""
         name = outcome.point.name
@@ -107,7 +104,7 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
         assert tempfile.gettempdir() not in page.replace(str(there), "")
     # The same call again finds the finished runs, and more of them is more work.
     before = (there / "rho-beta=0.7" / "identity").read_text()
-    assert swept(config, over, there, {}, shown, workers=cluster).outcomes == made.outcomes
+    assert fedsim.choose(config, over=over, out=there, workers=cluster).outcomes == made.outcomes
     assert (there / "rho-beta=0.7" / "identity").read_text() == before
 
 
@@ -122,11 +119,11 @@ def test_a_lost_worker_ends_all_runs_and_the_next_command_carries_them_out(
 
     monkeypatch.setattr(places, "opened", opened)
     over, cluster = {"privacy.rho-beta": [0.7, 0.8]}, Address("tcp://127.0.0.1:1", None)
-    made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
+    made = fedsim.choose(small(), over=over, out=tmp_path / "out", workers=cluster)
     failures = [outcome.failure for outcome in made.outcomes]
     assert failures[0].startswith("a worker was lost with")
     assert failures[1] == "the workers are lost; give the same command again to continue"
-    made = swept(small(), over, tmp_path / "out", {}, Console(quiet=True), cluster)
+    made = fedsim.choose(small(), over=over, out=tmp_path / "out", workers=cluster)
     assert [outcome.failure for outcome in made.outcomes] == ["", ""]
 
 
@@ -134,19 +131,21 @@ def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
     small: Callable[..., Config], tmp_path: Path
 ) -> None:
     config = small({"privacy.noise-source": "system"})
-    over, shown = {"privacy.rho-beta": [0.7, 0.8]}, Console(quiet=True)
+    over = {"privacy.rho-beta": [0.7, 0.8]}
     with pytest.raises(InputError, match="cannot be drawn again"):
-        swept(config, over, tmp_path / "out", {}, shown, Address("tcp://127.0.0.1:1", None))
+        fedsim.choose(
+            config, over=over, out=tmp_path / "out", workers=Address("tcp://127.0.0.1:1", None)
+        )
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_a_sweep_in_processes_has_the_bits_of_one_also_where_one_is_killed(
+def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(
     small: Callable[..., Config], tmp_path: Path
 ) -> None:
     config = small({"trials.count": 40, "trials.batch": 4, "run.device": "cpu"})
     over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
-    before, shown = set(active_children()), Console(file=StringIO(), width=200)
+    before = set(active_children())
 
     def kill() -> None:
         while not any(there.glob("*/batches/*.npz")):
@@ -155,12 +154,14 @@ def test_a_sweep_in_processes_has_the_bits_of_one_also_where_one_is_killed(
 
     killer = Thread(target=kill)
     killer.start()
-    lost = swept(config, over, there, {}, shown, workers=2)
+    lost = fedsim.choose(config, over=over, out=there, workers=2)
     killer.join()
     assert any("a worker was lost" in outcome.failure for outcome in lost.outcomes)
-    made = swept(config, over, there, {}, shown, workers=2)
+    made = fedsim.choose(config, over=over, out=there, workers=2)
     for one, other in zip(
-        made.outcomes, swept(config, over, here, {}, shown).outcomes, strict=True
+        made.outcomes,
+        fedsim.choose(config, over=over, out=here, workers=None).outcomes,
+        strict=True,
     ):
         assert (one.failure, one.accuracies) == ("", other.accuracies)
         name = f"{one.point.name}/transcript.npz"

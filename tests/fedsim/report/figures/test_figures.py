@@ -237,20 +237,6 @@ class TestAdvantages:
         assert axes.get_ylim()[1] > 1
 
 
-def test_no_accountant_hides_another_and_each_is_named_with_its_epsilon():
-    rounds = np.arange(1, 6)
-    tight = np.linspace(0.5, 2, 5)
-    found = {"basic": 40 * tight, "pld": tight, "rdp": tight * 1.0001, "moments": 8 * tight}
-    (axes,) = run_figures.guarantee(rounds, found, 1e-5, None, 0.9).axes
-    low, high = axes.get_ylim()
-    lines = axes.get_lines()
-    assert [line.get_label() for line in lines] == ["pld: 2", "rdp: 2", "moments: 16", "basic: 80"]
-    assert all(low <= line.get_ydata().min() and line.get_ydata().max() <= high for line in lines)
-    # Of two that lie on each other, the one on top is the narrower, and dashed.
-    assert lines[0].get_linewidth() > lines[1].get_linewidth()
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines)
-
-
 def test_curves_of_attacks_are_four_lines_at_most_and_differ_without_colour():
     rates = [0.001, 0.1, 1.0]
     attacks = {name: (rates, [0.002, 0.2, 1.0]) for name in ("a", "b", "c")}

@@ -88,7 +88,8 @@ def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
         (["medean"], "the function is 'medean', which is not known"),
         (["mean", "--rate", "1"], "rate is 1.0"),
         (["mean", "--budget", "0"], "the budget of mutual information is 0.0"),
-        (["mean", "--simulations", "8"], "8 simulations are too few; give 32 or more"),
+        (["mean", "--simulations", "8"], "simulations is 8; give 32 to 100,000"),
+        (["mean", "--simulations", "1000000000"], "give 32 to 100,000"),
         (["mean", "--confidence", "1"], "the confidence is 1.0"),
     ],
 )

@@ -24,7 +24,6 @@ from fedsim.learning.training.tasks import per_example
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies.sensitivity import gradient_sensitivity
 from fedsim.studies.sensitivity.gradient_sensitivity import (
-    BINS,
     largest,
     pair_sensitivities,
     record_sensitivities,
@@ -218,7 +217,7 @@ def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
     assert sorted((x.record, x.replacement) for x in truth.largest) == everything
     descending = [found.sensitivity for found in truth.largest]
     np.testing.assert_allclose(descending, np.sort(values)[::-1], atol=1e-5)
-    assert truth.histogram.sum() == truth.pairs == len(everything)
+    assert truth.pairs == len(everything)
 
 
 @settings(max_examples=20)
@@ -241,17 +240,14 @@ def normal() -> tuple[Federation, Floats]:
     )
 
 
-def test_quantiles_and_percentiles_are_those_of_all_pairs(
+def test_percentiles_are_those_of_all_pairs(
     normal: tuple[Federation, Floats],
 ) -> None:
     known, expected = normal
     truth = largest(known, torch.zeros(5), REPLACE, of=[(0, 0)])
-    for share in (0.05, 0.5, 0.95, 1.0):
-        assert truth.quantile(share) == pytest.approx(np.quantile(expected, share), abs=5e-3)
     at_most = 100 * (expected <= expected[0, 0] + 1e-5).mean()
     assert truth.percentile(truth.given[0]) == pytest.approx(at_most)
     assert truth.percentile(truth.largest[0]) == 100
-    assert len(truth.histogram) == BINS
 
 
 @pytest.mark.parametrize("threads", [1, 3])

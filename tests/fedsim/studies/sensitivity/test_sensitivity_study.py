@@ -89,9 +89,6 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     [worst] = found.of("worst")
     at = (worst.pair.record, worst.pair.replacement)
     assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
-    assert [one.client for one in found.of("client")] == list(
-        range(experiment.game.scheme.federation.clients)
-    )
 
 
 def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
@@ -110,18 +107,17 @@ def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) ->
     values = pair_sensitivities(
         known, first_model(known, found.experiment), every_pair(known, replace)
     )[0]
-    comparison = found.views[0].comparison
-    assert comparison is not None
+    correlations = found.views[0].correlations
     assert found.compared == (len(members), len(split.pool) if replace else None)
-    assert comparison.correlations.keys() | found.views[0].refusals.keys() >= {"ssim", "hamming"}
-    assert comparison.correlations.keys() >= {"manhattan", "euclidean", "cosine"}
+    assert correlations.keys() | found.views[0].refusals.keys() >= {"ssim", "hamming"}
+    assert correlations.keys() >= {"manhattan", "euclidean", "cosine"}
     for name in ("manhattan", "euclidean", "cosine"):
         if replace:
             distances = measure(name)(members, split.pool_records.features).ravel()
         else:
             distances = rank_records(members, name)
         rho = spearmanr(distances, np.round(values / 6, 6)).statistic
-        row = comparison.correlations[name]
+        row = correlations[name]
         assert row.rho == pytest.approx(rho, abs=1e-3)
         assert row.low <= row.rho <= row.high
     assert "neither 0 nor 1" in found.views[0].refusals["hamming"]
@@ -182,7 +178,6 @@ def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: 
     assert first.distance == pytest.approx(chosen.distance)
     ranked = found.of("max") + found.of("min")
     assert {candidate.client for candidate in ranked} == {1}
-    assert found.of("client")[1].pair == first
 
 
 def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
@@ -197,18 +192,16 @@ def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> Non
 
 def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Small) -> None:
     found = study(small({"training.clipping-norm": 1e-3}), 1, 2)
-    assert found.views[0].comparison is None
+    assert found.views[0].correlations == {}
     assert "every gradient is clipped" in found.views[0].refusals["euclidean"]
     assert found.candidates[0].seen[0].rank == 1  # as that of all others
     assert found.views[0].reach(found.candidates[0].seen[0]) == pytest.approx(1)
 
 
-def test_stages_end_complete_and_are_timed(small: Small) -> None:
+def test_stages_end_complete(small: Small) -> None:
     told: dict[str, list[float]] = {}
-    found = study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
+    study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
     assert all(done[-1] == 1 and done == sorted(done) for done in told.values())
-    assert found.seconds.keys() == told.keys()
-    assert found.peak_memory > 10 * 2**20  # an interpreter with torch
 
 
 def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
@@ -216,7 +209,7 @@ def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
     for a, b in zip(one.candidates, other.candidates, strict=True):
         assert a.pair == b.pair
         np.testing.assert_allclose(a.course, b.course, rtol=1e-5)
-    assert one.views[0].comparison == other.views[0].comparison
+    assert one.views[0].correlations == other.views[0].correlations
 
 
 def test_one_round_is_looked_at_once(small: Small) -> None:
@@ -226,7 +219,7 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
 @pytest.mark.parametrize(
     ("changes", "top", "trials", "message"),
     [
-        ({"privacy.unit": "client"}, 1, 2, "sensitivity to a record"),
+        ({"privacy.unit": "client"}, 1, 2, "single records"),
         ({}, 0, 2, "top is 0"),
         ({}, 25, 2, "give 1 to 24"),
         ({}, 1, 0, "trials is 0"),

@@ -1,0 +1,202 @@
+"""A mechanism that is described by hand, also without the one number that a limit decides."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, TypeVar
+
+from adversaries.errors import InputError
+from fedsim.privacy import calibration, identifiability, risks
+from fedsim.privacy.accounting import accountant as find_accountant
+from fedsim.privacy.calibration import Requirement
+from fedsim.privacy.mechanism import (
+    Neighbouring,
+    effective_noise_multiplier,
+    nominal_noise_multiplier,
+)
+from fedsim.privacy.releases import Releases, Rounds
+from fedsim.privacy.trust import Trust
+from fedsim.privacy.trust.model import Vantage
+
+Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
+"""The number that a limit decides."""
+
+ACCOUNTANT = "pld"
+"""The accountant of a limit, unless another is given."""
+
+SUPPOSED = ("trust", "colluding")
+"""What may be supposed of a source in place of what it says."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def chosen(kind: type[Choice], value: str | None, default: Choice) -> Choice:
+    """Return a member of an enumeration by its name. Raises InputError for an unknown name."""
+    try:
+        return default if value is None else kind(value)
+    except ValueError:
+        raise InputError(
+            f"{kind.__name__.lower()} is '{value}'; give one of {', '.join(kind)}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A limit on what an adversary achieves; without one, the guarantees are only stated.
+
+    Attributes:
+        max_risk: largest success of an attack that succeeds with `baseline_risk` without the
+            release.
+        accountant: of the limits epsilon and rho_beta; None for `ACCOUNTANT`.
+
+    Raises:
+        InputError: there are several limits, or an option without its limit.
+    """
+
+    epsilon: float | None = None
+    rho_beta: float | None = None
+    rho_alpha: float | None = None
+    max_risk: float | None = None
+    baseline_risk: float | None = None
+    accountant: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.limits) > 1:
+            raise InputError(
+                f"{' and '.join(self.limits)} are given; give one of epsilon, rho-beta, rho-alpha "
+                "and max-risk"
+            )
+        if self.baseline_risk is not None and self.max_risk is None:
+            raise InputError("baseline-risk needs max-risk; give both, or leave it out")
+        if self.accountant is not None:
+            find_accountant(self.accountant)
+            if not self.of_epsilon and self.accountant != ACCOUNTANT:
+                raise InputError(
+                    f"the accountant is '{self.accountant}', but it has an effect only on the "
+                    "limits epsilon and rho-beta; leave it out"
+                )
+
+    @property
+    def limits(self) -> list[str]:
+        """The names of the given limits."""
+        limits = {
+            "epsilon": self.epsilon,
+            "rho-beta": self.rho_beta,
+            "rho-alpha": self.rho_alpha,
+            "max-risk": self.max_risk,
+        }
+        return [name for name, value in limits.items() if value is not None]
+
+    @property
+    def of_epsilon(self) -> float | None:
+        """The limit as an epsilon, which every accountant can keep; None for other limits."""
+        if self.rho_beta is not None:
+            return identifiability.epsilon_of_rho_beta(self.rho_beta)
+        return self.epsilon
+
+    @property
+    def baseline(self) -> float:
+        return risks.BASELINE if self.baseline_risk is None else self.baseline_risk
+
+    def requirement(self, delta: float, accountant: str | None = None) -> Requirement:
+        """Return the limit at a delta, by an accountant; None for the target's own."""
+        if self.rho_alpha is not None:
+            return calibration.advantage_at_most(self.rho_alpha)
+        if self.max_risk is not None:
+            return calibration.success_at_most(self.max_risk, self.baseline)
+        assert self.of_epsilon is not None
+        name = accountant or self.accountant or ACCOUNTANT
+        return calibration.epsilon_at_most(self.of_epsilon, delta, name)
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A mechanism by its numbers; None stands for a default, or for the unknown number.
+
+    Attributes:
+        noise_multiplier: nominal.
+    """
+
+    noise_multiplier: float | None = None
+    rounds: int | None = None
+    sampling_rate: float | None = None
+    local_steps: int | None = None
+    neighbouring: str | None = None
+    trust: str | None = None
+    clients: int | None = None
+    participants: int | None = None
+    colluding: int | None = None
+
+    def releases(self) -> Releases:
+        """Return the releases of a mechanism with all its numbers."""
+        assert self.noise_multiplier is not None
+        assert self.rounds is not None
+        alike = Rounds(
+            self.noise_multiplier, self.rounds, self._rate, self._steps, self.participants
+        )
+        colluders = self.colluding or 0
+        return Releases((alike,), self._relation, self._trust, self._clients, colluders=colluders)
+
+    @property
+    def unknown(self) -> Unknown:
+        """The number that a limit decides. Raises InputError if none is left out."""
+        if self.noise_multiplier is None:
+            if self.rounds is None:
+                raise InputError(
+                    "give rounds to find the noise, a noise multiplier to find the rounds, or both "
+                    "to find the sampling rate"
+                )
+            return "noise_multiplier"
+        if self.rounds is None:
+            return "rounds"
+        if self.sampling_rate is None:
+            return "sampling_rate"
+        raise InputError(
+            "noise multiplier, rounds and sampling rate are all given beside a limit; leave one "
+            "out to compute it, or leave out the limit to state what they guarantee"
+        )
+
+    def solved(self, requirement: Requirement, vantage: Vantage) -> Releases:
+        """Return the releases in which the unknown number just meets a requirement.
+
+        Raises InputError if no number meets it.
+        """
+        unknown, relation, steps = self.unknown, self._relation, self._steps
+        setting = (self._trust, vantage, self._clients, steps, self.participants)
+        colluders = self.colluding or 0
+        nominal_noise_multiplier(1.0, *setting, colluders)  # raises where no noise helps
+        all_steps = steps * (self.rounds or 1)
+        if self.noise_multiplier is None:
+            least = calibration.noise_multiplier(requirement, all_steps, self._rate, relation)
+            nominal = nominal_noise_multiplier(least, *setting, colluders)
+            return replace(self, noise_multiplier=nominal).releases()
+        effective = effective_noise_multiplier(self.noise_multiplier, *setting, colluders)
+        if unknown == "rounds":
+            most = calibration.steps(requirement, effective, self._rate, relation, steps)
+            return replace(self, rounds=most // steps).releases()
+        rate = calibration.sampling_rate(requirement, effective, all_steps, relation)
+        return replace(self, sampling_rate=rate).releases()
+
+    def named(self) -> list[str]:
+        """Return the names of the given numbers, without those that may be supposed of a source."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return [name.replace("_", " ") for name in given if name not in SUPPOSED]
+
+    @property
+    def _rate(self) -> float:
+        return 1.0 if self.sampling_rate is None else self.sampling_rate
+
+    @property
+    def _relation(self) -> Neighbouring:
+        return chosen(Neighbouring, self.neighbouring, Neighbouring.ADD_REMOVE)
+
+    @property
+    def _trust(self) -> Trust:
+        return chosen(Trust, self.trust, Trust.CENTRAL)
+
+    @property
+    def _clients(self) -> int:
+        return 2 if self.clients is None else self.clients
+
+    @property
+    def _steps(self) -> int:
+        return 1 if self.local_steps is None else self.local_steps

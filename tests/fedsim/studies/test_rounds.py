@@ -1,0 +1,143 @@
+"""The loop of the studies is that of a run, and no key is played in another way than a run does."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from adversaries.errors import InputError
+from fedsim.config import Config, Scalar, to_run_config
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.server import strategy
+from fedsim.game import federation
+from fedsim.game.mechanisms import privacy
+from fedsim.learning.training.optimizers import ServerOptimizer
+from fedsim.studies import rounds
+from fedsim.studies.rounds import UNPLAYED, Round
+
+Make = Callable[..., Config]
+Run = Callable[[Config], Arrays]
+
+PLAYED = (
+    *("data.", "model.", "training.", "run.device", "run.threads", "run.max-memory"),
+    *("run.precision", "run.seed", "trials.batch", "federation.clients", "federation.partition"),
+    *("federation.dirichlet-alpha", "federation.trust", "federation.vantage"),
+    *("federation.colluding", "privacy.", "challenge.", "federation.adversary"),
+)
+"""Keys that a study plays as a run does: they reach the loop by the same objects.
+
+The vantage and the colluders decide how much noise a target needs.
+"""
+
+OF_A_RUN = (
+    *("audit.", "report.", "run.name", "run.job", "run.purpose", "run.author", "run.out"),
+    *("trials.count", "canaries.", "federation.timeout", "federation.secure-aggregation"),
+    *("federation.auditor-sees", "federation.measures-epsilon", "federation.measures-share"),
+)
+"""Keys that change no training: how messages travel, what is measured, and where it is written."""
+
+
+def test_every_key_of_the_configuration_is_played_refused_or_of_no_effect() -> None:
+    for key in to_run_config(Config()):
+        kinds = [key in UNPLAYED, key.startswith(PLAYED), key.startswith(OF_A_RUN)]
+        assert any(kinds), f"{key}: can a study play it? see fedsim.studies.rounds.UNPLAYED"
+        assert kinds[1:] != [True, True], f"{key} is in two lists"
+    assert set(UNPLAYED) <= set(to_run_config(Config()))
+
+
+def _changed(config: Config, key: str, value: object) -> Config:
+    """Return a configuration with another value, whatever other keys need."""
+    name, field = key.replace("-", "_").split(".")
+    table = getattr(config, name).model_copy(update={field: value})
+    return config.model_copy(update={name: table})
+
+
+@pytest.mark.parametrize("key", UNPLAYED)
+def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key: str, small: Make) -> None:
+    playable, default = UNPLAYED[key], to_run_config(Config())[key]
+    assert default in playable.values
+    other = "another" if isinstance(default, str) else not default
+    for study in rounds.ALL:
+        rounds.refuse_unplayed(small().game, study)
+        rules = _changed(small(), key, other).game
+        if study not in playable.studies:
+            rounds.refuse_unplayed(rules, study)
+            continue
+        with pytest.raises(InputError) as refused:
+            rounds.refuse_unplayed(rules, study)
+        message = str(refused.value)
+        assert message.startswith(f"{key} is ")
+        assert f"which fedsim {study} cannot play. {playable.why} Set {key} = " in message
+
+
+MODES: list[dict[str, Scalar]] = [
+    {},
+    {"training.sampling-rate": 0.5},
+    {"privacy.neighbouring": "replace", "model.initialisation": "fixed"},
+    {"federation.trust": "local", "training.optimizer": "adam", "training.learning-rate": 0.05},
+    {"federation.trust": "distributed", "model.name": "mlp"},
+    {"training.clipping": False, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0},
+    {"training.schedule": "cosine", "training.warmup-rounds": 1, "training.optimizer": "sgd"},
+]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
+def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
+    mode: dict[str, Scalar], small: Make, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To a part in 1e5: the clients' sums are one sum, and float32 rounds them."""
+    config, models = small(mode), list[Tensor]()
+
+    class Recorded(ServerOptimizer):
+        def step(self, *arguments: Any) -> Tensor:
+            models.append(super().step(*arguments))
+            return models[-1]
+
+    monkeypatch.setattr(strategy, "ServerOptimizer", Recorded)
+    on_d = run(config)["worlds"]
+    assert 0 < on_d.sum() < len(on_d)
+    loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)
+    own = list[Tensor]()
+
+    def release(round: Round) -> Tensor:
+        own.append(round.theta)
+        return round.clean_sum() + round.noise(nominal)
+
+    last = rounds.train(config.game, loaded, range(len(on_d)), release)
+    for ours, theirs in zip([*own[1:], last], models, strict=True):
+        np.testing.assert_allclose(ours[on_d], theirs[on_d], rtol=1e-5, atol=2e-5)
+        assert not torch.allclose(ours[~on_d], theirs[~on_d], rtol=1e-4, atol=1e-4)
+
+
+def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small: Make) -> None:
+    config, reports = small(), list[float]()
+    loaded = federation.load(config.experiment)
+
+    def train(part: range) -> Tensor:
+        progress = rounds.share(reports.append, 7)
+        return rounds.train(
+            config.game, loaded, part, lambda round: round.clean_sum(), progress=progress
+        )
+
+    whole = train(range(7))
+    parts = torch.cat([train(part) for part in rounds.batches(7, 3)])
+    np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
+    assert [len(part) for part in rounds.batches(7, 3)] == [3, 3, 1]
+    assert reports[-1] == 1
+    assert rounds.share(None, 7) is None
+
+
+def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
+    config = small({"training.learning-rate": 1e38, "model.name": "mlp"})
+    loaded = federation.load(config.experiment)
+    with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
+        rounds.train(config.game, loaded, range(2), lambda round: round.clean_sum())
+
+
+def test_no_study_steps_a_model_by_itself() -> None:
+    for path in (Path(rounds.__file__).parent).rglob("*.py"):
+        assert ("ServerOptimizer" in path.read_text()) == (path.name == "rounds.py"), path.name
