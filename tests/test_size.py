@@ -44,7 +44,7 @@ HELD = {
     "fedsim/studies": 6_300,
     "fedsim/cli": 6_700,
     "papers": 7_000,
-    "tests": 60_100,
+    "tests": 60_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
