@@ -26,28 +26,29 @@ def summary(
     played = (
         f"{counted(report.trials, 'trial')}, {_rounds(report)}, {counted(report.clients, 'client')}"
     )
+    texts = list(report.contradictions.values())
+    if not verbose:
+        texts = [f"{text.partition('. ')[0].removesuffix('.')}." for text in texts]
+    alarms = [Text(f"ALARM: {text}", "bold red") for text in texts]
     lines: list[RenderableType] = [
-        Text(f"{command or report.name}    {played}{took}", "bold"),
-        Text(f"\n{first.question(report)}\n"),
+        Text(f"{command or report.name}    {played}{took}\n", "bold"),
+        *alarms,
+        Text(f"{first.question(report)}\n"),
         _observers(report),
         Text(f"\n{_what_it_shows(report)}"),
-        Text(f"Model: {model_in_short(report)}\n"),
+        Text(f"Model: {model_in_short(report)}"),
     ]
     told = first.cautions(report)
-    if guaranteed := theory.released(report):
-        lines.append(Text(guaranteed))
-    lines += [Text(label.title) for label in told]
-    notes = report.warnings[report.alarms :]
+    said = theory.released(report), first.canaries(report).strip(), *(each.title for each in told)
+    lines.append(Text(" ".join(filter(None, said))))
     if verbose:
-        lines += [terminal.shown(*observers.SECTION.words(report))]
-        lines += [Text(str(label.text)) for label in told]
-        lines += [*map(Text, notes), Text(report.mechanism.dp_note)]
-    lines += [Text(f"ALARM: {text}", "bold red") for text in report.contradictions.values()]
+        lines += observers.listed(report)
+        lines += [Text(str(label.text)) for label in told if label.text]
+        lines.append(Text(report.mechanism.dp_note))
     lines += [Text(text) for text, met in first.own_limits(report) if met]
     decisions = first.decisions(report)
     lines += map(Text, decisions)
-    more = f" {counted(len(notes), 'note')} with --verbose." if notes and not verbose else ""
-    ending = f"{counted(report.alarms, 'alarm')}, {len(decisions) or 'nothing'} to decide.{more}"
+    ending = f"{counted(report.alarms, 'alarm')}, {len(decisions) or 'nothing'} to decide."
     return Group(*lines, Text(ending))
 
 
@@ -79,8 +80,10 @@ def _what_it_shows(report: Report) -> str:
     share, sentences = report.here.detects, ["Guessing is right in 50%."]
     if report.attack.interval is not None:
         sentences.append(f"Intervals: {confidence_of(report).strip()}.")
+    if report.contradictions:
+        return " ".join(sentences)  # noise may be missing
     if share is None:
-        sentences.append("No noise is claimed here.")
+        sentences.append("Theory sets no limit here, so that no noise can be missing.")
     elif share < 0.05:
         sentences.append("Even if nearly all noise were missing, the audit might not see it.")
     else:

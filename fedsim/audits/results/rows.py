@@ -20,6 +20,8 @@ class WorstOff:
     """Belief bound of this epsilon."""
     rho_alpha: Real
     """Advantage that no adversary exceeds."""
+    risks: list[tuple[Real, Real]]
+    """Success of an attack without the release, and its largest with it."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,14 @@ class Limit:
     worst: WorstOff | None
     """Bounds of the worst-off client; None where the target's client is as badly off."""
     risks: list[tuple[Real, Real]]
-    """Success of an attack without the release, and the worst-off client's largest with it."""
+    """Success of an attack without the release, and its largest with it."""
     note: str
     """Caution about these numbers; "" for none."""
 
     @property
     def largest(self) -> WorstOff:
         """What theory allows about any client."""
-        return self.worst or WorstOff(self.epsilon, self.rho_beta, self.rho_alpha)
+        return self.worst or WorstOff(self.epsilon, self.rho_beta, self.rho_alpha, self.risks)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ CANNOT_TELL = StateWords(
 MUST_BE_TRUSTED = StateWords(
     "Must be trusted",
     "caution",
-    "the server sees sums without noise; its operator can tell whether the record was used",
+    "the server sees sums without noise",
     "Do you trust the operator of the server? If not, change federation.trust.",
 )
 NO_PROTECTION = StateWords(

@@ -152,16 +152,20 @@ def _limit(run: AuditedRun, bound: VantageBounds) -> Limit:
         exceeded=identifiability.tail_limit(mechanism, bound.epsilon) if finite else 1.0,
         rho_alpha=bound.rho_alpha,
         noise_multiplier=bound.noise_multiplier,
-        worst=None if worst == mechanism else _worst_off(worst, run.delta),
-        risks=list(risks.success_by_baseline(worst, run.baselines)),
+        worst=None if worst == mechanism else _worst_off(run, worst),
+        risks=list(bound.risks),
         note=bound.note,
     )
 
 
-def _worst_off(mechanism: Mechanism, delta: float) -> WorstOff:
-    epsilon = PLD.epsilon(mechanism, delta)
-    belief = identifiability.rho_beta_of_epsilon(epsilon)
-    return WorstOff(epsilon, belief, identifiability.rho_alpha(mechanism))
+def _worst_off(run: AuditedRun, mechanism: Mechanism) -> WorstOff:
+    epsilon = PLD.epsilon(mechanism, run.delta)
+    return WorstOff(
+        epsilon,
+        identifiability.rho_beta_of_epsilon(epsilon),
+        identifiability.rho_alpha(mechanism),
+        list(risks.success_by_baseline(mechanism, run.baselines)),
+    )
 
 
 def _note(run: AuditedRun, vantage: Vantage, view: Arrays) -> str:

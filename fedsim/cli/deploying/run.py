@@ -66,7 +66,7 @@ def run(
     values = _overrides(set_, out)
     run_directory = _carry_out(directory, config_file, values, experiment, console)
     command = f"fedsim deploy run {directory} {config_file.name}"
-    conclude(run_directory, start, results(quiet=quiet, as_json=json_), command)
+    conclude(run_directory, start, results(quiet=quiet, as_json=json_), console, command)
     if json_:
         print_json(run_directory.read_json("report.json"))
 

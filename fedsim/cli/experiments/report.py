@@ -175,6 +175,8 @@ def _report_run(
     if as_json:
         print_json(document)
         return document
+    for warning in made.warnings[made.alarms :]:
+        Terminal(stderr=True, highlight=False).print(f"Warning: {warning}")
     console = results()
     console.print(summary(made, f"fedsim report {run.path}", verbose=verbose))
     console.print(f"Report: {run.path / 'report.html'}", soft_wrap=True, highlight=False)

@@ -138,7 +138,7 @@ def rehearse(
     if not directory.finished:
         carry_out(plan, directory, runtime, console, named, placed)
     command = f"fedsim rehearse {config_file and config_file.name}"
-    conclude(directory, start, results(quiet=quiet, as_json=json_), command, verbose)
+    conclude(directory, start, results(quiet=quiet, as_json=json_), console, command, verbose)
     conclude_with(directory, json_, checked)
 
 

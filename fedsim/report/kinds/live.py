@@ -250,7 +250,7 @@ def first(report: Report, rounds: Sequence[Seen]) -> doc.FirstScreen:
 def _steps(report: Report, words: StateWords) -> list[doc.Words]:
     """Return what to do next; what would tell, if the audit cannot tell."""
     if words is not CANNOT_TELL:
-        return [f"{words.advice.capitalize()}."]
+        return [words.advice] if words.advice else []
     steps: list[doc.Words] = []
     if report.empirical is None and report.trials:
         steps.append(

@@ -47,9 +47,9 @@ def state(report: Report) -> StateWords:
     if refuted or any(one.breaks for one in report.findings):
         return verdicts.CONTRADICTED
     if release is None:
-        return verdicts.NOT_MEASURED if report.canary is None else verdicts.CANNOT_TELL
+        return verdicts.CANNOT_TELL
     if release.noise == "none":
-        return verdicts.MUST_BE_TRUSTED
+        return verdicts.NO_PROTECTION
     if not release.clipped:
         return verdicts.NO_GUARANTEE
     supported = release.noise in ("as claimed", "more")
@@ -251,7 +251,7 @@ def first(report: Report) -> doc.FirstScreen:
     advice = words.advice
     if words is verdicts.AGREES and report.release is not None:
         noticed = would_have_noticed(report.release.seen_below)
-        advice = f"{noticed} A longer recording detects smaller losses"
+        advice = f"{noticed} A longer recording detects smaller losses."
     mends = [one.mend for one in report.findings if one.mend]
     app = facts.app or "a Flower app"
     versions = "".join(f", {name} {version}" for name, version in facts.versions.items())
@@ -266,7 +266,10 @@ def first(report: Report) -> doc.FirstScreen:
         ),
         table=_least_protected(report),
         checks=_checks(report),
-        steps=[f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys([*mends[:3], advice])],
+        steps=[
+            *(f"{mend[:1].upper()}{mend[1:]}." for mend in dict.fromkeys(mends[:3])),
+            *([advice] if advice else []),
+        ],
         sign_off=first_screen.sign_off(
             data=f"what {facts.recorder} recorded of {app}{versions}",
             date="",

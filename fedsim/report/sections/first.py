@@ -8,11 +8,12 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.rows import Row
-from fedsim.audits.results.verdicts import VAGUE
+from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, VAGUE
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import (
     FAILED,
+    HALF,
     NOT_STATED,
     OPEN,
     PASSED,
@@ -70,6 +71,9 @@ def answer(report: Report) -> str:
     row, attack = report.here, report.attack
     who, limit = observers.WHO[row.observer], row.limit.rho_alpha
     who = f"{who[:1].upper()}{who[1:]}"
+    if is_alarming(report):
+        rate = "" if attack.advantage is None else f" {who} was right in {observers.right(row)}."
+        return f"Do not rely on the limits below.{rate}"
     at_most = f"theory allows at most {percent(share(limit))}"
     allowed = "theory sets no limit" if limit >= 1 else at_most
     if attack.advantage is None:
@@ -79,21 +83,21 @@ def answer(report: Report) -> str:
         return (
             f"{who} reached a belief of {percent(attack.belief)} in one training; the noise "
             f"allows {percent(report.accounted.rho_beta)}{rarely}. One training has no "
-            f"success rate.{_canaries(report)}"
+            f"success rate.{canaries(report)}"
         )
     between = _between(report)
     if between is not None and between[1] - between[0] >= VAGUE:
         return (
             f"{trials_of(report).capitalize()} are too few to tell. {who} is right in between "
             f" {percent(between[0])} and {percent(between[1])} of cases; guessing is right in "
-            f"50%, and {allowed}.{_canaries(report)}"
+            f"50%, and {allowed}.{canaries(report)}"
         )
     chance = ""
     if between is not None and share(attack.advantage) > share(limit) and not is_alarming(report):
         chance = " Chance can explain that it is above the limit." * (between[0] <= share(limit))
     return (
         f"{who} was right in {percent(share(attack.advantage))} of {trials_of(report)}; guessing "
-        f"is right in 50%, and {allowed}.{chance}{_canaries(report)}"
+        f"is right in 50%, and {allowed}.{chance}{canaries(report)}"
     )
 
 
@@ -109,7 +113,7 @@ def _between(report: Report) -> Ends | None:
     return clopper_pearson(wins, trials, confidence).low, high
 
 
-def _canaries(report: Report) -> str:
+def canaries(report: Report) -> str:
     if report.one_run is None:
         return ""
     bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
@@ -126,42 +130,44 @@ def cautions(report: Report) -> list[doc.Label]:
     """Return why the run protects no person, or less than it seems to; the gravest first."""
     released, mechanism, rounding = report.released, report.mechanism, report.mechanism.rounding
     labels: list[doc.Label] = []
-    if released is not None and released.trainings > 1:
-        labels.append(
-            doc.Label(
-                f"{released.trainings} models of these people were released: together they cost "
-                f"ε = {number(released.epsilon)}.",
-                "Each has its own noise, and their mean has much less. At δ = "
-                f"{plain(released.delta)}; every other ε on this page is for one training.",
-            )
-        )
     if not is_clipped(report):
         labels.append(doc.Label(*UNCLIPPED))
     if mechanism.sensitivity == "local":
         labels.append(doc.Label(*LOCAL))
-    if report.noise_source == "seed":
-        labels.append(doc.Label(REHEARSED if report.job == "rehearsal" else SEEDED, OF_THE_SEED))
     if report.config["audit.mode"] == "oracle":
         labels.append(doc.Label(*ORACLE))
     if rounding is not None and rounding.secure_aggregation == "simulated":
         labels.append(doc.Label(*SIMULATED))
     if report.bayesian is not None:
         labels.append(doc.Label(*DISTANCES))
+    if report.noise_source == "seed":
+        title = REHEARSED if report.job == "rehearsal" else SEEDED
+        protects = not labels and mechanism.dp_note
+        labels.append(doc.Label(title, f"{OF_THE_SEED} {OTHERWISE}" if protects else OF_THE_SEED))
     if not labels and not mechanism.dp_guarantee:
         labels.append(doc.Label("Not a DP guarantee.", mechanism.dp_note))
+    if released is not None and released.trainings > 1:
+        cost = f": together they cost ε = {number(released.epsilon)}" * mechanism.dp_guarantee
+        labels.append(
+            doc.Label(
+                f"{released.trainings} models of these people were released{cost}.",
+                "Each has its own noise, and their mean has much less. At δ = "
+                f"{plain(released.delta)}; every other ε on this page is for one training.",
+            )
+        )
+    if worse := observers.worst_off(report):
+        labels.append(doc.Label(worse))
     return labels
 
 
-SEEDED = (
-    "This is a measurement: its noise comes from a seed and protects no one. "
-    "To protect: fedsim train."
-)
+SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
 REHEARSED = (
     "This rehearses the training of the same file: its noise comes from a seed and protects no one."
 )
-OF_THE_SEED = (
-    "Anyone who knows the seed can remove the noise. A training with the same settings has these "
-    "limits if its noise is secret, drawn by the operating system."
+OF_THE_SEED = "Anyone who knows the seed can remove the noise."
+OTHERWISE = (
+    "A training with the same settings has these limits if its noise is secret, drawn by the "
+    "operating system. To protect: fedsim train."
 )
 UNCLIPPED = (
     "Gradients are not clipped: no DP guarantee.",
@@ -196,9 +202,14 @@ def decisions(report: Report) -> list[str]:
         if words.kind in ("alarm", "caution") or words.text == "Too few trials":
             advice[words.advice] = None
     advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
-    if report.released is not None and report.released.epsilon > report.here.limit.epsilon:
-        advice["Do not release the models of all trials: together they cost more than one."] = None
+    if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
+        advice[WEAK] = None
+    if report.released is not None and report.released.trainings > 1:
+        advice["Do not release the models of all trials."] = None
     return [each for each in advice if each]
+
+
+WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
 
 
 def own_limits(report: Report) -> list[tuple[str, bool]]:
@@ -220,15 +231,15 @@ def first(report: Report, about: About) -> doc.FirstScreen:
     own = [each.limit for each in rows[0].own_limits if each.of == "advantage"]
     told = [label.title for label in cautions(report)]
     steps: list[doc.Words] = [*decisions(report)]
-    if command := choose(report):
+    if (command := choose(report)) and not is_alarming(report):
         steps.append(["For lower limits: ", doc.Code(command)])
     return doc.FirstScreen(
         answer=[
-            [doc.Mark("alarm", "Contradicted"), f" {question(report)} {answer(report)}"]
+            [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
             if is_alarming(report)
             else f"{question(report)} {answer(report)}",
             *report.contradictions.values(),
-            *told[:1],
+            " ".join(told),
             *(text for text, met in own_limits(report) if met),
         ],
         alarming=is_alarming(report),
@@ -315,7 +326,8 @@ def checks(report: Report) -> list[doc.Check]:
                 "This run guarantees no ε: anyone who knows its seed can remove the noise. The ε "
                 "above is for one training with secret noise."
             )
-        shuts = f"released.epsilon > {row.limit.epsilon}"
+        one = 1.001 * max(row.limit.epsilon, report.accounted.epsilon)  # of either accountant
+        shuts = f"released.epsilon > {one}"
         checked.append(report_check(text, shuts, values, failed=failed, unknown=unknown))
     return [*checked, worth.check(report.utility.measured)]
 
@@ -327,7 +339,9 @@ def _hidden(report: Report, values: Mapping[str, object], row: Row) -> doc.Check
     """
     who, limit = observers.WHO[row.observer], row.limit
     text = f"By theory, noise limits how often {who} is right."
-    trusted = f"No noise hides {clients_of(report)} from {who}: a question of trust."
+    trusted = f"Theory sets no limit for {who}."
+    if observers.state_words(report, row) in (MUST_BE_TRUSTED, NO_PROTECTION):
+        trusted = f"No noise hides {clients_of(report)} from {who}: a question of trust."
     shuts = f"rows.{row.observer}.rho_alpha >= 1"
     if limit.rho_alpha < 1 and math.isinf(limit.epsilon):
         shuts = f"rows.{row.observer}.epsilon > 1e300"

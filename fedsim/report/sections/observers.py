@@ -1,7 +1,9 @@
 """Every observer of a run in words: its state, what theory allows it, and what was measured."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+
+from rich.text import Text
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.rows import OwnLimit, Row
@@ -10,6 +12,7 @@ from fedsim.audits.results.verdicts import (
     NO_GUARANTEE,
     NO_LIMIT,
     NO_PROTECTION,
+    TOO_FEW,
     StateWords,
     words_of,
 )
@@ -42,7 +45,6 @@ INFORMED = ("participant", "oracle")
 """The values of `audit.mode` whose adversaries know all that the bounds assume."""
 
 NOT_ATTACKED = "not attacked"
-MEASURES_ALL = 'audit.vantages = "all"'
 GAUSSIAN = "if the noise is Gaussian"
 CONDITIONS = {
     "gaussian": GAUSSIAN,
@@ -73,9 +75,12 @@ def mark(report: Report, row: Row) -> Mark:
 
 
 def state_words(report: Report, row: Row) -> StateWords:
+    interval = None if row.attack is None else row.attack.interval
+    if row.standing == "agrees" and interval and interval[0] <= 0:
+        return TOO_FEW  # it contains guessing too
     return words_of(
         row.standing,
-        interval=None if row.attack is None else row.attack.interval,
+        interval=interval,
         measured=row.attack is not None,
         unlimited=_unlimited(report, row),
     )
@@ -96,7 +101,7 @@ def right(row: Row) -> str:
         sees_all = row.observer == "server" and math.isinf(row.limit.epsilon)
         return "sees unprotected sums" if sees_all else "not measured"
     if attack.advantage is None:
-        return f"one belief: {percent(attack.belief)}"
+        return "no rate (one training)"
     ends = shares(attack.interval)
     between = f" ({percent(ends[0])[:-1]} to {percent(ends[1])})" if ends else ""
     return f"{percent(share(attack.advantage))}{between}"
@@ -142,17 +147,22 @@ def holds_for(report: Report) -> str:
         return "Without clipping, theory sets no limit."
     if report.mechanism.sensitivity == "local":
         return "The noise was scaled to this target: the limits hold for this target alone."
+    return worst_off(report) or (
+        "The limits of theory hold for every record, also those that were not attacked."
+    )
+
+
+def worst_off(report: Report) -> str:
+    """Return what theory allows about the client in most rounds; "" where it is no more."""
     worse = [
-        f"{NAMES[row.observer]} {percent(share(row.limit.largest.rho_alpha))}"
+        f"{NAMES[row.observer]} {percent(share(row.limit.largest.rho_alpha))}, "
+        f"ε {number(row.limit.largest.epsilon)}"
         for row in report.rows.values()
         if row.limit.largest.rho_alpha > row.limit.rho_alpha
     ]
-    if worse:
-        return (
-            "The limits are for the target's client. About the client that takes part in most "
-            f"rounds, an adversary may be right more often: {', '.join(worse)}."
-        )
-    return "The limits of theory hold for every record, also those that were not attacked."
+    if not worse:
+        return ""
+    return f"For the client in most rounds, theory allows more: {'; '.join(worse)}."
 
 
 def how_to_measure(report: Report, row: Row) -> str:
@@ -162,7 +172,7 @@ def how_to_measure(report: Report, row: Row) -> str:
             return f"It was {part}."
     if report.one_run is not None:
         return "A run with canaries does not measure it."
-    return f"To measure it, set {MEASURES_ALL}."
+    return 'To measure it, set audit.vantages = "all".'
 
 
 READINGS = {
@@ -359,6 +369,21 @@ def _neighbour(report: Report) -> str:
     return f"the same data with {other} in {'their' if several else 'its'} place"
 
 
+def listed(report: Report) -> list[Text]:
+    """Return every observer's numbers for a terminal of any width."""
+    lines = []
+    for row in shown(report):
+        line = _line(report, row)
+        lines.append(Text(f"{NAMES[row.observer]}: {mark(report, row).text}", "bold"))
+        for heading, cell in zip(HEADINGS[1:], line.cells, strict=True):
+            lines.append(Text(f"  {heading}: {cell.text}{f' ({cell.detail})' * bool(cell.detail)}"))
+        if row.attack is not None and row.attack.chance is not None:
+            chance = number(row.attack.chance)
+            lines.append(Text(f"  a coin's advantage: −{chance} to {chance}"))
+        lines.append(Text(f"  {reading(report, row)}"))
+    return lines
+
+
 def _words(report: Report) -> Iterator[Block]:
     rows = shown(report)
     yield Prose(game(report))
@@ -381,8 +406,4 @@ def _words(report: Report) -> Iterator[Block]:
     )
 
 
-def _blocks(report: Report) -> Sequence[Block]:
-    return [*_words(report)]
-
-
-SECTION = Section("Every observer in numbers", _blocks)
+SECTION = Section("Every observer in numbers", lambda report: [*_words(report)])

@@ -118,28 +118,24 @@ def _measured(report: Report, allowed: Mapping[float, float]) -> list[Block]:
 
 
 def _curves(report: Report) -> list[Block]:
-    """Return what the figure of the measured curves shows."""
-    if not report.trade_offs:
-        return []
+    """Return the alarm of the measured curves, and the place of their figure."""
     crossed = [name for name, one in report.trade_offs.items() if one.surely_above > 0]
     alarm = f"ALARM: the band crosses the curve of theory for: {', '.join(crossed)}."
-    return [*([Prose(alarm)] if crossed else []), Place("trade-offs")]
+    drawn = [Place("trade-offs")] if report.trade_offs else []
+    return [Prose(alarm), *drawn] if crossed else [*drawn]
 
 
 def _figures(report: Report, _: SectionTranscript) -> list[Figure]:
-    figures = []
-    if report.trade_offs:
-        curves = {
-            NAMES[vantage].capitalize(): curve for vantage, curve in report.trade_offs.items()
-        }
-        caption = (
-            "Right and wrong answers at every threshold of the belief. With "
-            f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
-            "lower edge above the curve of theory would disprove the claimed noise."
-        )
-        drawing = run_figures.trade_offs(curves)
-        figures.append(Figure("trade-offs", drawing, "Measured trade-off curve.", caption))
-    return figures
+    if not report.trade_offs:
+        return []
+    caption = (
+        "Right and wrong answers at every threshold of the belief. With "
+        f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
+        "lower edge above the curve of theory would disprove the claimed noise."
+    )
+    curves = {NAMES[name].capitalize(): curve for name, curve in report.trade_offs.items()}
+    drawing = run_figures.trade_offs(curves)
+    return [Figure("trade-offs", drawing, "Measured trade-off curve.", caption)]
 
 
 SECTION = Section("How likely is re-identification?", _words)

@@ -28,8 +28,7 @@ def released(report: Report) -> str:
     of = "the one training" if count == 1 else f"all {count} trainings together"
     return (
         f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} at "
-        f"δ = {plain(total.delta)} towards the {total.vantage.replace('-', ' ')}, "
-        f"ρβ = {number(total.rho_beta)}."
+        f"δ = {plain(total.delta)} towards the {total.vantage.replace('-', ' ')}."
     )
 
 

@@ -238,11 +238,18 @@ def worded(course: Course, training: bool) -> str:
 
 
 def conclude(
-    directory: RunDirectory, start: float, console: Console, command: str, verbose: bool = False
+    directory: RunDirectory,
+    start: float,
+    console: Console,
+    progress: Console,
+    command: str,
+    verbose: bool = False,
 ) -> None:
-    """Print the result of a run and the path of its report.
+    """Print the warnings and the result of a run, and the path of its report.
 
     Args:
+        console: of the result.
+        progress: of the warnings.
         start: when the command began, in seconds since the epoch.
         command: the command, as typed.
         verbose: whether to print every observer's numbers and the times of the phases too.
@@ -252,6 +259,8 @@ def conclude(
 
     result = results.read(directory)
     phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
+    for warning in result.warnings[result.alarms :]:
+        progress.print(f"Warning: {warning}", markup=False, highlight=False)
     console.print(summary(result, command, time.time() - start, verbose=verbose))
     if verbose and phases.keys() >= PHASES:
         console.print(

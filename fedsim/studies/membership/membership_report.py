@@ -408,7 +408,7 @@ def first(report: MembershipReport) -> doc.FirstScreen:
             ("Attack", "Advantage", "AUC"), [row[:3] for row in rows(report, best)]
         ),
         checks=_checks(report, best[0]),
-        steps=[f"{words.advice.capitalize()}."],
+        steps=[words.advice] if words.advice else [],
         sign_off=first_screen.sign_off(
             data=f"{data.name}, {data.records} records",
             date=first_screen.today(),

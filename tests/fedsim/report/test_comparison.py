@@ -35,24 +35,15 @@ def of(written: Runs) -> Of:
     limit = replace(found.limit, noise_multiplier=4.0, epsilon=1.5, rho_alpha=0.25)
 
     def row(observer: str, advantage: float, good: bool) -> Row:
-        attack = replace(
-            report.attack, advantage=advantage, interval=(0.1, 0.3), near_prediction=good
-        )
+        ends = (0.1, 0.3)
+        attack = replace(report.attack, advantage=advantage, interval=ends, near_prediction=good)
         standing: State = "below" if good else "contradicted"
-        return replace(
-            found,
-            observer=observer,
-            standing=standing,
-            limit=limit,
-            attack=attack,
-            predicted=predicted,
-        )
+        shown = replace(found, observer=observer, standing=standing, limit=limit)
+        return replace(shown, attack=attack, predicted=predicted)
 
-    server = row("server", 0.9, False)
+    none = replace(limit, noise_multiplier=0.0, epsilon=math.inf, rho_alpha=1.0)
     rows = {
-        "server": replace(
-            server, limit=replace(limit, noise_multiplier=0.0, epsilon=math.inf, rho_alpha=1.0)
-        ),
+        "server": replace(row("server", 0.9, False), limit=none),
         "participant": row("participant", 0.21, True),
         "released-model": replace(report.rows["released-model"], limit=limit),
     }

@@ -711,7 +711,7 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     [
         ({}, "Agrees with theory"),
         ({"noise": 0.5}, "Contradicted"),
-        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "Must be trusted"),
+        ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "Not protected"),
     ],
 )
 def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:

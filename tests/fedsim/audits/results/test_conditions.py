@@ -47,13 +47,8 @@ def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
     "path",
     [
         *("advantage", "one_run.count", "rows.participant.attack.interval.5"),
-        *(
-            "rows.server.advantage",
-            "rows.nobody.epsilon",
-            "rows.participant.limit.epsilom",
-            "__import__('os').getpid()",
-            "{0.__class__}",
-        ),
+        *("rows.server.advantage", "rows.nobody.epsilon", "rows.participant.limit.epsilom"),
+        *("__import__('os').getpid()", "{0.__class__}"),
     ],
 )
 def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
