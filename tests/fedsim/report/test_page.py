@@ -288,7 +288,7 @@ def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
 )
 def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, label, written):
     assert label in told(written(kind).report)
-    assert label in shown(written(kind).report)
+    assert label in " ".join(shown(written(kind).report).split())
     others = {"central": "local"}.get(kind, "central")
     assert label not in told(written(others).report)
 
