@@ -27,9 +27,9 @@ def summary(
         f"{counted(report.trials, 'trial')}, {_rounds(report)}, {counted(report.clients, 'client')}"
     )
     texts = list(report.contradictions.values())
-    if not verbose:
+    if len(texts) > 1 and not verbose:
         texts = [f"{text.partition('. ')[0].removesuffix('.')}." for text in texts]
-    alarms = [Text(f"ALARM: {text}", "bold red") for text in texts]
+    alarms = [Text(f"ALARM: {text}\n", "bold red") for text in texts]
     lines: list[RenderableType] = [
         Text(f"{command or report.name}    {played}{took}\n", "bold"),
         *alarms,
@@ -83,7 +83,7 @@ def _what_it_shows(report: Report) -> str:
     if report.contradictions:
         return " ".join(sentences)  # noise may be missing
     if share is None:
-        sentences.append("Theory sets no limit here, so that no noise can be missing.")
+        sentences.append("Without a limit of theory, the noise cannot be checked.")
     elif share < 0.05:
         sentences.append("Even if nearly all noise were missing, the audit might not see it.")
     else:

@@ -123,7 +123,7 @@ NO_GUARANTEE = StateWords(
     "No guarantee",
     "caution",
     "something that theory needs is missing, such as clipping",
-    "Read the reason, and change the setting.",
+    "Do not release the model. Change what is missing, such as training.clipping.",
 )
 WITHIN_CHANCE = StateWords(
     "Above the limit, within chance",
@@ -137,7 +137,7 @@ CONTRADICTED = StateWords(
     "alarm",
     "an alarm, with 99.99 % confidence: a measurement contradicts theory, the claim, or what was "
     "declared",
-    "Do not rely on ε; the alarm names the likely cause.",
+    "Do not release, and do not rely on ε. The alarm names the likely cause.",
 )
 
 VAGUE = 0.5

@@ -274,7 +274,7 @@ def success(
             keep(axes, "measured", [at], [point])
             keep_ends(axes, "measured", [at], [low], [high])
         axes.set(xscale="log", yscale="log")
-        axes.set(xlabel="success without the training", ylabel="success with it, at most")
+        axes.set(xlabel="success without the record", ylabel="success with it, at most")
         axes.legend()
     return figure
 

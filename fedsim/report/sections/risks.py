@@ -52,13 +52,13 @@ def sentence(risks: Mapping[str, Risks]) -> str:
     if not limits:
         return ""
     sentences = [
-        f"Suppose someone guesses a fact about one person. Without the training, "
+        "Suppose someone guesses a fact about one person. After training without that record, "
         f"{of_cases(BASELINE, BASELINE)} such guesses is right."
     ]
     for at_most, names in sorted(limits.items()):
         who = " or ".join(names)
         sentences.append(
-            f"With the training, {who} is right in at most {of_cases(at_most, BASELINE)}."
+            f"With the record, {who} is right in at most {of_cases(at_most, BASELINE)}."
             if at_most < 1
             else f"Nothing limits how often {who} is right."
         )
@@ -71,7 +71,7 @@ def table(risks: Mapping[str, Risks]) -> Table:
         [in_cases(baseline), *("no limit" if one >= 1 else percent(one) for one in largest)]
         for baseline, largest in _by_baseline(risks)
     ]
-    return tabulated(("Success without the training", *risks), rows)
+    return tabulated(("Success without the record", *risks), rows)
 
 
 def _by_baseline(risks: Mapping[str, Risks]) -> list[tuple[float, list[float]]]:
