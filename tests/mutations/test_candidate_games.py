@@ -3,14 +3,18 @@
 import gzip
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from variants import BASE, noise_of
+from variants import BASE
 
 import fedsim
 from fedsim.config import Scalar
+from fedsim.game.client import noise
+from fedsim.studies import rounds
 
 TRIALS = 400
 
@@ -27,6 +31,11 @@ PLAYED: dict[str, Scalar] = {
 }
 
 
+def noise_of(share: float) -> AbstractContextManager[Any]:
+    """Add noise of a share of the standard deviation that is accounted for."""
+    return patch.object(rounds, "noise", lambda *drawn: noise(*drawn) * share)
+
+
 @pytest.mark.parametrize(
     "game",
     [pytest.param(game, marks=pytest.mark.slow if game == "which label" else ()) for game in GAMES],
@@ -41,8 +50,8 @@ def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
     assert "The noise is smaller than was accounted for" in mutant["contradictions"]["posterior"]
     honest = fedsim.reconstruct(keys, trials=TRIALS, progress=False, **GAMES[game]).report
     assert honest["contradictions"] == {} and honest["chance_alarms"] == 2
-    measured, predicted = honest["measured"]["success"], honest["prediction"]["success"]
-    assert measured == pytest.approx(predicted, abs=4 * 0.5 / math.sqrt(TRIALS))
+    measured, believed = honest["measured"]["success"], honest["measured"]["believed"]
+    assert measured == pytest.approx(believed, abs=4 * 0.5 / math.sqrt(TRIALS))
     assert honest["baseline"] < honest["measured"]["interval"][0] < honest["bound"]
 
 
@@ -82,5 +91,5 @@ def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -
     honest, mutant = played(1.0), played(0.8)
     assert honest["contradictions"] == {}
     low, high = honest["measured"]["interval"]
-    assert 0.5 < low < honest["prediction"]["success"] + 0.05 and high < honest["bound"]
+    assert 0.5 < low < honest["measured"]["believed"] + 0.05 and high < honest["bound"]
     assert "smaller than was accounted for" in mutant["contradictions"]["posterior"]

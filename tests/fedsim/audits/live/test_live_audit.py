@@ -108,7 +108,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     audit = LiveAudit()
     replayed(audit, recorded.rounds)
     report = results.read(directory)
-    one, everything = report.bounds.epsilon, report.released.epsilon
+    one, everything = report.accounted.epsilon, report.released.epsilon
     assert one == PLD.epsilon(Mechanism.alike(report.mechanism.noise_multiplier, 5), delta)
     assert report.released.rounds == 8 * 3 + batch * 2
     heard = live_report.assemble(audit, recorded.facts, 0.95).as_json()

@@ -446,7 +446,7 @@ def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_mean
         '<h2 id="bayesian-dp">Bayesian DP',
         "no guarantee for outliers",
         "released without protection",
-        "Gradient distances were released: not a DP guarantee.",
+        "Gradient distances were released: no DP guarantee.",
         "each of 99% of people",
         "Privacy spent, round by round.",
     ):

@@ -196,13 +196,13 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     json.dumps(encode(report), allow_nan=False)
-    prediction, bounds = report.prediction, report.bounds
+    prediction, limit = report.prediction, report.here.limit
     assert report.contradictions == {}
     assert (prediction.method, prediction.deterministic) == ("simulation", True)
     assert prediction.mu == pytest.approx(
         np.sqrt(ROUNDS) / report.mechanism.effective_noise_multiplier
     )
-    off = abs(prediction.advantage - bounds.rho_alpha)
+    off = abs(prediction.advantage - limit.rho_alpha)
     assert off < 4 * prediction.standard_error < 0.01
     off = abs(prediction.advantage - report.attack.advantage)
     assert off < 4 * report.attack.standard_error

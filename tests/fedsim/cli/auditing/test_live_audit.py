@@ -77,9 +77,9 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
 ) -> None:
     assert command(federation / "transcripts") == 0
     printed = capsys.readouterr()
-    assert printed.out == ""
-    assert "the auditor's belief that the target record" in " ".join(printed.err.split())
-    assert "unknown: give the worlds" in " ".join(printed.err.split())
+    assert printed.err == ""
+    assert "the auditor's belief that the target record" in " ".join(printed.out.split())
+    assert "unknown: give the worlds" in " ".join(printed.out.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
