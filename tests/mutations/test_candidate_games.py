@@ -25,9 +25,7 @@ GAMES: Mapping[str, Mapping[str, Any]] = {
 
 PLAYED: dict[str, Scalar] = {
     **BASE,
-    "training.rounds": 8,
-    "privacy.rho-beta": 0.99,
-    "trials.batch": 200,
+    **{"training.rounds": 8, "privacy.rho-beta": 0.99, "trials.batch": 200},
 }
 
 
@@ -71,16 +69,10 @@ ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -> None:
     for name in ("adult.data", "adult.test"):
         (tmp_path / name).write_bytes(gzip.decompress((ADULT / f"{name}.gz").read_bytes()))
-    keys: dict[str, Scalar] = {
-        "data.root": str(tmp_path),
-        "data.records": 300,
-        "data.held-out": 100,
-        "training.rounds": 10,
-        "privacy.sensitivity": "global",
-        "privacy.neighbouring": "add-remove",
-        "privacy.rho-beta": 0.99,
-        "run.device": "cpu",
-    }
+    sizes = {"data.records": 300, "data.held-out": 100, "training.rounds": 10}
+    privacy = {"privacy.sensitivity": "global", "privacy.rho-beta": 0.99}
+    privacy |= {"privacy.neighbouring": "add-remove"}
+    keys = {"data.root": str(tmp_path), "run.device": "cpu", **sizes, **privacy}
 
     def played(share: float) -> Mapping[str, Any]:
         with noise_of(share):
