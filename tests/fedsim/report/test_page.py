@@ -514,14 +514,12 @@ def _html(report):
 
 
 def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
-    """The word is on the first line of the page and the terminal, which promise no detection."""
     alarm = "The advantage is above its bound: it is at least 0.5. The noise is not as claimed."
     rows = report.rows | {report.vantage: replace(report.here, standing="contradicted")}
     wrong = replace(report, contradictions={"advantage": alarm}, alarms=1, rows=rows)
     text, terminal = told(wrong), shown(wrong, width=80)
     assert text.index("Contradicted. Do not rely on the limits below.") < text.index(alarm)
     assert terminal.splitlines()[2].startswith("ALARM: The advantage is above its bound")
-    assert "contradicted" in terminal
     assert "1 alarm, 2 to decide." in terminal
     for words in ("would have been seen", "fedsim choose", "too few to tell"):
         assert words not in terminal
