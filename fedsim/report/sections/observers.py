@@ -61,11 +61,8 @@ NEARLY = 0.01
 
 def shown(report: Report) -> list[Row]:
     """Return the rows in the order in which a screen shows them."""
-
-    def place(row: Row) -> tuple[bool, int]:
-        return row.standing != "contradicted", SHOWN.index(row.observer)
-
-    return sorted(report.rows.values(), key=place)
+    ordered = sorted(report.rows.values(), key=lambda row: SHOWN.index(row.observer))
+    return sorted(ordered, key=lambda row: row.standing != "contradicted")
 
 
 def mark(report: Report, row: Row) -> Mark:
@@ -143,6 +140,8 @@ def reaches_limit(row: Row) -> bool:
 
 
 def holds_for(report: Report) -> str:
+    if report.contradictions:
+        return "A measurement contradicts the limits of theory: do not rely on them."
     if not is_clipped(report):
         return "Without clipping, theory sets no limit."
     if report.mechanism.sensitivity == "local":
