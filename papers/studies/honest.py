@@ -26,7 +26,7 @@ from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
 from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.audits.judgement.report import AuditOptions, of_transcript
+from fedsim.audits.judgement.report import AuditOptions
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
@@ -261,7 +261,7 @@ def _of_live(seed: int) -> Said:
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
-    return Said(report.contradictions, verdict=of_transcript(report).verdict)
+    return Said(report.contradictions, verdict=report.verdict)
 
 
 def _of_membership(seed: int) -> Said:
@@ -296,7 +296,7 @@ def _of_recorded(app: App, seed: int) -> Said:
         report = transcript_audit.audit(
             read_transcript(path), AuditOptions(claim=claim, delta=delta)
         )
-    return Said(_alarms(report), verdict=of_transcript(report).verdict)
+    return Said(_alarms(report), verdict=report.verdict)
 
 
 def _of_app(app: App, seed: int) -> Said:
