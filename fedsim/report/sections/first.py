@@ -8,7 +8,7 @@ from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.rows import Row
-from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, VAGUE
+from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, TOO_FEW, VAGUE
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import (
@@ -89,11 +89,11 @@ def answer(report: Report) -> str:
     if between is not None and between[1] - between[0] >= VAGUE:
         return (
             f"{trials_of(report).capitalize()} are too few to tell. {who} is right in between "
-            f" {percent(between[0])} and {percent(between[1])} of cases; guessing is right in "
+            f"{percent(between[0])} and {percent(between[1])} of cases; guessing is right in "
             f"50%, and {allowed}.{canaries(report)}"
         )
     chance = ""
-    if between is not None and share(attack.advantage) > share(limit) and not is_alarming(report):
+    if between is not None and share(attack.advantage) > share(limit):
         chance = " Chance can explain that it is above the limit." * (between[0] <= share(limit))
     return (
         f"{who} was right in {percent(share(attack.advantage))} of {trials_of(report)}; guessing "
@@ -142,8 +142,8 @@ def cautions(report: Report) -> list[doc.Label]:
         labels.append(doc.Label(*DISTANCES))
     if report.noise_source == "seed":
         title = REHEARSED if report.job == "rehearsal" else SEEDED
-        protects = not labels and mechanism.dp_note
-        labels.append(doc.Label(title, f"{OF_THE_SEED} {OTHERWISE}" if protects else OF_THE_SEED))
+        text = OF_THE_SEED if labels else f"{OF_THE_SEED} {OTHERWISE}"
+        labels.append(doc.Label(title, text))
     if not labels and not mechanism.dp_guarantee:
         labels.append(doc.Label("Not a DP guarantee.", mechanism.dp_note))
     if released is not None and released.trainings > 1:
@@ -199,7 +199,7 @@ def decisions(report: Report) -> list[str]:
     advice: dict[str, None] = {}
     for row in observers.shown(report):
         words = observers.state_words(report, row)
-        if words.kind in ("alarm", "caution") or words.text == "Too few trials":
+        if words.kind in ("alarm", "caution") or words is TOO_FEW:
             advice[words.advice] = None
     advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
     if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
@@ -239,7 +239,7 @@ def first(report: Report, about: About) -> doc.FirstScreen:
             if is_alarming(report)
             else f"{question(report)} {answer(report)}",
             *report.contradictions.values(),
-            " ".join(told),
+            *([" ".join(told)] if told else []),
             *(text for text, met in own_limits(report) if met),
         ],
         alarming=is_alarming(report),
