@@ -18,7 +18,7 @@ import typer
 
 import fedsim
 from fedsim.audits.results import report
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
 from fedsim.config.refused import REFUSED

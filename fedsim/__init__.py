@@ -28,31 +28,17 @@ def _version(project_file: Path) -> str:
 __version__ = _version(Path(__file__).parents[1] / "pyproject.toml")
 
 API = {
-    **dict.fromkeys(
-        ("run", "load", "audit", "Run", "Audit", "Advantage", "LowerBound"),
-        "fedsim.api",
-    ),
-    **dict.fromkeys(
-        (
-            "cluster",
-            "train",
-            "load_model",
-            "rehearse",
-            "compare",
-            "membership",
-            "predict",
-            "verify",
-        ),
-        "fedsim.api_studies",
-    ),
-    **dict.fromkeys(
-        ("data", "sensitivity", "pac", "one_run", "draw_canaries", "reconstruct"),
-        "fedsim.api_answers",
-    ),
-    **dict.fromkeys(("choose", "Selection"), "fedsim.studies.choose.choosing"),
+    **{
+        name: f"fedsim.commands.{name}"
+        for name in (
+            *("account", "attack", "audit", "choose", "data", "init", "pac", "predict"),
+            *("run", "sensitivity", "verify"),
+        )
+    },
+    **dict.fromkeys(("train", "load", "load_model", "Run", "Training"), "fedsim.commands.run"),
+    "Answer": "fedsim.commands.answer",
     "Config": "fedsim.config",
     "InputError": "adversaries.errors",
-    "account": "fedsim.studies.guarantees.accounting",
 }
 """The module of each name of the Python API."""
 

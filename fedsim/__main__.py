@@ -1,6 +1,6 @@
 """`python -m fedsim`: the `fedsim` command."""
 
-from fedsim.cli.entry import main
+from fedsim.commands.entry import main
 
 if __name__ == "__main__":
     main()

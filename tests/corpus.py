@@ -125,7 +125,7 @@ def options(values: dict[str, object]) -> tuple[str, ...]:
         key: str(value).lower() if isinstance(value, bool) else value
         for key, value in values.items()
     }
-    return tuple(word for key, value in texts.items() for word in ("--set", f"{key}={value}"))
+    return tuple(f"{key}={value}" for key, value in texts.items())
 
 
 def configuration(name: str) -> str:
@@ -146,8 +146,8 @@ def _kinds() -> Iterator[Kind]:
     yield from _tables()
     yield from _audits()
     game = {key: value for key, value in TINY.items() if key != "trials.count"}
-    reconstruct = ("reconstruct", digits, *options(game), "--trials", "8")
-    membership = ("membership", digits, *tiny, "--models", "48", "--out", "membership")
+    reconstruct = ("attack", digits, *options(game), "trials.count=8")
+    membership = ("attack", digits, *tiny, "--models", "48", "--out", "membership")
     yield Kind("membership", (membership,))
     yield Kind(
         "reconstruct",
@@ -169,20 +169,12 @@ def _kinds() -> Iterator[Kind]:
     pairs = ("sensitivity", digits, *tiny, "--trials", "4", "--top", "2", "--out", "pairs")
     yield Kind("sensitivity", (pairs,))
     yield Kind("data", (("data", digits, *tiny, "--json"),))
-    rehearse = ("rehearse", configuration("train-digits"), "--quiet", "--trials", "8")
+    rehearse = ("run", configuration("train-digits"), "run.job=rehearsal", "--quiet")
+    rehearse += ("trials.count=8",)
     rehearse += options(SMALL | {"model.name": "linear", "data.records": 100})
     yield Kind("rehearse", ((*rehearse, "--out", "rehearsal"),))
     yield Kind("theory", tuple(_theory(digits)))
-    canaries = options({"canaries.count": 40, "trials.count": 2, "trials.batch": 2})
-    yield Kind(
-        "one-run-commands",
-        (
-            ("one-run", "draw", digits, *tiny, *canaries, "--out", "canaries.json"),
-            ("run", digits, "--quiet", *tiny, *canaries, "--out", "run"),
-            ("one-run", "score", "run", "--out", "scores.csv"),
-            ("one-run", "estimate", "scores.csv", "--json"),
-        ),
-    )
+    yield Kind("scores", (("audit", "scores.csv", "--json"),), files="inputs.scores")
     run = ("run", digits, "--quiet", *tiny)
     yield Kind(
         "gate",
@@ -216,18 +208,17 @@ def _tables() -> Iterator[Kind]:
 
 def _audits() -> Iterator[Kind]:
     claim = ("--claimed-delta", "1e-5", "--claimed-epsilon")
-    app = ("audit", "app", str(TESTS / "apps" / "dp_app"), "--trials", "20", "--clients", "2")
-    app += ("--rounds", "2", "--run-config", "clients=2", "--claimed-unit", "client")
+    app = ("audit", str(TESTS / "apps" / "dp_app"), "--trials", "20", "--clients", "2")
+    app += ("--rounds", "2", "clients=2", "--claimed-unit", "client")
     app += (*claim, "1.4")
     yield Kind("app-audit", ((*app, "--out", "audit"),))
-    weighted = ("--run-config", "variant=weighted")
-    yield Kind("app-audit-broken", ((*app, *weighted, "--out", "audit"),))
+    yield Kind("app-audit-broken", ((*app, "variant=weighted", "--out", "audit"),))
     loops, trials = TESTS / "apps" / "loops", ("--trials", "40", *claim, "2", "--out", "audit")
-    yield Kind("loop-audit", (("audit", "loop", f"{loops}/opacus_loops.py:correct", *trials),))
-    broken = ("audit", "loop", f"{loops}/own_loops.py:no_clipping", "--trials", "40", *claim)
+    yield Kind("loop-audit", (("audit", f"{loops}/opacus_loops.py:correct", *trials),))
+    broken = ("audit", f"{loops}/own_loops.py:no_clipping", "--trials", "40", *claim)
     broken += ("1", "--out", "audit")
     yield Kind("loop-audit-broken", (broken,))
-    server = ("audit", "transcript", "server.fedt")
+    server = ("audit", "server.fedt")
     of_client = ("--claimed-unit", "client", *claim)
     yield Kind(
         "transcript-audit",
@@ -238,16 +229,16 @@ def _audits() -> Iterator[Kind]:
         ),
         files="inputs.server",
     )
-    loop = ("audit", "transcript", "loop.fedt", *claim, "99", "--out", "claimed")
+    loop = ("audit", "loop.fedt", *claim, "99", "--out", "claimed")
     yield Kind("transcript-audit-loop", (loop,), files="inputs.loop")
-    live = ("audit", "transcript", "transcripts", *claim)
+    live = ("audit", "transcripts", *claim)
     yield Kind(
         "live-audit",
         (
             (*live, "2", "--worlds", "run", "--out", "refuted"),
             (*live, "99", "--worlds", "run", "--out", "claimed"),
             (*live, "99", "--claimed-unit", "client", "--out", "other-unit"),
-            ("audit", "transcript", "transcripts", "--out", "unclaimed"),
+            ("audit", "transcripts", "--out", "unclaimed"),
         ),
         files="inputs.live",
     )
@@ -282,7 +273,7 @@ def pages(folder: Path) -> dict[str, Path]:
 
 def fedsim(words: tuple[str, ...], folder: Path) -> Ended:
     """Run a command in a folder, in this process."""
-    from fedsim.cli.main import main  # noqa: PLC0415  (a device is made known before)
+    from fedsim.commands.main import main  # noqa: PLC0415  (a device is made known before)
 
     output, errors = io.StringIO(), io.StringIO()
     status: object = 0

@@ -15,7 +15,7 @@ import nbformat
 import pytest
 import typer
 
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 from fedsim.config import KNOWN_KEYS
 
 ROOT = Path(__file__).parents[1]

@@ -71,7 +71,7 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(name: str, played: Playe
 def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_path: Path) -> None:
     kind = KINDS[name]
     _killed(kind, tmp_path)
-    command = (kind.commands[0][0], "--resume", kind.resumes, "--quiet")
+    command = (kind.commands[0][0], kind.resumes, "--quiet")
     resumed = fedsim(command, tmp_path)
     assert resumed.status == 0, resumed.errors
     again, before = values(Played(kind, tmp_path, (resumed,) * len(kind.commands))), values(played)
@@ -93,13 +93,13 @@ def _spent(run: Path) -> float:
 
 
 def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path: Path) -> None:
-    begun = (*KINDS["digits"].commands[0], "--set", "privacy.noise-source=system")
+    begun = (*KINDS["digits"].commands[0], "privacy.noise-source=system")
     _killed(replace(KINDS["digits"], commands=(begun,)), tmp_path)
     refused = fedsim(begun, tmp_path)
     assert refused.status == 2
     planned = float(re.findall(r"configuration plans ([\d.]+\d)", refused.errors)[0])
     (named,) = {*re.findall(r"stop-at ?= ?([\d.]+\d)", refused.errors)}
-    ended = fedsim((*begun, "--set", f"privacy.stop-at={named}"), tmp_path)
+    ended = fedsim((*begun, f"privacy.stop-at={named}"), tmp_path)
     assert ended.status == 0, ended.errors
     assert planned < _spent(tmp_path / "run") <= float(named) < 2 * planned
 

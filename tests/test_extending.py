@@ -14,7 +14,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory

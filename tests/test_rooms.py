@@ -91,8 +91,8 @@ ROOMS = (
     "fedsim.cli.experiments",
     "fedsim.cli.auditing",
     "fedsim.cli.deploying",
-    "fedsim.cli.main",
-    "fedsim.cli.entry",
+    "fedsim.commands.main",
+    "fedsim.commands.entry",
     "fedsim.__main__",
 )
 """Each imports only from itself and from rooms before it."""

@@ -7,7 +7,7 @@ import click
 import pytest
 import typer
 
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 from fedsim.config import Config, to_run_config
 
 ROOT = Path(__file__).parents[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import typer.main
 
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 
 ROOT = Path(__file__).parents[1]
 

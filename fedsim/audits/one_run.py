@@ -187,8 +187,7 @@ def _rows(path: Path) -> list[_Row]:
         numbered = [(lines.line_num, line) for line in lines if line]
     if not ({"included", "score"} <= set(header) and numbered):
         raise InputError(
-            f"'{path}' has no columns 'included' and 'score' with rows; give what fedsim one-run "
-            "score writes, or a CSV with these two"
+            f"'{path}' has no columns 'included' and 'score' with rows; give a CSV with these two"
         )
     return [_row(header, line, f"'{path}', line {number}") for number, line in numbered]
 

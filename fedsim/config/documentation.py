@@ -95,7 +95,7 @@ def key(name: str) -> Key:
     elif len(inside) > 1:
         advice = f"did you mean {', '.join(inside[:3])}?"
     else:
-        advice = "fedsim config list shows all keys"
+        advice = "fedsim config shows all keys"
     raise InputError(f"no key is called '{name}'; {advice}")
 
 

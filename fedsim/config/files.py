@@ -1,4 +1,4 @@
-"""Configurations as files, as Flower's run config, and as `--set KEY=VALUE`."""
+"""Configurations as files, as Flower's run config, and as `KEY=VALUE`."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -83,7 +83,7 @@ def load(
     """
     if (path / "config.toml").is_file():
         raise InputError(
-            f"'{path}' is a run directory; continue it with --resume {path}, or give its file "
+            f"'{path}' is a run directory; continue it with fedsim run {path}, or give its file "
             f"{path / 'config.toml'}"
         )
     try:
@@ -95,7 +95,7 @@ def load(
         meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
             f"there is no configuration file '{path}'; {meant}fedsim init writes one, and fedsim "
-            "config examples lists the examples"
+            "init --list lists the examples"
         ) from None
     values = overlaid(dict(flatten(tree)), overrides or {})
     if "run.name" not in values:
@@ -138,8 +138,8 @@ def check_is_no_training(job: str, where: str) -> None:
     """Raise InputError if a run is a training, which has no trials to report."""
     if job == "training":
         raise InputError(
-            f"'{where}' is a training, which has no trials to report; use fedsim train (or fedsim "
-            "deploy train), or fedsim rehearse with the configuration of the training"
+            f"'{where}' is a training, which has no trials to report; use fedsim train, or "
+            "fedsim deploy train"
         )
 
 
@@ -147,7 +147,7 @@ def parse_override(text: str) -> tuple[str, Scalar]:
     """Return key and value of one `KEY=VALUE`. Raises InputError if it has another form."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise InputError(f"--set {text!r} is not KEY=VALUE, for example --set data.records=100")
+        raise InputError(f"{text!r} is not KEY=VALUE, for example data.records=100")
     key, text = key.strip(), value.strip().strip("\"'")
     if isinstance(to_run_config(Config()).get(key), str):
         return key, text  # text may look like a number, such as a layer named "1"
@@ -159,7 +159,7 @@ def parse_override(text: str) -> tuple[str, Scalar]:
 
 
 def parse_overrides(texts: Iterable[str] | None) -> dict[str, Scalar]:
-    """Return the values of `--set` by key, the last of each; None means no override."""
+    """Return the values of KEY=VALUE texts by key, the last of each; None means no override."""
     return dict(parse_override(text) for text in texts or ())
 
 

@@ -153,7 +153,7 @@ data.name is "csv"; data.public-schema is not "": federation.partition-key is ""
     | The schema decides which columns and classes are used. | edit the schema
 data.name is "csv"; run.job is "training": data.public-schema is not ""
     | Without a schema, the model carries the scale of columns and the names of categories that are
-      read from the records, and no noise covers them. "fedsim schema TABLE --label LABEL" proposes
+      read from the records, and no noise covers them. "fedsim data TABLE --label LABEL" proposes
       a schema.
     | set data.name = "own"
 # Texts for next-token training
@@ -178,13 +178,13 @@ model.class-priors is not "": model.task is "classification"
 run.job is "training": training.clipping is true; privacy.sensitivity is "global";
     federation.colluding is 0
     | The guarantee of a training covers every record and every client.
-    | rehearse the training (fedsim rehearse)
+    | rehearse the training (fedsim run)
 run.job is "training": challenge.kind is "record"; canaries.count is 0
     | A training has no target, and its clients' records are not changed.
-    | rehearse the training (fedsim rehearse)
+    | rehearse the training (fedsim run)
 run.job is "training": model.initialisation is not "worst-case"
     | The initial model would be trained on the records without noise.
-    | rehearse the training (fedsim rehearse)
+    | rehearse the training (fedsim run)
 # A chosen pair
 privacy.neighbouring is "add-remove": challenge.replacement is -1
     | With this neighbouring relation, no record is replaced. | set privacy.neighbouring = "replace"

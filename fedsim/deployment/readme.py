@@ -34,7 +34,7 @@ cd /etc/fedsim/server
 sudo -u fedsim venv/bin/fedsim deploy register .    # every key of keys/; again after a change
 sudo -u fedsim venv/bin/fedsim deploy check .       # problems, with the remedy for each
 sudo -u fedsim venv/bin/fedsim deploy train . deployment.toml \\
-    --set federation.clients=@CLIENTS@ --out runs/first
+    federation.clients=@CLIENTS@ --out runs/first
 ```
 
 Run the last command once the clients are connected: see `venv/bin/fedsim deploy status .`. It
@@ -97,12 +97,12 @@ with its canary-seed and canary-count. An experiment's challenge needs a copy of
 
 ```sh
 cd /etc/fedsim/auditor
-fedsim audit live transcripts
-fedsim audit live transcripts --canary-seed-file SEEDS
+fedsim audit transcripts --follow
+fedsim audit transcripts --follow --canary-seed-file SEEDS
 ```
 
 It continues from run to run until you stop it; with `--once` it ends with one run.
-`fedsim audit transcript transcripts` audits a finished run. The report is
+`fedsim audit transcripts` audits a finished run. The report is
 beside the transcript.
 
 """

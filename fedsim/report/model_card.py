@@ -65,14 +65,14 @@ TABLES = ("training.", "model.", "privacy.", "federation.")
 
 def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
     played = RunDirectory.open(rehearsal)
-    if played.config.run.job != "rehearsal":
-        raise InputError(f"'{rehearsal}' is not a rehearsal; make one with fedsim rehearse")
+    if played.config.run.job == "training":
+        raise InputError(f"'{rehearsal}' is a training; rehearse it with fedsim run")
     theirs = to_run_config(played.config)
     for key, value in values.items():
         if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
             raise InputError(
                 f"'{rehearsal}' is a rehearsal of another training: {key} is {theirs[key]!r} there "
-                f"and {value!r} here; rehearse the same file, with the same --set"
+                f"and {value!r} here; rehearse the same file, with the same changes"
             )
     report = results.read(played)
     measured, limit = report.attack, report.here.limit

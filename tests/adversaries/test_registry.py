@@ -10,7 +10,7 @@ import pytest
 from adversaries import registry
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 

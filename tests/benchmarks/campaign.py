@@ -155,10 +155,10 @@ def _training_alone(config: Config, size: Size) -> float:
 def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, float]:
     """Run the command; return its seconds and those that its report states."""
     settings = overrides | {"audit.mode": mode}
-    command = [sys.executable, "-c", "from fedsim.cli.entry import main; main()"]
+    command = [sys.executable, "-c", "from fedsim.commands.entry import main; main()"]
     command += ["run", str(CONFIG), "--quiet", "--out", str(out)]
     for key, value in settings.items():
-        command += ["--set", f"{key}={json.dumps(value)}"]
+        command += [f"{key}={json.dumps(value)}"]
     start = time.perf_counter()
     subprocess.run(command, check=True)
     seconds = time.perf_counter() - start

@@ -27,7 +27,7 @@ from tables import Table, Value
 
 FEATURES, CLASSES = 64, 10
 RATE, CLIPPING_NORM, NOISE = 0.1, 0.5, 1.0
-FEDSIM = "from fedsim.cli.entry import main; main()"
+FEDSIM = "from fedsim.commands.entry import main; main()"
 NOTE = (
     "Seconds a round, the median after the first; a trial: of T = 64 trainings at once, over 64. "
     "Memory: the most that the process and its children held together, MiB; fedsim's grows with "

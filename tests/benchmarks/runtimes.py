@@ -33,7 +33,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 
 CONFIG = Path(__file__).parents[2] / "configs" / "digits.toml"
-FEDSIM = (sys.executable, "-c", "from fedsim.cli.entry import main; main()")
+FEDSIM = (sys.executable, "-c", "from fedsim.commands.entry import main; main()")
 UP_TIMEOUT = 180.0
 NOTE = (
     "Seconds. Start-up: from the command to the end of the first round, for which processes start; "
@@ -91,9 +91,7 @@ def measure(size: Size) -> Iterator[Table]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         inprocess = _timed(["run", str(CONFIG)], size, folder / "inprocess")
-        simulated = _timed(
-            ["run", str(CONFIG), "--runtime", "simulation"], size, folder / "simulation"
-        )
+        simulated = _timed(["run", str(CONFIG), "--simulation"], size, folder / "simulation")
         with _deployed(folder / "kit", config.federation.clients) as (up, relay):
             command = ["deploy", "run", str(folder / "kit"), str(CONFIG), "--experiment"]
             deployed = _timed(command, size, folder / "deployment")
@@ -123,7 +121,7 @@ def _timed(arguments: list[str], size: Size, out: Path) -> Timed:
     """Run a fedsim command and read from its events when what happened."""
     command = [*FEDSIM, *arguments, "--quiet", "--out", str(out)]
     for key, value in size.overrides.items():
-        command += ["--set", f"{key}={json.dumps(value)}"]
+        command += [f"{key}={json.dumps(value)}"]
     begun = time.time()
     subprocess.run(command, check=True)
     ended = time.time()

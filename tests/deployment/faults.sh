@@ -11,7 +11,7 @@ CLIENTS=2
 SETTINGS=
 if [ "$PART" = supernode ]; then
     CLIENTS=3
-    SETTINGS=" --set federation.clients=3 --set federation.tolerated-dropouts=1"
+    SETTINGS=" federation.clients=3 federation.tolerated-dropouts=1"
 fi
 mkdir "$T"
 T=$(cd "$T" && pwd)

@@ -136,13 +136,13 @@ echo "# Patients of three hospitals, in tables. First the rehearsal, on records 
 echo
 python "$SCRIPTS/own_records.py" "$T/pilot/public" "$T/pilot/client-0" "$T/pilot/client-1" "$T/pilot/client-2"
 cp "$SCRIPTS"/*tumours.toml "$T/pilot/"
-here "cd pilot && fedsim rehearse train-tumours.toml --set data.root='client-{client}/tumours.csv' --trials 200 --quiet --out ../rehearsal"
+here "cd pilot && fedsim run train-tumours.toml data.root='client-{client}/tumours.csv' trials.count=200 --quiet --out ../rehearsal"
 mv "$T/rehearsal" "$T/machines/server/"
 on server fedsim deploy train . train-tumours.toml --out tumours --rehearsal rehearsal
 on server "grep -A 8 '## Privacy' tumours/public/MODEL_CARD.md"
 on server "grep -A 2 '## Rehearsed' tumours/public/MODEL_CARD.md"
 on server "fedsim predict tumours public/tumours.csv | head -n 3"
-on auditor fedsim audit transcript transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
+on auditor fedsim audit transcripts --canary-seed-file seeds --claimed-epsilon 6.001 --claimed-delta 1e-5
 on server "fedsim account tumours | grep 'local .* server'"
 on client-0 "fedsim deploy check . | grep budget"
 on client-0 fedsim deploy report .
@@ -190,7 +190,7 @@ on server "fedsim predict digits public/digits | head -n 3"
 on server 'python -c "import fedsim, torch; print(fedsim.load_model(\"digits\")(torch.zeros(1, 1, 8, 8)).shape)"'
 # Flower counts the resumed training as another run: the auditor has a transcript of either.
 for half in 2 1; do
-    on auditor "fedsim audit transcript \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
+    on auditor "fedsim audit \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
 done
 on client-0 "fedsim deploy check . | grep budget"
 

@@ -25,7 +25,7 @@ from adversaries.errors import InputError
 from fedsim.api import configured
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.cli import commands
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.common.strict_json import report_json, strict_json
 from fedsim.config import Config, dump
 from fedsim.report.kinds.verification import Outcome

@@ -39,6 +39,15 @@ def table() -> None:
     Path("table.csv").write_text("\n".join(["age,dose,sick", *rows]) + "\n", encoding="utf-8")
 
 
+def scores() -> None:
+    """Write the scores of 40 canaries, which those of a training with little noise would get."""
+    generator = np.random.default_rng(4)
+    coins = generator.integers(0, 2, 40)
+    values = 3 * coins + generator.standard_normal(40)
+    rows = [f"{coin},{value!r}" for coin, value in zip(coins, values.tolist(), strict=True)]
+    Path("scores.csv").write_text("\n".join(["included,score", *rows]) + "\n", encoding="utf-8")
+
+
 def server() -> None:
     """Write what a server recorded whose three clients send updates of norm 1."""
     generator, model = np.random.default_rng(0), np.zeros(200)

@@ -37,7 +37,7 @@ SUPPORTED = (
 )
 UNMOVED = (
     "the audit changes no record, and does not show how far one moves a step. A client that holds "
-    "a record twice, or mixes records, gives less privacy; fedsim audit loop measures it"
+    "a record twice, or mixes records, gives less privacy; fedsim audit measures it"
 )
 
 

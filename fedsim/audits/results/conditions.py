@@ -44,7 +44,7 @@ OF_A_ROW: Mapping[str, str] = {
 }
 """Short names behind rows.OBSERVER in the report of a run, and what each stands for."""
 
-NO_TRIALS = "a training plays no trials of the identification game; fedsim rehearse plays them"
+NO_TRIALS = "a training plays no trials of the identification game; fedsim run plays them"
 ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
 COUNTED = "the attack counts its correct decisions, and computes no belief"
 NO_RECORDS = "the audit has no held-out records to evaluate a model on"

@@ -98,8 +98,8 @@ def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> N
             "the releases of interrupted attempts stay spent. In the end this run will have "
             f"released epsilon {final:.4g} at delta {scheme.privacy.delta:g} towards the "
             f"{vantage.value}, while its configuration plans {target:.4g}. To continue anyway, set "
-            f"privacy.stop-at: add --set privacy.stop-at={enough} to the command that began the "
-            f"run, or for --resume write stop-at = {enough} under [privacy] in its config.toml"
+            f"privacy.stop-at: add privacy.stop-at={enough} to the command that began the "
+            f"run, or write stop-at = {enough} under [privacy] in its config.toml"
         )
 
 

@@ -24,7 +24,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
         return config  # the same command again, after an interruption
     if directory.finished and trials <= table.count:
         raise InputError(
-            f"'{directory.path}' has {table.count} trials already; give --trials a larger number"
+            f"'{directory.path}' has {table.count} trials already; give trials.count a larger number"
         )
     first = table.first or table.count
     kept = [
@@ -35,7 +35,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
     if trials < (least := max([first, *kept])):
         raise InputError(
             f"'{directory.path}' is to have {table.count} trials, and {least} of them were planned "
-            f"at first or have finished; give --trials at least {least}"
+            f"at first or have finished; give trials.count at least {least}"
         )
     if first == 1:
         raise InputError(
@@ -44,7 +44,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
         )
     if trials % 2:
         raise InputError(
-            f"--trials is {trials}, but half of the trials train on D and half on D'; give an "
+            f"trials.count is {trials}, but half of the trials train on D and half on D'; give an "
             "even number"
         )
     changes = {"count": trials, "first": first if trials > first else 0}

@@ -3,7 +3,7 @@
 config.toml      the resolved configuration; `fedsim run` reads it again
 events.jsonl     phases and rounds with their times, one JSON object for each
 ledger.jsonl     the epsilon of every client after each round, written before the round begins
-batches/         the findings of each finished batch of trials (.npz), from which --resume continues
+batches/         the findings of each finished batch of trials (.npz), from which a run continues
 facts.json       data of the report beside the configuration and the transcript
 transcript.npz   world bits, log-odds, sensitivities, noise, for every trial and round; epsilons
 report.json, report.html, figures/
@@ -206,7 +206,7 @@ class RunDirectory:
             job = self.config.run.job
         except InputError:
             job = "experiment"
-        return f"fedsim {'train' if job == 'training' else 'run'} --resume {self.path}"
+        return f"fedsim {'train' if job == 'training' else 'run'} {self.path}"
 
     @property
     def finished(self) -> bool:

@@ -71,7 +71,7 @@ class Address:
         if certificates is None and not insecure and not _is_loopback(str(parts.hostname)):
             raise InputError(
                 f"{parts.hostname} is another machine, and Dask runs all code that reaches it. "
-                "Write certificates with fedsim cluster certificates DIR, start scheduler and "
+                "Write certificates with fedsim deploy certificates DIR, start scheduler and "
                 "workers with them, and give --cluster-tls DIR. On a network that only you use, "
                 "you may give --insecure instead."
             )
@@ -79,7 +79,7 @@ class Address:
             for name in (AUTHORITY, CERTIFICATE, KEY):
                 if not (certificates / name).is_file():
                     raise InputError(
-                        f"'{certificates}' has no {name}; write all with fedsim cluster "
+                        f"'{certificates}' has no {name}; write all with fedsim deploy "
                         "certificates DIR"
                     )
         return cls(url, certificates)

@@ -52,7 +52,7 @@ def require_ray() -> None:
     """Raise InputError if Ray is not installed, which only simulations need."""
     if find_spec("ray") is None:
         raise InputError(
-            "--runtime simulation needs Ray, which is not installed; "
+            "--simulation needs Ray, which is not installed; "
             f'pip install "flwr[simulation]=={version("flwr")}"'
         )
 

@@ -114,9 +114,7 @@ def _without(batch: Batch, lost: Collection[int]) -> str:
     """Return how a training goes on without its lost clients; "" where it cannot."""
     if batch.plan.config.run.job != "training" or not 0 < len(lost) < len(batch.nodes) - 1:
         return ""
-    return (
-        f". If that stays so, the same command with --set {TOLERATED}={len(lost)} goes on without"
-    )
+    return f". If that stays so, the same command with {TOLERATED}={len(lost)} goes on without"
 
 
 def accept_round(

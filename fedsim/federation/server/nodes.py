@@ -236,7 +236,7 @@ def connect(
                 f"{len(roll.nodes)} of {clients} clients connected within {timeout:g} s. Missing: "
                 f"{absent}. Start as many SuperNodes as federation.clients (in a simulation, use "
                 f"--federation-config 'num-supernodes={clients}'); a training goes on without "
-                f"them with --set {TOLERATED}={clients - len(roll.nodes)}"
+                f"them with {TOLERATED}={clients - len(roll.nodes)}"
                 + "".join(f"; a node failed: {reason}" for reason in roll.reasons)
             )
         elif not named and now > begun + PATIENCE:

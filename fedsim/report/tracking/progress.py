@@ -93,7 +93,7 @@ def replay(directory: RunDirectory, watcher: Watcher) -> None:
     watcher.leave(directory.finished)
 
 
-def opened(places: list[str] | None) -> dict[str, Tracker]:
+def opened(places: Sequence[str] | None) -> dict[str, Tracker]:
     """Return the trackers of --track, by their places."""
     return {place: trackers.opened(place) for place in places or ()}
 
@@ -237,52 +237,22 @@ def worded(course: Course, training: bool) -> str:
     return ", ".join(words)
 
 
-def conclude(
-    directory: RunDirectory,
-    start: float,
-    console: Console,
-    progress: Console,
-    command: str,
-    verbose: bool = False,
-) -> None:
-    """Print the warnings and the result of a run, and the path of its report.
-
-    Args:
-        console: of the result.
-        progress: of the warnings.
-        start: when the command began, in seconds since the epoch.
-        command: the command, as typed.
-        verbose: whether to print every observer's numbers and the times of the phases too.
-    """
-    from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
-    from fedsim.report.summary import summary  # noqa: PLC0415
-
-    result = results.read(directory)
-    phases = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
-    for warning in result.warnings[result.alarms :]:
-        progress.print(f"Warning: {warning}", markup=False, highlight=False)
-    console.print(summary(result, command, time.time() - start, verbose=verbose))
-    if verbose and phases.keys() >= PHASES:
-        console.print(
-            f"{time.time() - start:.1f} s: {phases['preparing'] - start:.1f} s start-up, "
-            f"{phases['training'] - phases['preparing']:.1f} s preparing and connecting, "
-            f"{phases['reporting'] - phases['training']:.1f} s federation "
-            f"(clients computing {result.timing.clients_computing:.1f} s), "
-            f"{phases['done'] - phases['reporting']:.1f} s report"
-        )
-    console.print(f"Report: {directory.path / 'report.html'}", soft_wrap=True, highlight=False)
-
-
 PHASES = {"preparing", "training", "reporting", "done"}
 
 
-def conclude_training(directory: RunDirectory, start: float, console: Console) -> None:
-    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+def phases(directory: RunDirectory, clients_computing: float) -> str:
+    """Return how long each phase of a run took; "" where its events do not say.
 
-    console.print(model_card.summary(model_card.read_card(directory)))
-    console.print(
-        f"{time.time() - start:.1f} s. Model and card: {directory.path / 'public'}; report for the "
-        f"operator of the server: {directory.path / 'report.html'}",
-        soft_wrap=True,
-        highlight=False,
+    Args:
+        directory: of a finished run.
+        clients_computing: seconds in which clients computed.
+    """
+    times = {event["phase"]: event["time"] for event, _ in directory.events() if "phase" in event}
+    if not times.keys() >= PHASES:
+        return ""
+    return (
+        f"{times['training'] - times['preparing']:.1f} s preparing and connecting, "
+        f"{times['reporting'] - times['training']:.1f} s federation "
+        f"(clients computing {clients_computing:.1f} s), "
+        f"{times['done'] - times['reporting']:.1f} s report"
     )

@@ -32,6 +32,14 @@ def table(result: Result) -> RenderableType:
     return terminal.table(_settings(result), title, caption(result), dense=True)
 
 
+def terminal_of(result: Result, directory: Path) -> RenderableType:
+    """Return the answer for the terminal: the settings, the bounds, the next commands."""
+    last = list(choose_words.for_a_manager(result))
+    said = [each for each in choose_words.sentences(result) if each not in last]
+    steps = [f"{what}: {command}" for what, command in commands(result, directory)]
+    return terminal.shown(table(result), *towards(result), *map(doc.Prose, [*said, *steps, *last]))
+
+
 def summary(result: Result) -> list[doc.Block]:
     """Return the answer, the settings and the bounds, for a notebook."""
     return [*map(doc.Prose, choose_words.sentences(result)), _settings(result), *towards(result)]
@@ -199,13 +207,13 @@ def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     if result.choice.chosen is None:
         return []
     place = shlex.quote(str(directory / CONFIG))
-    protecting = "--set privacy.noise-source=system"
+    protecting = "privacy.noise-source=system"
     if result.config.federation.summed_in_the_clear:
-        protecting += " --set federation.secure-aggregation=secagg+"
+        protecting += " federation.secure-aggregation=secagg+"
     train, data = "Train the model with it", result.config.data
     if result.records > data.records:
         train += f", on {data.records:,} of {result.records:,} records "
-        train += f"(--set data.records={result.records} takes all)"
+        train += f"(data.records={result.records} takes all)"
     return [
         ("Measure the adversary", f"fedsim run {place}"),
         (train, f"fedsim train {place} {protecting}"),

@@ -114,18 +114,18 @@ class ChoiceRequest:
         if shared := [key for key in self.over if key.startswith(OF_THE_QUESTION)]:
             raise InputError(
                 f"--over {shared[0]} varies the question itself, which must be the same in all "
-                "settings; give it with --set"
+                "settings; give it as KEY=VALUE"
             )
         if aimed := given(self.common):
             raise InputError(
-                f"--set {aimed[0]} sets the noise, which fedsim choose searches for; leave "
+                f"{aimed[0]} sets the noise, which fedsim choose searches for; leave "
                 "it out, or try several values with --over"
             )
         if rule.BASELINE in self.common:
-            raise InputError(f"--set {rule.BASELINE}: give --baseline-risk, with --max-risk")
+            raise InputError(f"{rule.BASELINE}: give --baseline-risk, with --max-risk")
         if self.common.get("privacy.noise-source", "seed") != "seed":
             raise InputError(
-                "--set privacy.noise-source: fedsim choose draws the noise of its trainings from "
+                "privacy.noise-source: fedsim choose draws the noise of its trainings from "
                 "the seed, to measure on records that need no protection; leave the key out"
             )
 

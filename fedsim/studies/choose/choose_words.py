@@ -40,7 +40,7 @@ def _of_noise(result: Result) -> Iterator[str]:
         yield (
             f"This answers only which ε: {result.config.data.records:,} of {result.records:,} "
             "records were trained on, and models of all records are better. Leave --rehearse out "
-            "at fedsim init, or give --set data.records="
+            "at fedsim init, or give data.records="
             f"{result.records}, to learn how good the model is."
         )
 
@@ -93,8 +93,8 @@ def advice(result: Result) -> Iterator[str]:
     meeting = [each for each in choice.candidates if each.meets]
     best = max(meeting, key=lambda each: each.utility.gain)
     if ROUNDS not in result.request.common and best.rounds == max(one.rounds for one in meeting):
-        option = "--over" if ROUNDS in result.request.over else "--set"
-        yield f"Try more rounds, of which the most are best: {option} {ROUNDS}={2 * best.rounds}."
+        option = "--over " if ROUNDS in result.request.over else ""
+        yield f"Try more rounds, of which the most are best: {option}{ROUNDS}={2 * best.rounds}."
     looser = [one for one in choice.candidates if not one.meets and one.utility.has_learnt]
     if looser:
         least = min(looser, key=lambda one: one.rho_alpha)

@@ -178,7 +178,7 @@ def text(values: Mapping[str, Scalar], path: Path, note: str = "") -> str:
     """Return the text of the file, in which each key has its meaning above it."""
     lines = [
         f"# How identifiable is one person in these data? Run it: fedsim run {path}",
-        "# Every other key, with its default: fedsim config list",
+        "# Every other key, with its default: fedsim config",
     ]
     lines += textwrap.wrap(note, WIDTH, initial_indent="# ", subsequent_indent="# ")
     keys = [key for key in documentation.every_key() if key in values]
@@ -226,5 +226,5 @@ def _check_sizes(data: str, dataset: Dataset, records: int, held_out: int, pool:
         tests = "" if dataset.test is None else f" and {len(dataset.test)} test records"
         raise InputError(
             f"'{data}' has {available} records{tests}, too few for data.records = {records} (2 or "
-            f"more), data.held-out = {held_out} and data.pool = {pool}; lower one with --set"
+            f"more), data.held-out = {held_out} and data.pool = {pool}; lower one, as KEY=VALUE"
         )

@@ -136,11 +136,11 @@ def grid(varied: Mapping[str, Sequence[Scalar]]) -> list[Point]:
 
 
 def refuse_overlap(common: Mapping[str, Scalar], varying: Mapping[str, object]) -> None:
-    """Raise InputError if --set gives a key that --over varies, or a run's folder or name."""
+    """Raise InputError if a fixed key is one that --over varies, or a run's folder or name."""
     if repeated := set(common) & set(varying):
-        raise InputError(f"--set and --over both give {min(repeated)}; drop one of them")
+        raise InputError(f"{min(repeated)} is fixed, and --over varies it; drop one of them")
     if own := set(common).intersection(OF_A_RUN):
-        raise InputError(f"--set {min(own)}: every run of a grid has its own; give --out DIR")
+        raise InputError(f"{min(own)}: every run of a grid has its own; give --out DIR")
 
 
 def carry_out(
@@ -174,15 +174,6 @@ def carry_out(
     except KeyboardInterrupt:
         raise InterruptedRunError("interrupted; give the same command again to continue") from None
     return outcomes
-
-
-def complain(outcomes: Sequence[RunOutcome]) -> None:
-    """Raise RuntimeError with the first failure, if any run failed."""
-    if failed := [outcome for outcome in outcomes if outcome.failure]:
-        raise RuntimeError(
-            f"{len(failed)} of {len(outcomes)} runs failed. The first is "
-            f"{failed[0].point.name}: {failed[0].failure}"
-        )
 
 
 def _read(point: Point, directory: RunDirectory) -> RunOutcome:

@@ -207,7 +207,7 @@ def check_protectable(scheme: Scheme) -> None:
     helping = " or ".join(trust.value for trust in Trust if share(trust) > 0)
     raise InputError(
         f"with {federation.trust.value} trust, the {federation.vantage.value} sees every client's "
-        f"sum before the noise, so that no noise meets a limit; give --set federation.trust="
+        f"sum before the noise, so that no noise meets a limit; give federation.trust="
         f"{helping}, or name another adversary with --against"
     )
 

@@ -128,6 +128,30 @@ def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
     return terminal.table(block, "All settings", "; ".join(notes), dense=True)
 
 
+def shown(outcomes: Sequence[RunOutcome]) -> RenderableType:
+    """Return the table and its sentences, for the terminal."""
+    return terminal.shown(table(outcomes), *map(doc.Prose, _said(outcomes)))
+
+
+def blocks(outcomes: Sequence[RunOutcome]) -> list[doc.Block]:
+    """Return the sentences and the table, for a notebook."""
+    return [
+        *map(doc.Prose, _said(outcomes)),
+        doc.tabulated(headings(outcomes), cells(outcomes)),
+    ]
+
+
+def _said(outcomes: Sequence[RunOutcome]) -> list[str]:
+    failed = [each for each in outcomes if each.failure]
+    if not failed:
+        return sentences(outcomes)
+    return [
+        *sentences(outcomes),
+        f"{len(failed)} of {len(outcomes)} runs failed. The first is {failed[0].point.name}: "
+        f"{failed[0].failure}",
+    ]
+
+
 def headings(outcomes: Sequence[RunOutcome]) -> list[str]:
     """Return the names of the columns of `cells`."""
     swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
@@ -204,7 +228,7 @@ def first(outcomes: Sequence[RunOutcome]) -> doc.FirstScreen:
         ],
         steps=[
             "Run a setting with more trials, or train the model with it: fedsim train takes the "
-            "same keys with --set."
+            "same keys."
         ],
         sign_off=first_screen.sign_off(
             data=", ".join(sorted(data)),

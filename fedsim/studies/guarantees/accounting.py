@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,75 +39,30 @@ BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
 
 
 def account(
-    source: Path | str | None = None,
+    source: Path | None,
+    hand: ByHand,
+    target: Target,
     *,
-    noise_multiplier: float | None = None,
-    rounds: int | None = None,
-    delta: float | None = None,
-    local_steps: int | None = None,
-    sampling_rate: float | None = None,
-    neighbouring: str | None = None,
-    trust: str | None = None,
-    clients: int | None = None,
-    participants: int | None = None,
-    colluding: int | None = None,
-    vantage: str | None = None,
-    epsilon: float | None = None,
-    rho_beta: float | None = None,
-    rho_alpha: float | None = None,
-    max_risk: float | None = None,
-    baseline_risk: float | None = None,
-    accountant: str | None = None,
+    delta: float | None,
+    vantage: str | None,
     halfwidth: float | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
 ) -> "AccountedGuarantees":
     """Return what noise guarantees any one person, or the least noise for a limit.
 
-    With a limit, it computes the number that is left out: the least noise multiplier; or the most
-    rounds, if the noise multiplier is set; or the highest sampling rate, if both are set.
-
     Args:
-        source: configuration, run directory, or TOML file with different [[rounds]]; it replaces
-            the numbers of the mechanism.
-        noise_multiplier: standard deviation of the noise, divided by the sensitivity of a sum.
-        rounds: k, noisy sums that a client or the server releases.
+        source: configuration, run directory, or TOML file with different [[rounds]].
+        hand: the mechanism by hand, or what is supposed of the source.
+        target: a limit, which decides the number that the mechanism leaves out.
         delta: probability that the guarantee fails; None for that of the configuration, or 1e-5.
-        local_steps: noisy local steps of each client in each round; None for 1.
-        sampling_rate: probability that a record joins a step; None for 1, full batches.
-        neighbouring: "add-remove" (None) or "replace".
-        trust: party that adds the noise: "central" (None), "local" or "distributed".
-        clients: m, number of clients; None for 2.
-        participants: number of clients in each round; None for all.
-        colluding: number of other clients that disclose their noise; None for 0.
-        vantage: vantage point of the adversary: "participant" (None), "server", "released-model".
-        epsilon: limit on epsilon. Give at most one limit.
-        rho_beta: limit on the adversary's belief about one person, 0.5 to 1.
-        rho_alpha: limit on the adversary's advantage over guessing, 0 to 1.
-        max_risk: limit on the success of an attack that succeeds with `baseline_risk` without the
-            release, 0 to 1; also the largest true positive rate at that false positive rate.
-        baseline_risk: such as 1/n for naming one of n people; None for 0.001.
-        accountant: of the limits epsilon and rho_beta; None for "pld".
-        halfwidth: also say how many trials an interval of the advantage of this halfwidth needs.
-
-    Returns:
-        The bounds towards the vantage, and the document that `fedsim account --json` prints.
+        vantage: vantage point of the adversary; None as configured.
+        halfwidth: of an interval of the advantage, to say how many trials it needs.
+        changes: keys of the configuration that change.
 
     Raises:
         InputError: a value is out of range, the mechanism is described twice or not at all, or no
             mechanism meets the limit.
     """
-    target = Target(epsilon, rho_beta, rho_alpha, max_risk, baseline_risk, accountant)
-    hand = ByHand(
-        noise_multiplier,
-        rounds,
-        sampling_rate,
-        local_steps,
-        neighbouring,
-        trust,
-        clients,
-        participants,
-        colluding,
-    )
-    source = None if source is None else Path(source)
     if target.limits:
         if source is not None:
             raise InputError(
@@ -118,9 +74,9 @@ def account(
     if source is not None:
         if both := hand.named():
             raise InputError(f"'{source}' already sets {' and '.join(both)}; drop one of them")
-        who = None if trust is None else chosen(Trust, trust, Trust.CENTRAL)
-        subject = _read(source, {"trust": who, "colluders": colluding})
-    elif noise_multiplier is None or rounds is None:
+        who = None if hand.trust is None else chosen(Trust, hand.trust, Trust.CENTRAL)
+        subject = _read(source, {"trust": who, "colluders": hand.colluding}, changes)
+    elif hand.noise_multiplier is None or hand.rounds is None:
         raise InputError(
             "the mechanism is missing; give noise multiplier and rounds, a configuration, a run "
             "directory, or a file with [[rounds]]; or rounds and a limit, such as rho-beta 0.9"
@@ -276,9 +232,13 @@ class _Subject:
         return Vantage.PARTICIPANT if self.config is None else self.config.federation.vantage
 
 
-def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
+def _read(source: Path, otherwise: Mapping[str, object], keys: Mapping[str, Any]) -> _Subject:
     """Return the mechanism of a run directory, a configuration or a file with [[rounds]]."""
     changes: Row = {name: value for name, value in otherwise.items() if value is not None}
+    if keys and source.is_dir():
+        raise InputError(
+            f"'{source}' is a run, whose configuration is fixed; leave {next(iter(keys))} out"
+        )
     if source.is_dir():
         directory = RunDirectory.open(source)
         config = directory.config
@@ -291,7 +251,7 @@ def _read(source: Path, otherwise: Mapping[str, object]) -> _Subject:
             raise InputError(f"cannot read '{source}': the file does not exist") from None
         if "rounds" in tree:
             return _Subject(replace(described.load(source), **changes))
-        config = configuration.load(source)
+        config = configuration.load(source, keys)
         nominal, trainings = privacy.noise_multiplier(config.scheme), config.trials.count
         training = privacy.describe(config.scheme, nominal)
         everything = spending.describe_everything(config.scheme, nominal, [])
@@ -376,7 +336,7 @@ def _bayesian(source: Path | None, releases: Releases, delta: float) -> Row:
     return {
         "refusal": (
             "the Bayesian accountant does not apply: it needs the distances between gradients of "
-            "a run; give fedsim run CONFIG --set audit.bayesian-pairs=16, and then fedsim "
-            "account RUN_DIRECTORY"
+            "a run; give fedsim run CONFIG audit.bayesian-pairs=16, and then fedsim account "
+            "RUN_DIRECTORY"
         )
     }

@@ -1,4 +1,4 @@
-"""The report of `fedsim membership`: JSON, terminal, and a page."""
+"""The report of `fedsim attack`: JSON, terminal, and a page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The report of `fedsim reconstruct`: JSON, terminal, and a page."""
+"""The report of `fedsim attack --candidates`: JSON, terminal, and a page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -478,7 +478,7 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
         _script(place, "stop.sh")
         _script(place, "start.sh")
     out = tmp_path / "trained"
-    noise = ["--set", "privacy.noise-source=system", "--quiet"]
+    noise = ["privacy.noise-source=system", "--quiet"]
     trained = _deploy("train", server_up, tmp_path / "small.toml", "--out", out, *noise)
     assert trained.returncode == 0, trained.stderr
     (measured,) = model_card.read_card(RunDirectory.open(out)).client_measures
@@ -502,7 +502,7 @@ def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(
     known = kit.folder(server_up, "client-0") / "peers" / "client-1.pub"
     own, out = known.read_bytes(), tmp_path / "trained"
     command = ("train", server_up, tmp_path / "small.toml", "--quiet")
-    noise = ("--set", "privacy.noise-source=system", "--out")
+    noise = ("privacy.noise-source=system", "--out")
     known.write_bytes(certificates.node_key().public)
     refused = _deploy(*command, *noise, tmp_path / "refused")
     assert "exchange keys of client 1 are not signed by its node key" in refused.stderr
@@ -539,9 +539,9 @@ def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_b
         told = re.sub('^consent = ".*"$', 'consent = ""', told, flags=re.MULTILINE)
         (place / "node.toml").write_text(told)
         _script(place, "start.sh")
-    out, noise = tmp_path / "first", ["--set", "privacy.noise-source=system"]
+    out, noise = tmp_path / "first", ["privacy.noise-source=system"]
     command = ["train", server_up, tmp_path / "small.toml", *noise]
-    first = [*command, "--set", "run.name=first", "--out", out]
+    first = [*command, "run.name=first", "--out", out]
     directory = RunDirectory(out)
 
     def done(round: int) -> bool:
@@ -549,7 +549,7 @@ def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_b
 
     with _background("deploy", *first) as running:
         _wait_for(lambda: done(0), running)
-        refused = _deploy(*command, "--set", "run.name=second", "--out", tmp_path / "second")
+        refused = _deploy(*command, "run.name=second", "--out", tmp_path / "second")
         assert refused.returncode == 1
         (line,) = (line for line in refused.stderr.splitlines() if line.startswith("fedsim:"))
         assert "the run did not begin: client 0 failed: 'second', with all rounds" in line

@@ -14,7 +14,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import decode, encode, schema
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 

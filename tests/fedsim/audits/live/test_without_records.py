@@ -10,7 +10,7 @@ import torch
 from flwr.app import Context, RecordDict
 
 from fedsim import client_app, server_app
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runs.run_directory import RunDirectory

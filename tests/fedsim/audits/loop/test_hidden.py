@@ -26,7 +26,7 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.support import doubts
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

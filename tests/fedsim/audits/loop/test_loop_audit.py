@@ -16,7 +16,7 @@ from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.cli.auditing.code_audit import loop_results as results
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"

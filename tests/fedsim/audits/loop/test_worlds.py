@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from adversaries.errors import InputError
 from fedsim.audits.loop.contract import Data, drawn, pairs
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 from fedsim.privacy.mechanism import Neighbouring
 
 OWN = Path(__file__).parents[3] / "apps" / "loops" / "own_loops.py"

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fedsim.cli.deploying import run as command
-from fedsim.cli.main import app
-from fedsim.cli.terminal import Terminal
+from fedsim.commands.main import app
+from fedsim.commands.terminal import Terminal
 from fedsim.deployment import kit, run, supervision
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.checks import status

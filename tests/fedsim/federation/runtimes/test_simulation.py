@@ -153,9 +153,7 @@ def _simulated(command: str, config: Config, place: Path) -> RunDirectory:
     """Return the directory of what a command did on Flower's simulation runtime."""
     (place / "small.toml").write_text(dump(config))
     out = place / "simulated"
-    result = _fedsim(
-        command, str(place / "small.toml"), "--runtime", "simulation", "--out", str(out)
-    )
+    result = _fedsim(command, str(place / "small.toml"), "--simulation", "--out", str(out))
     assert result.returncode == 0, result.stderr
     return RunDirectory.open(out)
 
@@ -168,8 +166,7 @@ def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_pa
     result = _fedsim(
         "run",
         str(tmp_path / "small.toml"),
-        "--runtime",
-        "simulation",
+        "--simulation",
         "--quiet",
         "--out",
         str(tmp_path / "failed"),
@@ -189,7 +186,7 @@ def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess
     command = [str(Path(sys.executable).parent / "fedsim"), "run", str(tmp_path / "small.toml")]
     out = tmp_path / "run"
     with subprocess.Popen(
-        [*command, "--runtime", "simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
+        [*command, "--simulation", "--out", str(out)], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             deadline = time.monotonic() + 300

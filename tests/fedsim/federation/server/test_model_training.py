@@ -20,7 +20,7 @@ from flwr.clientapp import ClientApp
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.config.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger

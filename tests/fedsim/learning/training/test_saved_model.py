@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.learning.training import saved_model
 
 MOST = 2**28

@@ -13,7 +13,7 @@ import torch
 
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.protocol import consent

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking import trackers

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
-from fedsim.cli.main import app
+from fedsim.commands.main import app
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Dataset, Records
 from fedsim.studies.guarantees import black_box

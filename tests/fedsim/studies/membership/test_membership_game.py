@@ -18,7 +18,7 @@ from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.common.randomness import SERVER
 from fedsim.config import Config
 from fedsim.game import federation
@@ -287,13 +287,13 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert ended.value.code == 2
     assert "name a new directory with --out" in capsys.readouterr().err
     # What is configured is played, unless the command names attacks; and nothing is refused first.
-    none = ["membership", str(file), "--out", str(tmp_path / "n"), "--set", "audit.attacks=none"]
+    none = ["membership", str(file), "--out", str(tmp_path / "n"), "audit.attacks=none"]
     with pytest.raises(SystemExit) as ended:
         main(none)
     assert ended.value.code == 2
     assert 'audit.attacks is "none"' in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        main([*none, "--attacks", "lira", "--models", "48", "--json"])
+        main([*none, "audit.attacks=lira", "--models", "48", "--json"])
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.cli.main import main
+from fedsim.commands.main import main
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar
 from fedsim.game import federation
@@ -146,10 +146,10 @@ def test_the_command_writes_a_report(
     small: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"data.pool": 30, "data.records": 24, "data.held-out": 20, "model.name": "linear"}
-    settings = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-    settings += ["--set", "training.rounds=2", "--set", "federation.clients=3"]
+    settings = [part for key, value in keys.items() for part in (f"{key}={value}",)]
+    settings += ["training.rounds=2", "federation.clients=3"]
     out = tmp_path / "report"
-    arguments = ["reconstruct", "configs/digits.toml", "--candidates", "8", "--trials", "40"]
+    arguments = ["reconstruct", "configs/digits.toml", "--candidates", "8", "trials.count=40"]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, *settings, "--out", str(out), "--json"])
     assert ended.value.code == 0

@@ -1,1 +1,0 @@
-"""Commands that audit transcripts, Flower apps, training functions, and trainings with canaries."""

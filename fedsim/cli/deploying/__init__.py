@@ -1,1 +1,0 @@
-"""`fedsim deploy`: a federation across machines, from keys to a run."""

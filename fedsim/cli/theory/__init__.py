@@ -1,1 +1,0 @@
-"""Commands that compute guarantees of noise from theory."""

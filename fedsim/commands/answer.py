@@ -1,0 +1,194 @@
+"""The answer that every command and function returns."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adversaries.errors import InputError
+
+if TYPE_CHECKING:  # slow to import
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+    from fedsim.audits.judgement.claim import Verdict
+    from fedsim.audits.results.rows import Row
+    from fedsim.report.document.blocks import Block
+
+CONTRADICTED = 4
+"""Exit status where a measurement contradicts theory, or a claim is not supported."""
+
+
+class Rows(Mapping[str, "Row"]):
+    """The observers by name, also as attributes: `rows.participant`, `rows.released_model`."""
+
+    def __init__(self, rows: Mapping[str, "Row"] | None = None) -> None:
+        self._rows = dict(rows or {})
+
+    def __getitem__(self, name: str) -> "Row":
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getattr__(self, name: str) -> "Row":
+        if not name.startswith("_") and (row := self._rows.get(name.replace("_", "-"))):
+            return row
+        names = ", ".join(each.replace("-", "_") for each in self._rows)
+        raise AttributeError(f"there is no observer '{name}'; the observers are: {names or 'none'}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name.replace("-", "_") for name in self._rows)]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Answer:
+    """The answer to a question.
+
+    Attributes:
+        report: content of report.json, and of the command's --json.
+        rows: what each observer learns; without rows where the question has no observers.
+        table: the table of the answer, a mapping from column to value for each line.
+        verdict: on a claim; None where the question has no verdict.
+        status: exit status of the command: 0, 1 nothing was found, 3 cannot tell, 4 contradicted.
+        path: directory of the result; None until it is saved.
+        page: path of the page; None until it is written.
+        place: directory in which the command saves it; None where it is saved or has no page.
+        warnings: what a reader should know before the answer.
+        earlier: reports of the runs that the command answered before this one.
+        details: all other results, of the type that the command's documentation names.
+    """
+
+    report: Mapping[str, Any]
+    rows: Rows = field(default_factory=Rows)
+    table: Sequence[Mapping[str, Any]] = ()
+    verdict: "Verdict | None" = None
+    status: int = 0
+    path: Path | None = None
+    page: Path | None = None
+    place: Path | None = None
+    warnings: Sequence[str] = ()
+    earlier: Sequence[Mapping[str, Any]] = ()
+    details: Any = None
+    _blocks: "Callable[[], Sequence[Block]] | None" = None
+    _terminal: "Callable[[], RenderableType] | None" = None
+    _figures: "Callable[[], Mapping[str, Figure]]" = dict
+    _write: Callable[[Path], Path] | None = None
+
+    def figures(self) -> "dict[str, Figure]":
+        """Return the figures by name."""
+        return dict(self._figures())
+
+    def plot(self, name: str | None = None) -> "Figure":
+        """Return one figure.
+
+        Args:
+            name: a key of `figures()`; None for the first.
+
+        Raises:
+            InputError: the answer has no such figure.
+        """
+        figures = self.figures()
+        if name is None and figures:
+            return next(iter(figures.values()))
+        if name is None or name not in figures:
+            of_name = "" if name is None else f" '{name}'"
+            names = ", ".join(figures) or "none"
+            raise InputError(f"this answer has no figure{of_name}; its figures are {names}")
+        return figures[name]
+
+    def frame(self) -> Any:
+        """Return the table as a pandas data frame.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415
+        except ImportError:
+            raise InputError("frame() needs pandas; install it with: pip install pandas") from None
+        return pd.DataFrame([dict(row) for row in self.table])
+
+    def save(self, out: Path | str) -> "Answer":
+        """Write report.json and the page into a new directory; return the answer with its path.
+
+        Raises:
+            InputError: the directory holds a run or a report, or cannot be written.
+        """
+        from fedsim.common import report_directory  # noqa: PLC0415
+
+        directory = Path(out)
+        report_directory.check_new(directory)
+        if self._write is None:
+            from fedsim.report.document import html  # noqa: PLC0415
+
+            page = report_directory.write_report(directory, self.report, html.fragment(self.blocks))
+        else:
+            page = self._write(directory)
+        return replace(self, path=directory, page=page, place=None)
+
+    @property
+    def blocks(self) -> "Sequence[Block]":
+        """The answer in words and tables."""
+        if self._blocks is not None or not self.table:
+            return [] if self._blocks is None else self._blocks()
+        from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
+        from fedsim.report.document.wording import plain  # noqa: PLC0415
+
+        rows = [[plain(value) for value in row.values()] for row in self.table]
+        return [tabulated(list(self.table[0]), rows)]
+
+    def terminal(
+        self,
+        command: str = "",
+        seconds: float | None = None,
+        *,
+        verbose: bool = False,
+    ) -> "RenderableType":
+        """Return the answer as the command prints it.
+
+        Args:
+            command: command that was typed; "" in Python.
+            seconds: time that it took; None if unknown.
+            verbose: whether every observer's numbers follow.
+        """
+        if self._terminal is not None:
+            return self._terminal()
+        from fedsim.report.document import terminal  # noqa: PLC0415
+
+        return terminal.shown(*self.blocks)
+
+    def __repr__(self) -> str:
+        from fedsim.report.document import terminal  # noqa: PLC0415
+
+        page = "" if self.page is None else f"\nReport: {self.page}"
+        return terminal.text(self.terminal()) + page
+
+    def _repr_html_(self) -> str:
+        from fedsim.report.document import html  # noqa: PLC0415
+
+        return html.fragment(self.blocks)
+
+
+def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
+    """Return the table of observers: what each achieved, and what theory allows it."""
+    return [
+        {
+            "observer": name,
+            "advantage": None if row.attack is None else row.attack.advantage,
+            "low": None
+            if row.attack is None or not row.attack.interval
+            else row.attack.interval[0],
+            "high": None
+            if row.attack is None or not row.attack.interval
+            else row.attack.interval[1],
+            "rho_alpha": row.limit.rho_alpha,
+            "rho_beta": row.limit.rho_beta,
+            "epsilon": row.limit.epsilon,
+            "state": row.standing,
+        }
+        for name, row in rows.items()
+    ]

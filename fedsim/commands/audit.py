@@ -1,0 +1,321 @@
+"""`fedsim.audit`: a claim about an app, a loop, a recording or a running federation."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import claim_given, exit_status
+from fedsim.audits.judgement.report import AuditOptions, AuditReport
+from fedsim.commands.answer import Answer, Rows, observed
+from fedsim.commands.settings import Progress, changed, console
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.privacy.delta import ASSUMED
+from fedsim.privacy.mechanism import Neighbouring
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from fedsim.commands.terminal import Terminal
+
+    Target = Path | str | tuple[npt.ArrayLike, npt.ArrayLike]
+    Change = str | Mapping[str, Any]
+else:
+    Target = Change = str
+
+PATIENCE = 600.0
+"""Default time, in seconds, without new data after which a run counts as stopped."""
+
+
+def audit(
+    target: Target,
+    /,
+    *changes: Change,
+    claimed_epsilon: float | None = None,
+    claimed_delta: float | None = None,
+    claimed_unit: Literal["client", "record"] | None = None,
+    strict: bool = False,
+    delta: float | None = None,
+    confidence: float | None = None,
+    trials: int | None = None,
+    neighbouring: Literal["add-remove", "replace"] | None = None,
+    seed: int | None = None,
+    time_limit: float | None = None,
+    rounds: int | None = None,
+    clients: int | None = None,
+    data: str | None = None,
+    records: int | None = None,
+    pair: Literal["crafted", "real"] | None = None,
+    workers: int | None = None,
+    follow: bool = False,
+    once: bool = False,
+    patience: float = PATIENCE,
+    data_root: Path | None = None,
+    weights: Path | None = None,
+    canary_seed_file: Path | None = None,
+    no_challenge: bool = False,
+    worlds: Path | None = None,
+    guesses: int = 0,
+    trial: int | None = None,
+    out: Path | None = None,
+    progress: Progress = None,
+) -> Answer:
+    """Check a privacy claim of a Flower app, a training loop, a recording or a running federation.
+
+    App (a directory): what its configuration guarantees, and what an attack shows over many runs.
+
+    Loop (file.py:function): a training function, with or without Opacus, that takes features,
+    labels and a seed, and returns the model or every released step.
+
+    Transcript (a file, or the newest of a folder): the noise that was really added, what canaries
+    show, and the privacy of each client; for an auditor's node, its belief after every round. With
+    --follow, while it is written.
+
+    Scores (.csv, with columns included and score): bounds on ε from canaries that a coin included.
+
+    An app or a loop is run in a separate process with your rights: only name code that you would
+    run yourself. Exit status: 0 the claim is supported, or nothing is claimed (3 with --strict);
+    3 the audit cannot tell; 4 the claim is not supported, or it is refuted.
+
+    Examples: fedsim audit my-app --claimed-epsilon 2 --claimed-delta 1e-5 --claimed-unit client
+
+    fedsim audit mine.py:train --claimed-epsilon 2 --claimed-delta 1e-5
+
+    fedsim audit server.fedt --claimed-epsilon 8 --claimed-delta 1e-5 --claimed-unit record
+
+    fedsim audit auditor/transcripts --follow --data-root /data/mnist
+
+    Args:
+        target: directory of an app, file.py:function or module:function, transcript or folder of
+            transcripts, or scores (.csv). In Python also (included [m], scores [m]).
+        changes: run config of an app, as KEY=VALUE.
+        claimed_epsilon: epsilon claimed for the whole run.
+        claimed_delta: delta of --claimed-epsilon.
+        claimed_unit: unit that the claim protects: a client (its whole update) or a record of its
+            data. A claim about an app or a federation needs it.
+        strict: exit with status 3 if nothing is claimed. For a loop, support a claim only if it
+            holds at the least noise that was measured.
+        delta: δ of the epsilons, for a transcript or scores. Default: the claim's, else 1e-5.
+        confidence: confidence level of every interval and bound. Default: 0.95.
+        trials: number of runs under attack. Default: 300 for an app, 400 for a loop.
+        neighbouring: difference between the two worlds of an app or a loop: the client or record is
+            missing (add-remove) or replaced (replace). Default: add-remove.
+        seed: seed of all random numbers, for an app or a loop.
+        time_limit: seconds of each run of an app or a loop. Default: 3600.
+        rounds: number of rounds (k) of an app, or those of a participant's transcript, without
+            which its claim is not judged.
+        clients: number of clients of an app. Default: 5.
+        data: training data of a loop: digits, breast-cancer, an .npz file of features and labels,
+            or MODULE:NAME of your own. Default: digits.
+        records: number of records in D of a loop, including the target. Default: 59.
+        pair: target of a loop: the worst of three crafted pairs, or a record of the data (real).
+            Default: crafted.
+        workers: number of processes that run a loop at once.
+        follow: audit a transcript while it is written; in a folder, one after another.
+        once: with --follow, exit after one run.
+        patience: with --follow, seconds without new data after which a run counts as stopped.
+        data_root: folder or file of the data on this machine, for an auditor's transcript.
+        weights: local copy of the run's model.weights, for an auditor's transcript.
+        canary_seed_file: file with a line for each client that plants canaries, its canary-seed and
+            canary-count, for an auditor's transcript.
+        no_challenge: skip everything that needs data, for an auditor's transcript.
+        worlds: run directory with the true world of each trial, for an auditor's transcript.
+        guesses: number of canaries of scores to guess, chosen before you see them. 0: one in eight;
+            -1: try several numbers and correct for it.
+        trial: number of the trial of scores to audit, chosen before you see them. Default: first.
+        out: directory of the report. Default: NAME-audit beside a transcript; none for others.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
+
+    Returns:
+        The answer; its details are the report of this kind of audit.
+
+    Raises:
+        InputError: the target cannot be audited, or the options do not fit it.
+    """
+    if isinstance(target, tuple) or Path(target).suffix == ".csv":
+        return _of_scores(target, delta, confidence, guesses, trial)
+    if guesses or trial is not None:
+        raise InputError("--guesses and --trial are for scores (.csv); leave them out")
+    options = AuditOptions(
+        claim=claim_given(claimed_epsilon, claimed_delta, claimed_unit),
+        delta=delta,
+        confidence=confidence,
+        trials=trials,
+        neighbouring=None if neighbouring is None else Neighbouring(neighbouring),
+        seed=seed,
+        time_limit=time_limit,
+        rounds=rounds,
+        clients=clients,
+        run_config=changed(changes) or None,
+        data=data,
+        records=records,
+        target=pair,
+        workers=workers,
+        data_root=_path(data_root),
+        weights=_path(weights),
+        canary_seed_file=_path(canary_seed_file),
+        no_challenge=no_challenge or None,
+        worlds=_path(worlds),
+    )
+    place = _path(out)
+    if (once or patience != PATIENCE) and not follow:
+        raise InputError("--once and --patience need --follow; add it, or leave them out")
+    path = Path(target)
+    is_loop = ":" in path.name and not path.exists()
+    is_app = path.is_dir() and ((path / "pyproject.toml").exists() or not _transcripts(path))
+    if follow and not is_loop and (not is_app or path.is_dir()):
+        from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
+
+        return transcripts.followed(path, options, place, once, patience, strict, progress)
+    if is_loop or (is_app and not follow):
+        return _of_code(str(target), is_loop, options, strict, place, progress)
+    from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
+
+    return transcripts.audited(path, options, place, strict)
+
+
+def _path(value: Path | str | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def _transcripts(folder: Path) -> list[Path]:
+    return [*folder.glob("*.fedt")]
+
+
+def _of_scores(
+    scores: Any, delta: float | None, confidence: float | None, guesses: int, trial: int | None
+) -> Answer:
+    """Return what the canaries of one training prove about epsilon."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    import numpy as np  # noqa: PLC0415
+
+    from fedsim.audits import one_run  # noqa: PLC0415
+    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+
+    if not isinstance(scores, tuple):
+        found = one_run.read_scores(Path(scores), trial)
+    elif trial is not None:
+        raise InputError(f"trial is {trial}, but arrays are of one trial; leave trial out")
+    else:
+        coins, values = (np.asarray(each) for each in scores)
+        if not np.isin(coins, (0, 1)).all():
+            raise InputError(
+                "the first array holds other values than true and false; give the arrays as "
+                "(included, scores)"
+            )
+        found = 0, coins.astype(np.bool_), values.astype(np.float64)
+    estimated = one_run.estimate(
+        *found,
+        ASSUMED if delta is None else delta,
+        0.95 if confidence is None else confidence,
+        guesses,
+    )
+    rows = estimated.rows()
+    return Answer(
+        report={
+            "kind": "canary scores",
+            "trial": estimated.trial,
+            "canaries": estimated.scores.size,
+            "included": int(estimated.included.sum()),
+            "bounds": {name: asdict(bound) for name, bound in estimated.bounds.items()},
+            "estimate": asdict(estimated.estimate),
+        },
+        table=[dict(zip(one_run.HEADINGS, row, strict=True)) for row in rows],
+        details=estimated,
+        _blocks=lambda: [
+            Prose(f"{estimated.title}."),
+            tabulated(one_run.HEADINGS, rows),
+            Prose(estimated.caption),
+        ],
+    )
+
+
+def _of_code(
+    target: str,
+    is_loop: bool,
+    options: AuditOptions,
+    strict: bool,
+    out: Path | None,
+    progress: Progress,
+) -> Answer:
+    """Audit an app or a loop, in processes of their own."""
+    if out is not None:
+        report_directory.check_new(out)
+    claim, level = options.claim, options.level
+    if is_loop:
+        from fedsim.audits.loop.audit import TRIALS, audit_loop  # noqa: PLC0415
+
+        taken = options.taken("a training loop")
+        if claim is not None and claim.unit == "client":
+            raise InputError("a training loop protects records; leave --claimed-unit out")
+        with _running("loop", taken.get("trials", TRIALS), "pilots", progress) as shown:
+            outcome: AuditReport = audit_loop(
+                target, strict=strict, **taken, claim=claim, confidence=level, **shown
+            )
+    else:
+        from fedsim.audits.app.audit import TRIALS as APP_TRIALS  # noqa: PLC0415
+        from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415
+
+        if (Path(target) / "config.toml").exists():
+            raise InputError(f"'{target}' is a run directory; run fedsim report {target}")
+        taken = options.taken("a Flower app")
+        with _running("app", taken.get("trials", APP_TRIALS), "honest run", progress) as shown:
+            outcome = audit_directory(Path(target), **taken, claim=claim, confidence=level, **shown)
+    answer = answer_of(outcome, strict)
+    return answer if out is None else answer.save(out)
+
+
+def answer_of(outcome: AuditReport, strict: bool, **own: Any) -> Answer:
+    """Return the answer of an audit from its report; `own`: other fields of the answer."""
+    from fedsim.commands import kinds_bridge as audited  # noqa: PLC0415
+
+    rows = getattr(outcome, "rows", {})
+    return Answer(
+        **{
+            "report": report_json(outcome.report),
+            "rows": Rows(rows),
+            "table": observed(rows),
+            "verdict": outcome.verdict,
+            "status": exit_status(outcome.verdict, strict),
+            "details": outcome,
+            "_blocks": lambda: audited.in_short(outcome),
+            "_terminal": lambda: audited.summary(outcome),
+            "_write": lambda place: audited.write(outcome, place),
+            **own,
+        }
+    )
+
+
+@contextmanager
+def _running(name: str, trials: int, first: str, progress: Progress) -> Iterator[dict[str, Any]]:
+    """Yield a file for the code's output, and a function that shows the number of trials."""
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    from fedsim.report.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
+
+    shown = console(progress)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with ProgressSteps(*columns, console=shown) as bar, _logged(name, shown) as log:
+        task = bar.add_task(first, total=trials)
+        yield {
+            "log": log,
+            "progress": lambda done: bar.update(task, completed=done, description="attacking"),
+        }
+
+
+@contextmanager
+def _logged(name: str, shown: "Terminal") -> Iterator[IO[bytes]]:
+    """Yield a temporary file, which is kept and named if the code prints anything."""
+    with NamedTemporaryFile(prefix=f"fedsim-{name}-", suffix=".log", delete=False) as log:
+        try:
+            yield log
+        finally:
+            path = Path(log.name)
+            if path.stat().st_size:
+                shown.print(f"Output of the {name}: {path}", soft_wrap=True, highlight=False)
+            else:
+                path.unlink()

@@ -1,0 +1,271 @@
+"""`fedsim.choose`: the least noise for a limit and the best model with it, or a table of all."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from adversaries.errors import InputError
+from fedsim import experiment
+from fedsim.commands.answer import CONTRADICTED, Answer
+from fedsim.commands.settings import (
+    Arrays,
+    Change,
+    Given,
+    Network,
+    Over,
+    Progress,
+    changed,
+    configured,
+    console,
+    workers_of,
+)
+from fedsim.common import reading, report_directory
+from fedsim.config import Config, Scalar
+from fedsim.experiment import with_absolute_paths
+from fedsim.privacy.trust.model import Vantage
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.commands.terminal import Terminal
+    from fedsim.federation.runtimes.places import Workers
+    from fedsim.studies.choose.choose_search import ChoiceRequest
+    from fedsim.studies.choose.rule import Least, Limit
+
+LoadJob = Callable[[Mapping[str, Scalar], str | None], Config]
+"""Returns the configuration with other values of some keys, for a job; None for its own."""
+
+NOT_CHOSEN = 1
+"""Exit status if no setting meets the request, if it cannot be told, or if a run failed."""
+
+
+def choose(
+    config: Given,
+    /,
+    *changes: Change,
+    max_belief: float | None = None,
+    max_advantage: float | None = None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
+    min_accuracy: float | None = None,
+    min_balanced_accuracy: float | None = None,
+    min_auc: float | None = None,
+    against: Literal["server", "participant", "released-model"] | None = None,
+    over: Over = None,
+    model: Network = None,
+    data: Arrays = None,
+    out: Path | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+    cluster_tls: Path | None = None,
+    insecure: bool = False,
+    progress: Progress = None,
+) -> Answer:
+    """Find the least noise that meets a limit on the adversary, and the best model with it.
+
+    Searches model, rounds, learning rate and clipping norm at several levels of noise around the
+    limit. KEY=VALUE fixes a key, and --over KEY=V1,V2 gives its values. Models are compared by what
+    fits the task: AUC or balanced accuracy where classes are uneven, accuracy where they are even,
+    the error of a number. With --min-auc, for example, it chooses the strictest setting that
+    certainly reaches it. Theory decides what meets the limit.
+
+    Without a limit, it runs every combination of --over with the adversary of fedsim run, and
+    compares them in a table. --workers spreads these runs.
+
+    The directory gets report.html, report.json, summary.csv, and config.toml of the chosen setting.
+    The same command again continues. Exit status 1: no setting can be chosen, or it cannot be told.
+
+    Examples: fedsim choose digits --max-belief 0.75 --min-accuracy 0.75
+
+    fedsim choose digits --max-risk 0.005 --baseline-risk 0.001
+
+    fedsim choose digits --over privacy.rho-beta=0.75,0.9 --out settings
+
+    Args:
+        config: experiment file (TOML), or bundled name. In Python also a configuration, or dotted
+            keys over the defaults.
+        changes: keys with the value that all settings take, as KEY=VALUE. In Python also mappings.
+        max_belief: limit on the adversary's belief, 0.5 (a guess) to 1. Give at most one limit.
+        max_advantage: limit on the adversary's advantage over guessing, 0 to 1.
+        max_risk: largest success of any attack with the release, such as 0.005.
+        baseline_risk: success of an attack without the release, such as 0.001 for naming one of
+            1,000 people. Default: 0.001.
+        min_accuracy: lowest acceptable accuracy of the model, 0 to 1. Give at most one of three.
+        min_balanced_accuracy: lowest acceptable mean recall of the classes, 0 to 1.
+        min_auc: lowest acceptable area under the ROC curve, 0 to 1.
+        against: vantage point of the adversary. Default: federation.vantage.
+        over: values to try of a key, as KEY=V1,V2,... May be repeated. In Python also a mapping.
+        model: class of a network, or a function that builds one, as for `run`.
+        data: (features, labels), as for `run`.
+        out: directory of the search. Default with a limit: fedsim-runs/NAME-choose-LIMIT.
+        workers: number of settings to try at once, each in a process of this machine.
+        cluster: address of a Dask scheduler whose workers try settings.
+        cluster_tls: certificates of the cluster: a folder with ca.pem, cert.pem and key.pem.
+        insecure: reach a scheduler on another machine without TLS.
+        progress: whether to show lines of progress; None: only in a terminal or a notebook.
+
+    Returns:
+        The answer; its details are the `Result` of the search, or the outcomes of all settings.
+
+    Raises:
+        InputError: the request cannot be searched for, or a setting cannot be run. Raised before
+            the first training.
+    """
+    from fedsim.studies.choose import grid  # noqa: PLC0415
+    from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
+
+    bound = limit(max_belief, max_advantage, max_risk, baseline_risk)
+    lowest = least(min_accuracy, min_balanced_accuracy, min_auc)
+    varied = over if isinstance(over, Mapping) else grid.axes(over or ())
+    common = changed(changes, {"model.name": model, "data.name": data})
+    load = partial(configured, config)
+    place = None if out is None else Path(out)
+    placed, shown = workers_of(workers, cluster, cluster_tls, insecure), console(progress)
+    if bound is None:
+        if varied and (lowest is not None or against is not None):
+            raise InputError(
+                "a lowest accuracy and --against need a limit on the adversary; give "
+                "--max-belief, or leave them out"
+            )
+        return _table_of_all(load, varied, common, place, shown, placed)
+    if placed is not None:
+        raise InputError("--workers and --cluster are for a table of all settings; drop the limit")
+    vantage = None if against is None else Vantage(against)
+    return _searched(load, ChoiceRequest(bound, lowest, vantage, varied, common), place, shown)
+
+
+def _searched(
+    load: LoadJob, request: "ChoiceRequest", out: Path | None, shown: "Terminal"
+) -> Answer:
+    """Search for the setting that meets a limit, and write the search's directory."""
+    from fedsim.studies.choose import choose_report as page  # noqa: PLC0415
+    from fedsim.studies.choose import choose_search  # noqa: PLC0415
+
+    result, directory = choose_search.search(
+        request,
+        out,
+        load=lambda values: with_absolute_paths(load(values, None)),
+        say=lambda text: shown.print(text, highlight=False, markup=False),
+    )
+    with report_directory.refusing(directory):
+        page.write_choice(result, directory)
+    return Answer(
+        report=page.document(result),
+        table=page.rows(result),
+        status=0 if result.choice.chosen else NOT_CHOSEN,
+        path=directory,
+        page=directory / "report.html",
+        details=result,
+        _blocks=lambda: page.summary(result),
+        _terminal=lambda: page.terminal_of(result, directory),
+        _figures=lambda: {"frontier": page.frontier(result)},
+    )
+
+
+def _table_of_all(
+    load: LoadJob,
+    over: Mapping[str, Sequence[Scalar]],
+    common: Mapping[str, Any],
+    out: Path | None,
+    shown: "Terminal",
+    workers: "Workers | None",
+) -> Answer:
+    """Run every combination of settings, and write the table of all.
+
+    All settings are checked before the first run. The same call again continues.
+
+    Raises:
+        InputError: a setting cannot be run. Raised before anything is written.
+    """
+    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
+    from fedsim.studies.choose import grid as grids  # noqa: PLC0415
+    from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
+
+    if not over:
+        raise InputError(
+            "the limit on the adversary is missing; give --max-belief, such as 0.75, "
+            "--max-advantage, such as 0.2, or --max-risk, such as 0.005; or give --over "
+            "KEY=V1,V2,... for a table of all settings"
+        )
+    if out is None:
+        raise InputError("a table of all settings needs a directory; name it with --out")
+    points = grids.grid(over)
+    grids.refuse_overlap(common, over)
+    first = load({**common, **points[0].values}, "experiment")
+    refuse_unless_classified(first.model.task, "fedsim choose without a limit")
+    name = first.run.name
+    report_directory.check_new(out, replacing=sweeps.KIND)
+    plans = []
+    for point in points:
+        own = {"run.out": str(out / point.name), "run.name": f"{name} {point.name}"}
+        try:
+            setting = load({**common, **point.values, **own}, "experiment")
+            plans.append(experiment.prepare(setting, workers=workers))
+        except InputError as error:
+            raise InputError(f"{point.name}: {error}") from None
+    experiment.check_several(plans, workers)
+    report_directory.create(out)
+    outcomes = grids.carry_out(
+        points,
+        plans,
+        lambda begun: experiment.several(begun, workers, shown),
+        lambda text: shown.print(text, highlight=False),
+    )
+    with report_directory.refusing(out):
+        sweeps.write_sweep(name, outcomes, out)
+    failed = sum(bool(outcome.failure) for outcome in outcomes)
+    contradicted = any(each.report and each.report.contradictions for each in outcomes)
+    return Answer(
+        report=reading.json_object(out / "report.json"),
+        table=sweeps.rows(outcomes),
+        status=CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
+        path=out,
+        page=out / "report.html",
+        details=tuple(outcomes),
+        _blocks=lambda: sweeps.blocks(outcomes),
+        _terminal=lambda: sweeps.shown(outcomes),
+    )
+
+
+def limit(
+    max_belief: float | None,
+    max_advantage: float | None,
+    max_risk: float | None = None,
+    baseline_risk: float | None = None,
+) -> "Limit | None":
+    """Return the one limit that is not None; None without a limit.
+
+    Raises:
+        InputError: several limits are set, a value is out of range, or a baseline stands
+            without a risk.
+    """
+    from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Limit  # noqa: PLC0415
+
+    limits = {BELIEF: max_belief, ADVANTAGE: max_advantage, RISK: max_risk}
+    chosen = [(key, value) for key, value in limits.items() if value is not None]
+    if len(chosen) > 1:
+        raise InputError(
+            "several limits are given; give one of --max-belief, --max-advantage and --max-risk"
+        )
+    if baseline_risk is not None and max_risk is None:
+        raise InputError("--baseline-risk needs --max-risk; give both, or leave it out")
+    if not chosen:
+        return None
+    if baseline_risk is None:
+        return Limit(*chosen[0])
+    return Limit(*chosen[0], baseline_risk)
+
+
+def least(
+    accuracy: float | None, balanced_accuracy: float | None, auc: float | None
+) -> "Least | None":
+    """Return the one least value of a measure; None without one. Raises InputError for several."""
+    from fedsim.learning.training.criterion import ACCURACY, AUC, BALANCED  # noqa: PLC0415
+
+    named = {ACCURACY: accuracy, BALANCED: balanced_accuracy, AUC: auc}
+    given = [(name, value) for name, value in named.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(
+            "several least values are given; give one of --min-accuracy, "
+            "--min-balanced-accuracy and --min-auc"
+        )
+    return given[0] if given else None

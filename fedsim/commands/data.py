@@ -1,0 +1,158 @@
+"""`fedsim.data`: the records of an experiment at every client, or the schema of a table."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adversaries.errors import InputError
+from fedsim.commands.answer import Answer
+from fedsim.commands.prompts import ask
+from fedsim.commands.settings import Change, Given, changed, configured
+from fedsim.commands.terminal import Terminal
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.learning.data.schema_proposal import Proposal
+
+TABLES = (".csv", ".parquet", ".npz")
+ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
+
+
+def data(
+    source: Given | None = None,
+    /,
+    *changes: Change,
+    label: str | None = None,
+    out: Path | None = None,
+    yes: bool = False,
+) -> Answer:
+    """Show an experiment's data, with the number of records of each label at every client.
+
+    Without SOURCE, lists the data sets. For a table (.csv, .parquet or .npz), proposes its public
+    schema, column by column, on its owner's machine. It marks lines that would disclose something
+    about the records. Replace them by public knowledge before you share the schema.
+
+    Examples: fedsim data digits
+
+    With skewed labels: fedsim data digits federation.partition=dirichlet
+
+    With all people of one country at one client:
+
+    fedsim data adult federation.partition=key federation.partition-key=native-country
+
+    The schema of a table: fedsim data patients.csv --label readmitted
+
+    Args:
+        source: experiment file (TOML), bundled name, or table. Default: list the data sets.
+        changes: changes of configuration keys, as KEY=VALUE. In Python also mappings.
+        label: column of a table's labels. Default: label.
+        out: path of a table's new schema. Default: schema.toml.
+        yes: ask nothing and keep every proposal for a table.
+
+    Returns:
+        The answer; its details are the distribution of the records, or the schema.
+
+    Raises:
+        InputError: the data cannot be loaded, or not split among the clients.
+    """
+    if source is None:
+        if changes:
+            raise InputError(
+                "changes need a configuration, for example: fedsim data digits federation.clients=5"
+            )
+        return _listing()
+    if isinstance(source, Path | str) and Path(source).suffix in TABLES:
+        if changes:
+            raise InputError(f"a table takes no configuration keys; leave {changes[0]} out")
+        place = Path("schema.toml") if out is None else Path(out)
+        return _schema(Path(source), "label" if label is None else label, place, yes)
+    if label is not None or out is not None or yes:
+        raise InputError("--label, --out and --yes are for a table, such as patients.csv")
+    from fedsim.report import distribution_report as pages  # noqa: PLC0415
+
+    report = pages.assemble(configured(source, changed(changes)).experiment)
+    return Answer(
+        report=report.as_json(),
+        details=report,
+        _blocks=lambda: pages.blocks(report),
+        _terminal=lambda: pages.summary(report),
+    )
+
+
+def _listing() -> Answer:
+    from fedsim.learning.data import dataset_cards  # noqa: PLC0415
+    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+
+    sets = dataset_cards.listing()
+    rows = [list(entry.values()) for entry in sets]
+    return Answer(
+        report={"datasets": sets},
+        table=sets,
+        _blocks=lambda: [
+            tabulated(["data.name", *list(sets[0])[1:]], rows),
+            Prose("Data of an experiment: fedsim data CONFIG data.name=NAME data.root=PATH"),
+        ],
+    )
+
+
+def _schema(file: Path, label: str, out: Path, yes: bool) -> Answer:
+    """Propose a table's schema, ask its owner about each column, and write it."""
+    from fedsim.learning.data import schema as schemas  # noqa: PLC0415
+    from fedsim.learning.data import schema_proposal  # noqa: PLC0415
+    from fedsim.report.document.blocks import Prose  # noqa: PLC0415
+
+    if out.exists():
+        raise InputError(f"'{out}' exists; name another file with --out, or delete it")
+    console = Terminal(stderr=True, highlight=False)
+    labels, proposals, form = schema_proposal.propose(str(file), label)
+    console.print(f"'{file}': {form}.", markup=False, soft_wrap=True)
+    if not yes:
+        console.print(ANSWERS, markup=False)
+        proposals = [_ask(each, console) for each in proposals]
+    text = schema_proposal.written(label, labels, proposals, form)
+    agreed = schemas.parse(text)
+    schema_proposal.write_schema(out, text, False)
+    marked = sum(bool(each.discloses and each.rule) for each in proposals) + 1
+    names = [each.name for each in proposals if each.kind == "identifier"]
+    said = [
+        *(
+            f"{each.name}: {each.placeholders.removeprefix('; ')}."
+            for each in proposals
+            if each.placeholders and each.rule
+        ),
+        f"{out}: {len(agreed.columns)} columns, {len(agreed.features)} features, {labels}. "
+        f"Identifiers, never features: {', '.join(names) or 'none'}.",
+        f"Lines marked {schemas.MARK}: {marked}. Replace them by public knowledge before you share "
+        "the file.",
+        f'Next, run fedsim deploy check, or set data.public-schema = "{out}"',
+    ]
+    return Answer(
+        report={"file": str(out), "columns": len(agreed.columns), "marked": marked},
+        path=out,
+        details=agreed,
+        _blocks=lambda: list(map(Prose, said)),
+    )
+
+
+def _ask(proposal: "Proposal", console: Terminal) -> "Proposal":
+    """Return a proposal as the owner of the records confirms or changes it."""
+    console.print(f"{proposal.name}: {proposal.description}", markup=False)
+    while True:
+        answer = ask(
+            f"  {proposal.rule or proposal.kind}",
+            otherwise=f"the input ended before the answer for {proposal.name}; answer at a "
+            "terminal, or keep every proposal with --yes",
+        )
+        if not sys.stdin.isatty():
+            console.print(answer, markup=False)  # a terminal echoes the answer, a file does not
+        if not answer:
+            return proposal
+        if answer in ("s", "i"):
+            return replace(proposal, kind={"s": "ignored", "i": "identifier"}[answer], rule="")
+        ends = answer.split(",")
+        if proposal.kind == "numbers" and len(ends) == 2:
+            try:
+                return proposal.with_range(*map(float, ends))
+            except ValueError:
+                pass
+        console.print(f"  {ANSWERS}", markup=False)

@@ -1,0 +1,423 @@
+"""The `fedsim` command. Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted.
+
+A command also ends with 3 if it cannot tell or a condition of --fail-if holds, and with 4 if a
+measurement contradicts theory or a claim (`fedsim.commands.answer`).
+"""
+
+import difflib
+import inspect
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+from cyclopts import App, CycloptsError, Parameter
+
+import fedsim
+from adversaries import registry
+from adversaries.errors import InputError, InterruptedRunError
+from fedsim.commands import INTERRUPTED, gate
+from fedsim.common import installation
+from fedsim.common.foreign_text import shown, without_password
+from fedsim.common.private_files import NO_ROOM
+
+if TYPE_CHECKING:
+    from fedsim.commands.answer import Answer
+
+ABOUT = "Measure how identifiable one person is in the training data of a federation."
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command.
+
+    Attributes:
+        name: after `fedsim`.
+        words: its sentence in help.
+        code: "module:function" in `fedsim.commands`.
+        kinds: kinds of its reports, for --fail-if; without kinds, it takes no conditions.
+        short: it prints what it did, and has no result to print as JSON.
+    """
+
+    name: str
+    words: str
+    code: str
+    kinds: tuple[str, ...] = ()
+    short: bool = False
+
+
+AUDITS = "app audit", "loop audit", "transcript audit", "live audit"
+
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "Decide": (
+        Command(
+            "account", "Compute what noise guarantees, or the noise for a limit.", "account:account"
+        ),
+        Command(
+            "choose",
+            "Find the least noise for a limit, and the best model with it.",
+            "choose:choose",
+        ),
+    ),
+    "Train and measure": (
+        Command(
+            "init",
+            "Write a first configuration from the answers to five questions.",
+            "init:init",
+            short=True,
+        ),
+        Command("run", "Run a federation with the adversary inside it.", "run:run", ("run",)),
+        Command(
+            "train",
+            "Train a model with differential privacy, once, and keep it.",
+            "run:train",
+            ("training",),
+        ),
+        Command(
+            "attack", "Guess who was in the training data, or what a record says.", "attack:attack"
+        ),
+        Command("deploy", "Train across machines: keys, certificates, checks, runs.", ""),
+    ),
+    "Check others": (
+        Command(
+            "audit",
+            "Check a claim of an app, a loop, a recording or a live node.",
+            "audit:audit",
+            AUDITS,
+        ),
+        Command(
+            "report",
+            "Write the report of a run again, or compare several runs.",
+            "report:report",
+            ("run", "training"),
+        ),
+        Command(
+            "verify",
+            "Check that a result is unchanged, and make its report again.",
+            "verify:verify",
+        ),
+    ),
+    "": (
+        Command("config", "List all configuration keys, or explain one.", "config:config"),
+        Command(
+            "data", "Show a configuration's records, or propose a table's schema.", "data:data"
+        ),
+        Command("pac", "Release a function's result with PAC private noise.", "pac:pac"),
+        Command(
+            "predict", "Predict the classes of records with a trained model.", "predict:predict"
+        ),
+        Command(
+            "sensitivity",
+            "Find the pair of neighbouring data sets to audit.",
+            "sensitivity:sensitivity",
+        ),
+    ),
+}
+"""The commands in the order of help; the last group is named in one line."""
+
+DEPLOY = (
+    Command(
+        "init", "Write keys, certificates, scripts and instructions.", "deploy:init", short=True
+    ),
+    Command("check", "Check a deployment, and say how to mend it.", "deploy:check"),
+    Command("register", "Register every key in server/keys.", "deploy:register", short=True),
+    Command("run", "Train on the deployed federation, with an adversary.", "deploy:run", ("run",)),
+    Command("train", "Train a model on it, once, and keep it.", "deploy:train", ("training",)),
+    Command("stop", "Stop the runs of the deployed federation.", "deploy:stop", short=True),
+    Command("status", "Show clients, the current run and the certificate.", "deploy:status"),
+    Command("report", "Report what this client released, for its owner.", "deploy:report"),
+    Command("renew", "Write a new certificate for the server.", "deploy:renew", short=True),
+    Command(
+        "certificates",
+        "Write the certificates of a Dask cluster.",
+        "deploy:certificates",
+        short=True,
+    ),
+)
+
+SERVICES = (
+    Command("proxy", "", "deploy:proxy", short=True),
+    Command("superlink", "", "deploy:superlink", short=True),
+    Command("supernode", "", "deploy:supernode", short=True),
+)
+"""Services that the scripts of a deployment call; help does not list them."""
+
+NEW = f"""{ABOUT}
+
+  fedsim run digits           a first run, with bundled data: 10 seconds
+  fedsim init                 a configuration for your data
+  fedsim audit my_app         a privacy claim of somebody else's training
+
+All commands: fedsim --help"""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How a command prints its answer.
+
+    Attributes:
+        json: print one JSON document on standard output.
+        verbose: print the numbers of every observer, and times.
+        quiet: hide progress and result, but not what needs attention.
+    """
+
+    json: bool = False
+    verbose: Annotated[bool, Parameter(name=("--verbose", "-v"))] = False
+    quiet: bool = False
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Gated:
+    """Which numbers of a report end a command with exit status 3.
+
+    Attributes:
+        fail_if: exit with status 3 if this condition holds or cannot be decided, such as
+            "rows.participant.advantage.low > .1". May be repeated.
+    """
+
+    fail_if: list[str] | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Code of the user's own.
+
+    Attributes:
+        allow_code: code of your own that a configuration may name, as MODULE:NAME. May be repeated.
+    """
+
+    allow_code: list[str] | None = None
+
+
+def everything() -> dict[str, Command]:
+    """Return every command by its whole name after `fedsim`; `deploy` by its parts alone."""
+    top = {each.name: each for group in GROUPS.values() for each in group if each.code}
+    return top | {f"deploy {each.name}": each for each in DEPLOY}
+
+
+def function(command: Command) -> Callable[..., "Answer"]:
+    """Return the public function of a command. Raises InputError if another project shadows it."""
+    module, _, name = command.code.partition(":")
+    try:
+        found: Callable[..., Answer] = getattr(import_module(f"fedsim.commands.{module}"), name)
+    except (ImportError, AttributeError):
+        # Another project's modules may shadow ours and lack the imported names.
+        if complaint := installation.complaint():
+            raise InputError(complaint) from None
+        raise
+    return found
+
+
+def _called(command: Command) -> Callable[..., int]:
+    """Return a command's function with the options of its answer; it returns the exit status."""
+    answering = function(command)
+    signature = inspect.signature(answering)
+    shared: dict[str, type] = {"own_": Own}
+    shared |= {} if command.short else {"output_": Output}
+    shared |= {"gated_": Gated} if command.kinds else {}
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=kind(), annotation=kind)
+        for name, kind in shared.items()
+    ]
+
+    def call(
+        *arguments: Any,
+        own_: Own = Own(),
+        output_: Output = Output(),
+        gated_: Gated = Gated(),
+        **named: Any,
+    ) -> int:
+        registry.allow(own_.allow_code or ())
+        conditions = gate.parsed(gated_.fail_if, *command.kinds)
+        if "progress" in signature.parameters:
+            named["progress"] = False if output_.quiet else None
+        return _answered(lambda: answering(*arguments, **named), output_, conditions)
+
+    call.__doc__ = answering.__doc__
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), *added], return_annotation=int
+    )
+    return call
+
+
+def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> int:
+    """Ask a question, print its answer, and return the exit status."""
+    from fedsim.commands import terminal  # noqa: PLC0415  (rich)
+
+    start = time.time()
+    answer = ask()
+    if answer is None:
+        return 0
+    if answer.place is not None:
+        answer = answer.save(answer.place)
+    if output.json:
+        terminal.print_json(answer.report)
+    else:
+        notes = terminal.Terminal(stderr=True, highlight=False)
+        for warning in answer.warnings:
+            notes.print(f"Warning: {warning}")
+        result = terminal.results(quiet=output.quiet)
+        typed = shlex.join(["fedsim", *_typed])
+        result.print(answer.terminal(typed, time.time() - start, verbose=output.verbose))
+        if answer.page is not None:
+            result.print(f"Report: {answer.page}", soft_wrap=True)
+    shut = [conditions.status(each) for each in (*answer.earlier, answer.report)]
+    return max(int(answer.status), *shut)
+
+
+_typed: list[str] = []
+"""The arguments of this process's command, for the first line of its result."""
+
+
+def application(*names: str) -> App:
+    """Return the command line with the named commands, or with all of them."""
+    app = App("fedsim", ABOUT, **SETTINGS)
+    deploy = App(
+        "deploy", "Train across machines: keys, certificates, checks and runs.", **SETTINGS
+    )
+    hidden = {f"deploy {each.name}": each for each in SERVICES}
+    for name, command in (everything() | hidden).items():
+        if name in names or not (names or name in hidden):
+            within = deploy if name.startswith("deploy ") else app
+            within.command(_called(command), name=command.name)
+    if not names or names[0].startswith("deploy"):
+        app.command(deploy)
+    return app
+
+
+SETTINGS: dict[str, Any] = {
+    "default_parameter": Parameter(negative=(), show_default=lambda value: value or None),
+    "help_format": "markdown",
+    "version_flags": [],
+    "result_action": "return_value",
+    "print_error": False,
+    "exit_on_error": False,
+    "suppress_keyboard_interrupt": False,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; every error is one line on standard error.
+
+    With FEDSIM_TRACEBACK in the environment, an unexpected error prints its traceback.
+    """
+    try:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    except InputError as error:
+        _exit(2, str(error))
+    except InterruptedRunError as error:
+        _exit(INTERRUPTED, str(error))
+    except CycloptsError as error:
+        _exit(2, _worded(error))
+    except OSError as error:
+        if "FEDSIM_TRACEBACK" in os.environ or error.errno not in NO_ROOM:
+            _unexpected(error)
+        _exit(
+            2,
+            "a disk that this command writes to is full; make room, and run the same command again",
+        )
+    except Exception as error:
+        _unexpected(error)
+    sys.exit(status)
+
+
+def _run(arguments: list[str]) -> int:
+    """Carry out a command, and return its exit status."""
+    while arguments[:1] == ["--allow-code"] and len(arguments) > 2:
+        registry.allow(arguments[1:2])
+        del arguments[:2]
+    first = arguments[0] if arguments else ""
+    if not arguments:
+        print(NEW)
+        return 0
+    if first in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if first in ("-V", "--version"):
+        if complaint := installation.complaint():
+            raise InputError(complaint)
+        print(fedsim.__version__)
+        return 0
+    if first == "--install-completion":
+        place = application().install_completion(shell=_shell(arguments[1:]), add_to_startup=True)
+        print(f"Completion is in {place}; it works in a new shell.")
+        return 0
+    name = _named(arguments)
+    _typed[:] = arguments
+    status = application(name)(arguments)
+    return status if isinstance(status, int) else 0
+
+
+def _named(arguments: Sequence[str]) -> str:
+    """Return the command that arguments name. Raises InputError for an unknown one."""
+    first, *others = arguments
+    names = everything()
+    if first == "deploy" and others[:1] in [[each.name] for each in SERVICES]:
+        return f"deploy {others[0]}"
+    if first == "deploy":
+        verbs = [each.name for each in DEPLOY]
+        if not others or others[0] in ("-h", "--help", *verbs):
+            return f"deploy {others[0]}" if others and others[0] in verbs else "deploy"
+        near = difflib.get_close_matches(others[0], verbs, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"give one of {', '.join(verbs)}"
+        raise InputError(f"fedsim deploy has no command '{others[0]}'; {meant}")
+    if first in names:
+        return first
+    near = difflib.get_close_matches(first, [*names, "deploy"], n=1)
+    meant = f"did you mean {near[0]}?" if near else "fedsim --help lists all"
+    raise InputError(f"there is no command '{first}'; {meant}")
+
+
+def _shell(named: Sequence[str]) -> Any:
+    """Return the shell to complete in: the named one, or that of the environment."""
+    shell = named[0] if named else Path(os.environ.get("SHELL", "")).name
+    if shell not in ("bash", "zsh", "fish"):
+        raise InputError(
+            f"completion is for bash, zsh and fish, not for {shell or 'an unknown shell'}; name "
+            "one: fedsim --install-completion bash"
+        )
+    return shell
+
+
+def overview() -> str:
+    """Return the help of `fedsim`."""
+    width = max(len(each.name) for group in GROUPS.values() for each in group)
+    lines = [ABOUT]
+    for title, group in GROUPS.items():
+        if title:
+            lines += [title, *(f"  {each.name:<{width}} {each.words}" for each in group)]
+    others = ", ".join(each.name for each in GROUPS[""])
+    return "\n".join([*lines, f"Also: {others}. Options of one: fedsim COMMAND --help"])
+
+
+def _worded(error: CycloptsError) -> str:
+    """Return what is wrong with the arguments, and the command that explains them."""
+    named = " ".join(_typed[: 2 if _typed[:1] == ["deploy"] else 1])
+    words = str(error).replace("\n", " ").strip().removesuffix(".")
+    return f"{words[:1].lower()}{words[1:]}; see fedsim {named} --help"
+
+
+def _unexpected(error: Exception) -> NoReturn:
+    """Exit with one line about an error, or raise it if FEDSIM_TRACEBACK is set."""
+    if "FEDSIM_TRACEBACK" in os.environ:
+        raise error
+    expected = isinstance(error, RuntimeError | FloatingPointError)
+    _exit(1, str(error) if expected else f"{type(error).__name__}: {error}")
+
+
+LONGEST_MESSAGE = 2000
+"""Most characters of a message. A damaged file may hold a name or a value of any length."""
+
+
+def _exit(status: int, message: str) -> NoReturn:
+    one_line = " ".join(without_password(message)[:LONGEST_MESSAGE].split())
+    print(f"fedsim: {shown(one_line)}", file=sys.stderr)
+    sys.exit(status)

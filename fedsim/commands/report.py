@@ -1,0 +1,158 @@
+"""`fedsim report`: the report of a run, written again, and several runs side by side."""
+
+import contextlib
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adversaries.errors import InputError
+from fedsim import config as configuration
+from fedsim.audits.results import report as results
+from fedsim.commands.answer import Answer
+from fedsim.commands.run import answer_of, trained
+from fedsim.commands.settings import console
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.report.tracking.progress import opened, replay
+from fedsim.report.tracking.trackers import Tracking
+
+if TYPE_CHECKING:
+    from fedsim.commands.run import Run
+
+    Given = Path | str | Run | Mapping[str, Any]
+else:
+    Given = str
+
+RESTATED = (
+    "audit.confidence",
+    "privacy.delta",
+    "report.limit-advantage",
+    "report.limit-belief",
+)
+"""Keys that a report may state anew."""
+
+
+def report(
+    *runs: Given, open_: bool = False, track: list[str] | None = None, schema: bool = False
+) -> Answer:
+    """Write report.json, report.html and the figures of a run again from its transcript.
+
+    For a training, it writes the pages for the operator of the server; the model's card stays the
+    same. With several runs, it writes nothing and compares them in a table, with every trust model
+    and vantage point side by side.
+
+    Examples: fedsim report fedsim-runs/digits audit.confidence=0.99 report.limit-advantage=0.2
+
+    Compare two runs: fedsim report fedsim-runs/central fedsim-runs/local
+
+    Args:
+        runs: run directories, and keys that the report states anew, as KEY=VALUE: audit.confidence,
+            privacy.delta, report.limit-advantage, report.limit-belief.
+        open_: open the page in the browser, or print its path where there is no browser.
+        track: tracker to log the runs to: tensorboard:DIR, mlflow:DIR or mlflow:URI. May be
+            repeated. A run that was logged before is not logged again.
+        schema: print the JSON Schema of report.json, without a run.
+
+    Returns:
+        The answer: a `Run`, a `Training`, or the table of several runs.
+
+    Raises:
+        InputError: a directory is no finished run, or a key cannot be stated anew.
+    """
+    changes = [each for each in runs if isinstance(each, str) and _is_change(each)]
+    values: dict[str, Any] = configuration.parse_overrides(changes)
+    for each in runs:
+        values |= dict(each) if isinstance(each, Mapping) else {}
+    places = [
+        Path(each) if isinstance(each, Path | str) else each.path
+        for each in runs
+        if each not in changes and not isinstance(each, Mapping)
+    ]
+    if schema:
+        return _schema(places)
+    if not places:
+        raise InputError("fedsim report needs a run directory; give RUN, or --schema")
+    if wrong := [key for key in values if key not in RESTATED]:
+        raise InputError(
+            f"a report cannot state {wrong[0]} anew; its keys are {', '.join(RESTATED)}"
+        )
+    directories = [RunDirectory.open(place) for place in places]
+    if values and len(places) > 1:
+        raise InputError(
+            f"{next(iter(values))} applies to one report; give one run, then compare the runs"
+        )
+    for place in track or ():
+        _logged(directories, place)
+    answer = _compared(places, directories) if len(places) > 1 else _again(directories[0], values)
+    if open_:
+        _open(answer)
+    return answer
+
+
+def _is_change(text: str) -> bool:
+    return "=" in text and not Path(text).exists()
+
+
+def _schema(places: Sequence[Path]) -> Answer:
+    if places:
+        raise InputError("--schema is the same for every run; leave the run out")
+    import json  # noqa: PLC0415
+
+    from rich.text import Text  # noqa: PLC0415
+
+    described = results.schema()
+    return Answer(report=described, _terminal=lambda: Text(json.dumps(described, indent=2)))
+
+
+def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
+    """Write the report of a run or a training again."""
+    if directory.config.run.job == "training":
+        from fedsim.report import training_report  # noqa: PLC0415
+
+        if values:
+            raise InputError(
+                f"{next(iter(values))} applies to a run of fedsim run; the report of a training "
+                "uses its configured delta (for another delta, use fedsim account)"
+            )
+        training_report.write_training_report(directory)
+        return trained(directory)
+    from fedsim.federation.runs import run_transcript  # noqa: PLC0415
+    from fedsim.report import page  # noqa: PLC0415  (torch)
+
+    limits = {key: value for key, value in values.items() if key.startswith("report.")}
+    made = page.write_report(
+        directory, values.get("audit.confidence"), values.get("privacy.delta"), limits
+    )
+    return answer_of(directory, made, run_transcript.read(directory))
+
+
+def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> Answer:
+    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
+
+    rows = comparison.side_by_side(places, [results.read(each) for each in directories])
+    return Answer(
+        report={"runs": rows},
+        table=rows,
+        details=rows,
+        _blocks=lambda: comparison.blocks(rows),
+        _terminal=lambda: comparison.summary(rows),
+    )
+
+
+def _logged(directories: Sequence[RunDirectory], place: str) -> None:
+    """Log runs to a tracker, but those that it has."""
+    opened([place])
+    for directory in directories:
+        tracking = Tracking(directory, opened([place])[place], place)
+        replay(directory, tracking)
+        console(None).print(
+            f"{directory.path.name} is in {tracking.name}", soft_wrap=True, highlight=False
+        )
+
+
+def _open(answer: Answer) -> None:
+    """Show the page in the browser, if there is one; the path is printed in any case."""
+    if answer.page is None:
+        raise InputError("--open shows the page of one run; give one run")
+    with contextlib.suppress(webbrowser.Error):
+        webbrowser.open(answer.page.resolve().as_uri())

@@ -1,0 +1,114 @@
+"""`fedsim.sensitivity`: the pair of neighbouring data sets to audit."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedsim.commands.answer import Answer
+from fedsim.commands.settings import (
+    Arrays,
+    Change,
+    Given,
+    Network,
+    Progress,
+    changed,
+    configured,
+    console,
+)
+from fedsim.common import report_directory
+
+if TYPE_CHECKING:
+    from adversaries.neighbours.search import Progress as Done
+    from fedsim.commands.terminal import Terminal
+
+
+def sensitivity(
+    config: Given,
+    /,
+    *changes: Change,
+    top: int = 3,
+    trials: int = 20,
+    model: Network = None,
+    data: Arrays = None,
+    out: Path | None = None,
+    progress: Progress = None,
+) -> Answer:
+    """Find the pair of neighbouring data sets to audit, and its distance from the worst case.
+
+    Ranks records (add-remove) or pairs of a record and its replacement (replace) by dissimilarity,
+    which needs no gradients. Then compares the choice with the truth: the local sensitivity of
+    every pair at the first model, and of the chosen pairs during training. Writes report.html, with
+    the records themselves, and report.json. All results are measured on the private data; none of
+    them is a DP release.
+
+    Examples: fedsim sensitivity digits challenge.dissimilarity=cosine privacy.neighbouring=replace
+
+    fedsim sensitivity mnist data.root=DIR --top 5 --trials 250
+
+    Args:
+        config: experiment file (TOML), or bundled name. In Python also a configuration, or dotted
+            keys over the defaults.
+        changes: changes of configuration keys, as KEY=VALUE. In Python also mappings.
+        top: number of pairs to show from each end of the ranking.
+        trials: number of trials that measure local sensitivity.
+        model: class of a network, or a function that builds one, as for `run`.
+        data: (features, labels), as for `run`.
+        out: directory of the report. Default: fedsim-runs/NAME-sensitivity-TIME; in Python: none.
+        progress: whether to show a bar; None: only in a terminal or a notebook.
+
+    Returns:
+        The answer; its details are the study.
+
+    Raises:
+        InputError: the configuration has no such choice, or the directory has other files.
+    """
+    from fedsim.federation.server import plan  # noqa: PLC0415
+    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.studies.sensitivity import sensitivity_report as page  # noqa: PLC0415
+    from fedsim.studies.sensitivity import sensitivity_study  # noqa: PLC0415
+
+    if out is not None:
+        report_directory.check_new(Path(out))
+    chosen = configured(config, changed(changes, {"model.name": model, "data.name": data}))
+    sensitivity_study.check_study(chosen.experiment, top, trials)
+    batch = plan.fit_batch(chosen).trials.batch
+    with _bars(console(progress)) as stages:
+        study = sensitivity_study.study(
+            chosen.experiment, chosen.audit.confidence, batch, top, trials, stages
+        )
+    headings, rows = page.headings(study), page.rows(study)
+    answer = Answer(
+        report=page.as_json(study),
+        table=[dict(zip(headings, row, strict=True)) for row in rows],
+        place=report_directory.timed(f"{chosen.run.name}-sensitivity"),
+        details=study,
+        _blocks=lambda: [*map(Prose, page.verdict(study)), tabulated(headings, rows)],
+        _terminal=lambda: page.summary(study),
+        _write=lambda place: page.write_sensitivity(study, place),
+    )
+    return answer if out is None else answer.save(out)
+
+
+@contextmanager
+def _bars(console: "Terminal") -> "Iterator[Callable[[str], Done]]":
+    """Yield a function that shows a progress bar for a stage; it shows none without a terminal."""
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
+    hidden = console.quiet or not console.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
+    ) as bars:
+
+        def begin(name: str) -> "Done":
+            task = bars.add_task(name, total=1.0)
+            return lambda done: bars.update(task, completed=done)
+
+        yield begin

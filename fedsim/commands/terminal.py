@@ -1,0 +1,58 @@
+"""Output on the terminal, in which paths, names and messages cannot act as markup or control."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from fedsim.common.foreign_text import shown
+from fedsim.common.strict_json import strict_json
+
+
+class Terminal(Console):
+    """A console without markup, emoji names and control sequences; `rich.text.Text` gives bold."""
+
+    def __init__(
+        self,
+        *,
+        stderr: bool = False,
+        quiet: bool = False,
+        highlight: bool = True,
+        force_terminal: bool | None = None,
+    ) -> None:
+        super().__init__(
+            stderr=stderr,
+            quiet=quiet,
+            highlight=highlight,
+            markup=False,
+            emoji=False,
+            force_terminal=force_terminal,
+        )
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of a renderable, with control sequences in their text escaped."""
+        for segment in super().render(renderable, options):
+            if segment.control:  # Rich's own, such as a cursor movement
+                yield segment
+            else:
+                yield segment._replace(text=shown(segment.text))
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """Return the text to write; for a file or a pipe without trailing blanks."""
+        text = super()._render_buffer(buffer)
+        return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
+
+
+def results(*, quiet: bool = False, as_json: bool = False) -> Terminal:
+    """Return the terminal of a result: standard output, unless it has one JSON document."""
+    return Terminal(quiet=quiet or as_json, highlight=False)
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one strict JSON document on standard output."""
+    print(json.dumps(strict_json(document), indent=2, allow_nan=False))

@@ -1,0 +1,219 @@
+"""Audits of transcripts, of a recorder or of an auditor's node, after or during the run."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from adversaries.errors import InputError
+from fedsim.audits.judgement.claim import Verdict, exit_status
+from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.live import live_report
+from fedsim.audits.live.live_rounds import Belief, LiveLook
+from fedsim.audits.recorded import audit as transcript_audit
+from fedsim.commands import following
+from fedsim.commands.answer import Answer
+from fedsim.commands.audit import answer_of
+from fedsim.commands.settings import Progress, console
+from fedsim.common import private_files, report_directory
+from fedsim.common.report_directory import SUMS
+from fedsim.common.strict_json import report_json
+from fedsim.federation.transcripts.reader import Reader, follow, wait_for_header
+from fedsim.federation.transcripts.records import AUDITOR, ObservedRound
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedsim.commands.terminal import Terminal
+
+Stop = Callable[[], bool] | None
+
+
+def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -> Answer:
+    """Audit a transcript, or the newest of a folder.
+
+    Args:
+        path: of the transcript or the folder.
+        options: of the audit.
+        out: directory of the report; None for the default, where the command saves it.
+        strict: whether an audit without a claim ends with exit status 3.
+    """
+    _check(path)
+    file = following.newest(path) if path.is_dir() else path
+    place = _beside(file) if out is None else out
+    if not _is_auditors(file, None):
+        options.taken("a recorded transcript")
+        with Reader(file) as reader:
+            report = transcript_audit.audit(reader, options)
+        answer = answer_of(report, strict, place=place, _write=partial(_write_recorded, report))
+    else:
+        live, _ = live_report.opened(file, options), None
+        rounds = _rounds(file, None)
+        for observed in itertools.islice(rounds, 1):
+            live.begin(observed)
+        beliefs = [each for each in map(live.audit.observe, rounds) if each is not None]
+        found = live.report()
+        answer = answer_of(found, strict, place=place, _write=partial(_write_live, found, beliefs))
+    return answer if out is None else answer.save(out)
+
+
+def followed(
+    path: Path,
+    options: AuditOptions,
+    out: Path | None,
+    once: bool,
+    patience: float,
+    strict: bool,
+    progress: Progress,
+) -> Answer:
+    """Audit a transcript, or those of a folder, while they are written; write each report.
+
+    Returns:
+        The answer of the last run, with the reports of the others in `earlier`.
+    """
+    _check(path)
+    if path.is_dir() and not once and (out is not None or options.worlds is not None):
+        raise InputError(
+            "--out and --worlds are for one run, but more may arrive in a folder that is followed; "
+            "add --once, or name one transcript"
+        )
+    # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
+    live_report.check_options(options)
+    shown, answers = console(progress), list[Answer]()
+    unclaimed = Verdict.NO_CLAIM if options.claim is None else Verdict.NOT_JUDGED
+
+    def one(file: Path, stop: Callable[[], bool]) -> int:
+        place = _beside(file) if out is None else out
+        answers.append(_while_written(file, options, place, strict, stop, shown))
+        if answers[1:]:
+            shown.print(f"Report: {place / 'report.html'}", soft_wrap=True, highlight=False)
+        return answers[-1].status
+
+    unaudited = exit_status(unclaimed, strict)
+    status = following.follow(path, once, patience, one, shown, unaudited=unaudited)
+    if not answers:
+        return Answer(report={}, status=status)
+    from dataclasses import replace  # noqa: PLC0415
+
+    earlier = [each.report for each in answers[:-1]]
+    return replace(answers[-1], status=status, earlier=earlier)
+
+
+def _while_written(
+    path: Path,
+    options: AuditOptions,
+    directory: Path,
+    strict: bool,
+    stop: Callable[[], bool],
+    shown: "Terminal",
+) -> Answer:
+    """Audit a transcript while it is written, and write its report."""
+    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415  (matplotlib)
+
+    report_directory.check_writable(directory)  # before hours of following
+    if not _is_auditors(path, stop):
+        options.taken("a recorded transcript")
+        _check_unsealed(directory)
+        with _view(shown) as show:
+            with Reader(path) as reader:
+                auditor = transcript_audit.Auditor(reader.facts)
+            for observed in follow(path, stop=stop):
+                auditor.observe(observed)
+                if shown.is_terminal:  # an interim report costs as much as all rounds before it
+                    show(pages.summary(auditor.report(options)))
+        with Reader(path) as reader:
+            report = transcript_audit.audit(reader, options)
+        page = _write_recorded(report, directory)
+        return answer_of(report, strict, path=directory, page=page)
+    live = live_report.opened(path, options)
+    rounds = _rounds(path, stop)
+    for observed in itertools.islice(rounds, 1):
+        live.begin(observed)
+    report_directory.create(directory)
+    with report_directory.refusing(directory):
+        with private_files.opened_new(directory / "beliefs.jsonl") as file, _view(shown) as show:
+            beliefs: list[Belief | LiveLook] = []
+            for belief in map(live.audit.observe, rounds):
+                if belief is None:
+                    continue
+                file.write(_line(belief))
+                file.flush()
+                beliefs.append(belief)
+                show(pages.table(beliefs))
+        found = live.report()
+        page = pages.write_live(found, directory, beliefs)
+    return answer_of(found, strict, path=directory, page=page)
+
+
+def _line(belief: Belief | LiveLook) -> bytes:
+    return f"{json.dumps(report_json(belief.as_json()), allow_nan=False)}\n".encode()
+
+
+def _write_recorded(report: Any, directory: Path) -> Path:
+    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415
+
+    report_directory.check_writable(directory)
+    _check_unsealed(directory)
+    return pages.write(report, directory)
+
+
+def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) -> Path:
+    """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
+    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415
+
+    report_directory.create(directory)
+    with report_directory.refusing(directory):
+        with private_files.opened_new(directory / "beliefs.jsonl") as file:
+            file.writelines(map(_line, beliefs))
+        return pages.write_live(report, directory, beliefs)
+
+
+def _check(path: Path) -> None:
+    """Raise InputError for a run directory, which holds no transcript."""
+    if path.is_dir() and (path / "config.toml").exists():
+        raise InputError(f"'{path}' is a run directory; run fedsim report {path}")
+
+
+def _beside(transcript: Path) -> Path:
+    """Return the default directory of a transcript's report."""
+    return transcript.with_name(f"{transcript.stem}-audit")
+
+
+def _is_auditors(path: Path, stop: Stop) -> bool:
+    """Return whether an auditor's node recorded a transcript; `stop`: wait for its header first."""
+    if stop is not None:
+        wait_for_header(path, stop=stop)
+    with Reader(path) as reader:
+        return reader.facts.recorder == AUDITOR
+
+
+def _rounds(path: Path, stop: Stop) -> Iterator[ObservedRound]:
+    if stop is not None:
+        yield from follow(path, stop=stop)
+        return
+    with Reader(path) as reader:
+        yield from reader.rounds()
+
+
+@contextmanager
+def _view(shown: "Terminal") -> "Iterator[Callable[[RenderableType], None]]":
+    """Yield a function that shows a table in place of the last one; it needs a terminal."""
+    from rich.live import Live  # noqa: PLC0415
+
+    if not shown.is_terminal or shown.quiet:
+        yield lambda _: None
+        return
+    with Live(console=shown, transient=True, refresh_per_second=4) as live:
+        yield live.update
+
+
+def _check_unsealed(directory: Path) -> None:
+    """Raise InputError if the report would replace one whose sums are listed."""
+    if (directory / SUMS).exists() and (directory / "report.json").exists():
+        raise InputError(
+            f"'{directory / SUMS}' lists the report in '{directory}', and a new report would no "
+            f"longer match it; name another directory with --out, or delete {SUMS}"
+        )

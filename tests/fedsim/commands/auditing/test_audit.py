@@ -1,0 +1,233 @@
+"""`fedsim audit transcript`: from a file to a report, and one line for what cannot be audited."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from adversaries.bounds import canaries
+from fedsim.commands.main import main
+from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.writer import Writer
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "transcript", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def server(
+    path: Path, noise: float, rounds: int = 4, *, ended: bool = True, **configured: float
+) -> Path:
+    """Write the transcript of a server whose three clients send updates of norm 1."""
+    generator = np.random.default_rng(0)
+    mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
+    mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"} | configured
+    model = np.zeros(200)
+    with Writer(path, TranscriptFacts("server", "a test", "digits <b>")) as writer:
+        for round in range(1, rounds + 1):
+            updates = generator.standard_normal((3, 200))
+            updates /= np.linalg.norm(updates, axis=1, keepdims=True)
+            after = model + updates.mean(0) + noise / 3 * generator.standard_normal(200)
+            replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+            writer.append(
+                ObservedRound(
+                    round, {"w": model}, replies, aggregate={"w": after}, mechanism=mechanism
+                )
+            )
+            model = after
+        if ended:
+            writer.end()
+    return path
+
+
+def test_a_report_lies_beside_the_transcript(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "server.fedt", 1.0)) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    for words in (
+        "noise multiplier, measured",
+        "as configured",
+        "the observer's belief that a client took part",
+    ):
+        assert words in " ".join(printed.out.split())
+    report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
+    assert report["rounds"] == 4
+    page = (tmp_path / "server-audit" / "report.html").read_text()
+    assert "digits &lt;b&gt;" in page and "digits <b>" not in page
+    assert page.count('<svg role="img" class="themed"') == 2
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_json_is_the_report_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "elsewhere" / "deep"
+    path = server(tmp_path / "t", 0.2)
+    options = ["--json", "--out", out, "--claimed-epsilon", "3", "--claimed-delta", "1e-6"]
+    options += ["--claimed-unit", "client"]
+    assert command(path, *options) == 4
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((out / "report.json").read_text())
+    assert (printed["delta"], printed["release"]["noise"]) == (1e-6, "less")
+    assert any("refuted" in finding["why"] for finding in printed["findings"])
+
+
+@pytest.mark.slow
+def test_the_exit_status_says_whether_the_claim_is_supported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Four rounds at noise multiplier 1 are private at epsilon 9.997, delta 1e-5, by configuration.
+    honest, quiet = server(tmp_path / "honest", 1.0), server(tmp_path / "quiet", 0.2)
+    cut = server(tmp_path / "cut", 1.0, ended=False)
+    bare = server(tmp_path / "bare", 1.0, noise_multiplier=0.0)
+    for path, epsilon, status, said in (
+        (honest, 10, 0, "is supported."),
+        (honest, 9.9, 4, "is not supported."),  # nor refuted: the noise may be a little more
+        (quiet, 10, 4, "is refuted."),
+        (quiet, 1000, 4, "is not supported."),  # less noise than was configured
+        (cut, 10, 3, "is not judged. Why: The transcript does not state that the run has ended"),
+        (bare, 10, 3, "is not judged. Why: The measured noise allows an epsilon of up to"),
+    ):
+        claim = ("--claimed-epsilon", epsilon, "--claimed-delta", 1e-5, "--claimed-unit", "client")
+        assert command(path, *claim) == status, (path, epsilon)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed
+
+
+def test_without_a_claim_strict_alone_fails(tmp_path: Path) -> None:
+    path = server(tmp_path / "t", 1.0)
+    assert command(path) == 0
+    assert command(path, "--strict") == 3
+
+
+def test_a_directory_that_cannot_be_written_is_known_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "damaged.fedt"
+    path.write_bytes(server(tmp_path / "t", 1.0).read_bytes()[:-1] + b"?")
+    assert command(path, "--out", tmp_path / "file") == 2
+    assert "cannot write to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", ["", "elsewhere/deep"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--delta", 5),
+        ("--confidence", 1),
+        ("--claimed-epsilon", 1),
+        ("--claimed-delta", 1e-5),
+        ("--claimed-epsilon", -1, "--claimed-delta", 1e-5),
+        ("--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--delta", 1e-5),
+        (),
+    ],
+)
+def test_a_refused_audit_leaves_no_directory(
+    tmp_path: Path, options: tuple[object, ...], out: str
+) -> None:
+    path = server(tmp_path / "server.fedt", 1.0)
+    if not options:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    place = ("--out", tmp_path / out) if out else ()
+    assert command(path, *options, *place) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("value", [1e308, 1e-300, 10**400, float("nan")], ids=lambda _: "")
+def test_a_configured_number_out_of_all_bounds_still_has_a_report(
+    tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "t", 1.0, noise_multiplier=value, clipping_norm=value)) == 0
+    assert "noise_multiplier is neither 0 nor" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_round_in_which_nobody_changed_the_model_has_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, noise = np.zeros(200), np.random.default_rng(0).standard_normal(200)
+    path = tmp_path / "t.fedt"
+    with Writer(path, TranscriptFacts("server", "a test")) as writer:
+        replies = {node: NodeReply({"w": model}, 1.0) for node in (1, 2)}
+        writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
+        writer.end()
+    assert command(path) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no lower bound on one release: no client changed the model" in said
+
+
+def test_without_noise_the_page_says_infinity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 0
+    assert "epsilon is infinite" in " ".join(capsys.readouterr().out.split())
+    assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
+
+
+def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path: Path) -> None:
+    assert command(server(tmp_path / "t.fedt", 0.05)) == 0
+    page = (tmp_path / "t-audit" / "report.html").read_text()
+    assert "&gt;99.9%" in page
+    assert ">100%</td>" not in page
+
+
+@pytest.mark.parametrize("rounds", [1, 12])
+def test_canaries_have_a_page(
+    tmp_path: Path, rounds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator, model = np.random.default_rng(0), np.zeros(40)
+    path = tmp_path / "client.fedt"
+    with Writer(path, TranscriptFacts("participant", "a test", node=0)) as writer:
+        for round in range(rounds + 1):
+            canary = Canary(round % 2 == 0, round, 1.0, 0.001)
+            writer.append(ObservedRound(round, {"w": model}, canary=canary))
+            model = model + canary.coin * canaries.direction(round, 40)
+            model = model + 0.3 * generator.standard_normal(40)
+    assert command(path) == 0
+    assert "Canaries measured a mu" in " ".join(capsys.readouterr().out.split())
+    assert "Measurements by canaries" in (tmp_path / "client-audit" / "report.html").read_text()
+
+
+def test_what_cannot_be_audited_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = server(tmp_path / "server.fedt", 1.0)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged = tmp_path / "damaged.fedt"
+    damaged.write_bytes(content)
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").touch()
+    for arguments, said in (
+        ((tmp_path / "nowhere",), "cannot read"),
+        ((tmp_path / "empty",), "holds no transcript"),
+        ((tmp_path / "run",), f"run fedsim report {tmp_path / 'run'}"),
+        ((damaged,), "is damaged"),
+        ((path, "--delta", "2"), "delta is 2.0"),
+        ((path, "--out", tmp_path / "file" / "x"), "cannot write"),
+    ):
+        assert command(*arguments) == 2
+        printed = capsys.readouterr()
+        assert said in printed.err
+        assert printed.err.count("\n") == 1
+        assert printed.out == ""
+
+
+def test_a_report_whose_sums_are_listed_is_not_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server(tmp_path / "server.fedt", 1.0)
+    command(tmp_path / "server.fedt")
+    before = (tmp_path / "server-audit" / "report.json").read_bytes()
+    (tmp_path / "server-audit" / "SHA256SUMS").touch()
+    assert command(tmp_path / "server.fedt", "--confidence", 0.9) == 2
+    assert "a new report would no longer match it" in capsys.readouterr().err
+    assert (tmp_path / "server-audit" / "report.json").read_bytes() == before

@@ -1,0 +1,315 @@
+"""`fedsim choose`, as a user types it."""
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import fedsim as api
+from fedsim.config import Config, dump, load
+from fedsim.game import federation, trainings
+from fedsim.game.trainings import Setting
+from fedsim.studies.choose import choose_search, utility
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def tiny(small: Callable[..., Config], tmp_path: Path) -> Path:
+    """The file of an experiment on pictures that is over at once."""
+    values = {"training.rounds": 8, "data.records": 600, "data.held-out": 100}
+    path = tmp_path / "tiny.toml"
+    path.write_text(dump(small(values)))
+    return path
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Path:
+    """A table of 3,000 customers of whom 10 % default, by two of its four columns."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(3000, 4)).round(3)
+    odds = 1.2 * values[:, 0] - 0.9 * values[:, 1] - 2.9
+    default = random.random(3000) < 1 / (1 + np.exp(-odds))
+    lines = [f"{','.join(map(str, row))},{int(y)}" for row, y in zip(values, default, strict=True)]
+    path = tmp_path / "bank.csv"
+    path.write_text("\n".join(["age,income,loan,savings,default", *lines]) + "\n")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+def test_an_uneven_table_is_answered_without_any_further_option(
+    fedsim: Command, bank: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "bank.toml"
+    assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
+    out = tmp_path / "out"
+    asked = ("choose", written, "--max-belief", 0.9, "--out", out)
+    status, printed, err = fedsim(*asked, "--json")
+    assert status == 0, err
+    found = json.loads(printed)
+    assert found == json.loads((out / "report.json").read_text())
+    rows = {row["chosen"]: row for row in found["settings"]}
+    chosen = rows[True]
+    assert chosen["criterion"] == "AUC"
+    assert chosen["low"] < chosen["auc"] == chosen["value"] < chosen["high"]
+    # Within two points of logistic regression without privacy, which is right.
+    assert found["without_privacy"] > 0.75
+    assert chosen["value"] > found["without_privacy"] - 0.02
+    assert chosen["epsilon"] == pytest.approx(np.log(9), rel=1e-3)
+    kinds = {(row["model.name"], row["training.rounds"]) for row in found["settings"]}
+    assert kinds >= {(name, 30 * times) for name in ("linear", "mlp") for times in (1, 2, 5)}
+    assert found["sentences"][0].startswith("Take ε = 2.197")
+    assert "right about one person in at most" in found["sentences"][-2]
+    assert "of pairs rightly; without privacy" in found["sentences"][-1]
+    # The answer's last lines are what a manager can be told.
+    again = fedsim(*asked)[2].replace("\n", " ")
+    assert again.rstrip().endswith(found["sentences"][-1])
+    # The chosen configuration trains.
+    settings = load(out / "config.toml")
+    assert settings.privacy.rho_beta == 0.9
+    assert settings.training.rounds == chosen["training.rounds"]
+    loaded = federation.load(settings.experiment)
+    taken = Setting(settings, chosen["noise_multiplier"])
+    alone = trainings.trained([taken], loaded, chosen["trainings"], start=choose_search.FIRST)
+    areas = [row["area"] for row in utility.measure(loaded, alone)]
+    assert np.mean(areas) == pytest.approx(chosen["value"], abs=1e-4)
+    least = fedsim(*asked, "--min-auc", 0.7, "--json")
+    strict = next(row for row in json.loads(least[1])["settings"] if row["chosen"])
+    assert strict["epsilon"] <= chosen["epsilon"]
+    assert strict["low"] >= 0.7
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_choice_is_continued_and_can_be_run(
+    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    asked = ("choose", tiny, "--max-belief", 0.8, "--out", out)
+    original, calls = trainings.trained, []
+
+    def interrupted(*given: object) -> object:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trainings, "trained", interrupted)
+    status, _, err = fedsim(*asked)
+    assert (status, "give the same command again" in err) == (130, True)
+    assert not (out / "report.json").exists()
+    status, printed, err = fedsim(*asked, "--json")
+    assert status == 0, err
+    found, done = json.loads(printed), len(calls)
+    # What is finished is not trained again.
+    assert fedsim(*asked, "--quiet")[0] == 0
+    assert len(calls) == done
+    rows = list(csv.DictReader((out / "summary.csv").read_text().splitlines()))
+    assert [row["meets_limit"] for row in rows] == ["True"] * 3 + ["False"] * 2
+    assert [row["chosen"] for row in rows] == ["False", "False", "True", "False", "False"]
+    assert {row["criterion"] for row in rows} == {"accuracy"}
+    # Looser settings have less noise, and let the adversary be right more often.
+    right = [float(row["right_at_most"]) for row in rows]
+    assert right == sorted(right)
+    assert found["chosen"]["privacy.rho-beta"] == 0.8
+    page = (out / "report.html").read_text()
+    assert "What the search itself costs in privacy" in page
+    assert "records (--set data.records=" in page  # this search has a part of what is there
+    assert "<svg" in page
+    assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
+    # Nor is the search a run, for its configuration.
+    for command in (("report", out), ("run", out / "config.toml", "--out", out)):
+        assert fedsim(*command)[0] == 2
+    # No other answer is overwritten.
+    for other in (("--max-belief", 0.75), ("--max-belief", 0.8, "run.seed=5")):
+        status, _, err = fedsim("choose", tiny, *other, "--out", out)
+        assert (status, "holds the choice for another" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    asked = ("--max-risk", 0.05, "--baseline-risk", 0.0025, "--out", tmp_path / "out")
+    over = ("--over", "privacy.max-risk=0.02,0.05,0.2", "--over", "training.learning-rate=4")
+    status, printed, err = fedsim("choose", tiny, *asked, *over, "--json")
+    assert status == 0, err
+    written = json.loads(printed)
+    assert (written["limit"]["risk"], written["limit"]["baseline"]) == (0.05, 0.0025)
+    assert load(tmp_path / "out" / "config.toml").privacy.baseline_risk == 0.0025
+    for row in written["settings"]:
+        # The trade-off curve of a Gaussian mechanism, by its closed form.
+        mu = float(norm.ppf(0.5 + row["rho_alpha"] / 2) * 2)
+        assert row["risk"] == pytest.approx(norm.cdf(norm.ppf(0.0025) + mu), rel=1e-6)
+        assert row["meets_limit"] == (row["risk"] <= 0.05 * (1 + 1e-8))
+    assert written["chosen"]["privacy.max-risk"] == 0.05
+    assert any("is right in at most" in each for each in written["sentences"])
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_search_that_fails_says_what_to_change_and_never_more_noise(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    asked = ("choose", tiny, "--max-advantage", 0.01, "--out", out)
+    over = ("--over", "training.rounds=1,2", "--over", "training.learning-rate=0.001")
+    status, printed, _ = fedsim(*asked, *over, "--json")
+    found = json.loads(printed)
+    assert (status, found["state"], found["chosen"]) == (1, "none", None)
+    text = " ".join(found["sentences"])
+    assert text.startswith("No setting can be chosen: no model that meets the limit")
+    assert "More records help most" in text
+    assert "more noise" not in text
+    assert not (out / "config.toml").exists()
+
+
+TABLES = [(2, 0.5), (2, 0.2), (2, 0.05), (3, 0.5), (4, 0.2), (5, 0.3), (8, 0.3), (0, 0.0)]
+"""Number of classes, 0 for a number as label, and the share of each class in those above it."""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+@pytest.mark.parametrize(
+    ("classes", "share", "words"),
+    [
+        *((classes, share, ()) for classes, share in TABLES),
+        *((2, share, ("--over", "training.rounds=3,6")) for share in (0.1, 0.4)),
+    ],
+)
+def test_no_advice_leads_back_to_where_the_user_came_from(
+    classes: int, share: float, words: tuple[str, ...], fedsim: Command, tmp_path: Path
+) -> None:
+    """Under a limit that leaves no signal, each change that is proposed is made."""
+    random = np.random.default_rng(classes)
+    values = random.normal(size=(240, 4)).round(3)
+    label = values[:, 0] + random.normal(size=240)
+    if classes:
+        ends = np.quantile(label, 1 - share ** np.arange(1, classes))
+        label = np.searchsorted(ends, label)
+    table, written = tmp_path / "table.csv", tmp_path / "table.toml"
+    lines = [",".join(map(str, row)) for row in np.column_stack([values, label]).tolist()]
+    table.write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
+    made = ("--data", table, "--yes", "training.rounds=4", "trials.count=2")
+    assert fedsim("init", written, *made)[0] == 0
+    been: list[tuple[str, ...]] = []
+    while words not in been and len(been) < 3:
+        been.append(words)
+        asked = ("--max-advantage", 0.004, "--over", "privacy.rho-alpha=0.002,0.004")
+        out = tmp_path / f"out-{len(been)}"
+        status, printed, err = fedsim("choose", written, *asked, *words, "--out", out, "--json")
+        assert status in (0, 1), err
+        text = " ".join(json.loads(printed)["sentences"])
+        assert "noise" not in text.partition("No setting")[2].replace("same noise is divided", "")
+        proposed = re.findall(r"(--(?:set|over)) (training\S+)\.", text)
+        if status == 0 or not proposed:
+            break
+        words = proposed[0]
+    else:
+        assert words not in been
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_class_without_held_out_records_and_a_diverged_model_end_no_search(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    """Three held-out records cannot have ten classes, and a rate of 1e36 overflows."""
+    asked = ("choose", tiny, "--max-belief", 0.8, "--out", tmp_path / "out", "--json")
+    sgd = ("training.optimizer=sgd", "--over", "training.learning-rate=1.5,1e36")
+    status, printed, err = fedsim(*asked, *sgd, "data.held-out=3")
+    assert status in (0, 1), err
+    assert {row["training.learning-rate"] for row in json.loads(printed)["settings"]} == {1.5}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+def test_sampled_records_are_compared_at_one_noise_level(
+    fedsim: Command, bank: Path, tmp_path: Path
+) -> None:
+    """With sampling, equal epsilons have other advantages for other numbers of rounds."""
+    written, out = tmp_path / "bank.toml", tmp_path / "out"
+    assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
+    fixed = ("training.sampling-rate=0.2", "model.name=linear")
+    over = ("--over", "training.rounds=10,40", "--over", "privacy.rho-beta=0.9")
+    asked = ("choose", written, "--max-belief", 0.9, "--out", out, *fixed, *over, "--json")
+    status, printed, err = fedsim(*asked)
+    assert status == 0, err
+    rows = json.loads(printed)["settings"]
+    assert len({row["rho_alpha"] for row in rows}) == 2
+    best = max(row["value"] for row in rows)
+    assert next(row["value"] for row in rows if row["chosen"]) >= best - 0.005
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_rehearsal_answers_only_for_the_noise(
+    fedsim: Command, bank: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "part.toml"
+    init = ("--data", bank, "--label", "default", "--rehearse", 300, "--yes", "training.rounds=5")
+    assert fedsim("init", written, *init)[0] == 0
+    asked = ("choose", written, "--max-belief", 0.6, "--out", tmp_path / "out", "--json")
+    status, printed, err = fedsim(*asked)
+    assert status == 0, err
+    found = json.loads(printed)
+    assert found["answers_for_noise_alone"]
+    assert found["sentences"][0].startswith("This answers only which ε: 300 of 2,400 records")
+    assert not any("without privacy" in each for each in found["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "the limit on the adversary is missing"),
+        (["--max-belief", 0.8, "--max-advantage", 0.2], "several limits are given"),
+        (["--max-belief", 0.8, "--baseline-risk", 0.1], "--baseline-risk needs --max-risk"),
+        (["--max-belief", 0.4], "--max-belief is 0.4; give a number above 0.5"),
+        (["--max-belief", 0.8, "--min-accuracy", 80], "--min-accuracy is 80; give a number"),
+        (["--max-belief", 0.8, "--min-auc", 0.8, "--min-accuracy", 0.8], "several least values"),
+        (["--max-belief", 0.8, "privacy.epsilon=2"], "which fedsim choose searches for"),
+        (["--max-belief", 0.8, "privacy.noise-source=system"], "from the seed"),
+        (["--max-belief", 0.8, "privacy.sensitivity=local"], 'sensitivity = "global"'),
+        (["--max-belief", 0.8, "privacy.stop-at=1.0"], "privacy.stop-at"),
+        (["--max-belief", 0.8, "--over", "training.rounds=1,0"], "training.rounds=0: "),
+        (["--max-belief", 0.8, "--over", "model.name=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--over", "training.optimizer=sgd,nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "training.schedule=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "audit.attacks=nosuch"], "nosuch"),
+        (["--max-belief", 0.8, "--min-auc", 0.8], "the data have 10; give --min-balanced"),
+        (
+            ["--max-belief", 0.8, "--against", "server", "federation.trust=central"],
+            "give --set federation.trust=local or distributed",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
+    arguments: list[object], complaint: str, fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    status, out, err = fedsim("choose", tiny, "--out", tmp_path / "out", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_the_function_finds_what_the_command_finds(
+    fedsim: Command, tiny: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    over = {"privacy.epsilon": [0.5, 1.0, 3.0], "training.learning-rate": [4.0]}
+    found = api.choose(tiny, max_belief=0.8, against="released-model", over=over, out=out)
+    assert found.config is not None
+    assert found.config == load(found.path / "config.toml")
+    assert found.config.privacy.epsilon == 1.0
+    assert found.config.federation.vantage.value == "released-model"
+    assert set(found.figures()) == {"frontier"}
+    given = ("--over", "privacy.epsilon=0.5,1.0,3.0", "--over", "training.learning-rate=4.0")
+    asked = ("choose", tiny, "--max-belief", 0.8, "--against", "released-model", "--out", out)
+    status, printed, err = fedsim(*asked, *given, "--json")
+    assert status == 0, err
+    assert found.choice.chosen is not None
+    assert json.loads(printed)["chosen"] == dict(found.choice.chosen.values)

@@ -1,0 +1,77 @@
+"""One preflight: however an experiment is started, its noise multiplier is searched for once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim import client_app, server_app
+from fedsim.config import Config, Scalar, dump, to_run_config
+from fedsim.federation.runtimes.inprocess import InProcessGrid
+from fedsim.federation.server.plan import prepare
+from fedsim.privacy import calibration
+
+Command = Callable[..., tuple[int, str, str]]
+SHORT: dict[str, Scalar] = {"training.rounds": 1, "trials.count": 2}
+INTEGERS: dict[str, Scalar] = {"federation.trust": "distributed"}
+"""Whose rounding is checked against the noise."""
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the noise multiplier was searched for, one entry for each search."""
+    found: list[object] = []
+    search = calibration.least_multiplier
+
+    def counted(*arguments: object) -> float:
+        found.append(arguments)
+        return search(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(calibration, "least_multiplier", counted)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_pages")
+def test_a_run_and_each_run_of_a_table_search_once(
+    fedsim: Command, small: Callable[..., Config], tmp_path: Path, searches: list[object]
+) -> None:
+    experiment = tmp_path / "short.toml"
+    experiment.write_text(dump(small(SHORT | INTEGERS)))
+    assert fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")[0] == 0
+    assert len(searches) == 1
+    over = ("--over", "privacy.rho-beta=0.7,0.8", "--out", tmp_path / "sweep", "--quiet")
+    assert fedsim("choose", experiment, *over)[0] == 0
+    assert len(searches) == 3
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_flwr_run_makes_the_same_plan_once(
+    small: Callable[..., Config], tmp_path: Path, searches: list[object]
+) -> None:
+    config = small(SHORT | {"run.out": str(tmp_path / "run")})
+    expected = prepare(config)
+    searches.clear()
+    grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
+    server_app.app(grid, next(iter(grid.contexts.values())))
+    assert len(searches) == 1
+    assert prepare(config) == expected
+
+
+def test_a_plan_that_cannot_be_carried_out_leaves_nothing(
+    small: Callable[..., Config], tmp_path: Path
+) -> None:
+    for wrong in ({"training.schedule": "linaer"}, {"privacy.stop-at": 1e-6}):
+        with pytest.raises(Exception, match=r"training.schedule|privacy.stop-at"):
+            prepare(small(wrong | {"run.out": str(tmp_path / "run")}))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("without_pages")
+def test_a_delta_that_nobody_gives_is_said(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    few = ("trials.count=4", "training.rounds=1", "privacy.delta=0")
+    status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / "run")
+    assert status == 0
+    assert "δ = 0.00417, 1/(10·24) for 24 records (privacy.delta)" in err.splitlines()

@@ -1,0 +1,131 @@
+"""`fedsim sensitivity`: a report, one JSON document, one line for bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedsim.commands.main import main
+
+CONFIG = """\
+[data]
+records = 24
+held-out = 20
+pool = 30
+
+[model]
+name = "linear"
+
+[training]
+rounds = 3
+clipping-norm = 6.0
+
+[run]
+name = "tiny"
+device = "cpu"
+threads = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def command(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["sensitivity", *map(str, arguments)])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_configuration_is_all_it_needs(
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(config) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "The challenge is the record most dissimilar by euclidean" in " ".join(
+        printed.err.split()
+    )
+    [directory] = (tmp_path / "fedsim-runs").iterdir()
+    assert directory.name.startswith("tiny-sensitivity-")
+    report = json.loads((directory / "report.json").read_text())
+    assert report["trials"] == 20
+    assert [row["choice"] for row in report["pairs"]].count("max") == 3
+
+
+@pytest.mark.slow
+def test_options_choose_measure_relation_pairs_and_trials(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["challenge.dissimilarity=cosine", "--top", 2, "trials.count=3", "--json"]
+    options += ["privacy.neighbouring=replace", "--out", tmp_path / "out"]
+    assert command(config, *options) == 0
+    printed = capsys.readouterr().out
+    report = json.loads(printed)
+    assert report == json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (report["dissimilarity"], report["neighbouring"]) == ("cosine", "replace")
+    assert (report["trials"], report["pairs_in_all"]) == (3, 24 * 30)
+    assert [row["choice"] for row in report["pairs"]].count("min") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["challenge.dissimilarity=cosin"], "cosine"),
+        (["--top", "0"], "top is 0"),
+        (["--top", "25"], "give 1 to 24"),
+        (["trials.count=0"], "trials is 0"),
+        (["privacy.unit=client"], "single records"),
+        (["privacy.neighbouring"], "KEY=VALUE"),
+        (["challenge.dissimilarity=hamming"], "neither 0 nor 1"),
+        (["training.sampling-rate=0.5"], "full batches"),
+    ],
+)
+def test_bad_input_is_one_line(
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
+    assert command(config, "--out", tmp_path / "out", *options) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_run_left_is_not_replaced(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    report = tmp_path / "run" / "report.json"
+    report.write_text("{}")
+    assert command(config, "--out", report.parent) == 2
+    error = capsys.readouterr().err
+    assert "holds a run or a report" in error and error.count("\n") == 1
+    assert report.read_text() == "{}" and list(report.parent.iterdir()) == [report]
+
+
+def test_a_directory_that_cannot_be_written_is_named_before_the_work(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert command(config, "--out", tmp_path / "file" / "out") == 2
+    assert "cannot write to" in capsys.readouterr().err
+
+
+def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--help") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "fedsim sensitivity configs/digits.toml" in said
+    assert "DP release" in said

@@ -1,0 +1,132 @@
+"""`fedsim data` as a user types it: what is there, data distribution, one line for bad input."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedsim import api_answers
+from fedsim.learning.data import DATASETS
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def fedsim(fedsim: Command) -> Command:
+    """`fedsim data`."""
+    return lambda *arguments: fedsim("data", *arguments)
+
+
+def test_without_a_configuration_the_datasets_are_listed(fedsim: Command) -> None:
+    status, out, err = fedsim()
+    assert (status, err) == (0, "")
+    assert all(name in out for name in DATASETS)
+    status, out, err = fedsim("--json")
+    listed = json.loads(out)["datasets"]
+    assert (status, err) == (0, "")
+    assert [entry["name"] for entry in listed] == list(DATASETS)
+    assert set(listed[0]) == {"name", "what", "files", "licence"}
+
+
+def test_json_says_what_the_data_are_and_who_holds_them(fedsim: Command, experiment: Path) -> None:
+    status, out, err = fedsim(experiment, "--json", "federation.partition=dirichlet")
+    assert (status, err) == (0, "")
+    report = json.loads(out)
+    assert report["dataset"]["name"] == "digits"
+    assert report["dataset"]["records"] == 1797
+    parts = {name: part["records"] for name, part in report["parts"].items()}
+    assert parts == {"members": 24, "held_out": 20, "pool": 30}
+    clients = report["clients"]
+    assert [client["client"] for client in clients] == [0, 1, 2]
+    assert sum(client["records"] for client in clients) == 24
+    assert sum(client["share"] for client in clients) == pytest.approx(1)
+    totals = [sum(counts) for counts in zip(*(client["labels"] for client in clients), strict=True)]
+    assert totals == report["parts"]["members"]["labels"]
+    sizes = [client["records"] for client in clients]
+    assert report["sizes"]["min"] == min(sizes)
+    assert report["sizes"]["max"] == max(sizes)
+    assert report["partition"]["dirichlet_alpha"] == 0.5
+    assert report["partition"]["key"] is None
+
+
+def test_the_terminal_shows_a_row_and_a_bar_for_each_client(
+    fedsim: Command, experiment: Path, tmp_path: Path
+) -> None:
+    before = set(tmp_path.iterdir())
+    status, out, err = fedsim(experiment)
+    assert (status, err) == (0, "")
+    assert out.count("█" * 12) == 3
+    assert "3 clients hold 8 records each" in out
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_many_clients_are_cut_on_the_terminal_and_said_to_be(
+    fedsim: Command, experiment: Path
+) -> None:
+    assert "Clients not shown: 4" in fedsim(experiment, "federation.clients=24")[1]
+
+
+def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experiment: Path) -> None:
+    key = ("federation.partition=key", "federation.partition-key=label")
+    report = json.loads(fedsim(experiment, "--json", *key)[1])
+    assert report["partition"]["key"] == "label"
+    held = [client["key_values"] for client in report["clients"]]
+    assert sum(held) == report["partition"]["key_values"]
+    for client in report["clients"]:
+        for value, records in client["largest_key_values"].items():
+            assert client["labels"][int(value)] == records
+    assert "values of 'label'" in fedsim(experiment, *key)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["data.name=digits"], "--set needs a configuration"),
+        (["no.toml"], "no configuration file 'no.toml'"),
+        (["EXPERIMENT", "data.name=digit"], "did you mean 'digits'?"),
+        (["EXPERIMENT", "federation.partition=quantiy"], "did you mean 'quantity'?"),
+        (["EXPERIMENT", "federation.partition=key"], "name one of them"),
+        (["EXPERIMENT", "federation.partition-key=label"], "'iid', which does not use it"),
+        (["EXPERIMENT", "federation.clients=25"], "25 clients need a record each"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    fedsim: Command, experiment: Path, arguments: list[str], wrong: str
+) -> None:
+    given = [str(experiment) if argument == "EXPERIMENT" else argument for argument in arguments]
+    status, out, err = fedsim(*given)
+    assert (status, out) == (2, "")
+    assert wrong in err
+    assert err.count("\n") == 1
+
+
+OWN = """
+[data]
+name = "own"
+public-schema = "schema.toml"
+records = 60
+[federation]
+clients = 2
+"""
+
+
+def test_clients_own_records_are_counted_where_one_machine_may_read_all(
+    fedsim: Command, tmp_path: Path
+) -> None:
+    schema = 'classes = ["no", "yes"]\n[columns]\nage = [0, 110]\n'
+    (tmp_path / "schema.toml").write_text(schema)
+    (tmp_path / "own.toml").write_text(OWN)
+    (tmp_path / "client-0.csv").write_text("age,label\n" + "30,no\n40,yes\n" * 10)
+    (tmp_path / "client-1.csv").write_text("age,label\n" + "50,no\n" * 10)
+    root = f"data.root={tmp_path}/client-{{client}}.csv"
+    status, out, err = fedsim(tmp_path / "own.toml", "--json", root)
+    assert (status, err) == (0, "")
+    assert [client["labels"] for client in json.loads(out)["clients"]] == [[10, 10], [10, 0]]
+    found = api_answers.data(
+        tmp_path / "own.toml", overrides={"data.root": root.removeprefix("data.root=")}
+    )
+    assert found.report == json.loads(out)
+    status, out, err = fedsim(tmp_path / "own.toml")
+    assert (status, out) == (2, "")
+    assert "each client has its records on its own machine" in err

@@ -1,0 +1,208 @@
+"""`fedsim init` writes a configuration that runs, and asks only on a terminal."""
+
+import io
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from typer.main import get_command
+
+from fedsim.commands.main import app
+from fedsim.config import documentation, load
+from fedsim.game.mechanisms.privacy import noise_multiplier
+from fedsim.learning.data import distribution, schema
+
+Fedsim = Callable[..., tuple[int, str, str]]
+
+FEW = ("--trials", 4, "--rounds", 1, "--quiet", "--set", "trials.batch=4")
+CANCER = ("--data", "breast-cancer")
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    generator = np.random.default_rng(0)
+    rows = [f"{age},{generator.random():.3f},{age % 2}" for age in range(80)]
+    (tmp_path / "patients.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
+    return tmp_path / "patients.csv"
+
+
+def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
+    fedsim: Fedsim, patients: Path, tmp_path: Path, without_pages: None
+) -> None:
+    file = tmp_path / "first.toml"
+    answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
+    status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
+    assert (status, out) == (0, "")
+    assert err.splitlines()[-2:] == [
+        f"  fedsim choose {file} --max-belief 0.8",
+        f"  fedsim run {file}",
+    ]
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (64, 16)
+    assert (config.federation.clients, config.federation.trust) == (4, "local")
+    assert config.privacy.rho_beta == 0.8
+    assert config.privacy.delta == 0.0015  # 1/(10 n), rounded down to two digits
+    said = " ".join(file.read_text().replace("\n# ", " ").split())
+    for table, values in tomllib.loads(file.read_text()).items():
+        for name in values:
+            assert documentation.key(f"{table}.{name}").meaning in said
+    status, _, err = fedsim("run", file, *FEW, "--out", tmp_path / "run")
+    assert (status, err) == (0, "")
+    assert (tmp_path / "run" / "report.json").exists()
+
+
+def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
+    fedsim: Fedsim, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    months = np.where(np.arange(80) % 20 == 19, 999, generator.integers(60, size=80))
+    ages = [f"{n % 9},5" if n > 6 else "" for n in range(80)]
+    rows = [f"p{n};{ages[n]};{months[n]};{n % 2}" for n in range(80)]
+    path, file = tmp_path / "own.csv", tmp_path / "first.toml"
+    path.write_text("\n".join(["customer;age;months;ill", *rows]) + "\n")
+    status, _, err = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
+    assert status == 0
+    for sentence in (
+        "identifiers, which are no features: customer",
+        "the file was read as values separated by ';', decimal commas, utf-8",
+        "column 'months': 999 in 4 records looks like a missing value, and is read as missing",
+        "gaps in age, months are a feature, so that no row is left out",
+        "replace what its lines FROM RECORDS disclose",
+    ):
+        assert err.replace("\n", " ").count(sentence) == 1
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (64, 16)
+    assert "FROM RECORDS" in (tmp_path / "first.schema.toml").read_text()
+    status, _, err = fedsim(
+        "init", tmp_path / "first.tml", "--data", path, "--label", "ill", "--yes"
+    )
+    assert (status, "first.schema.toml' exists" in err) == (2, True)
+    # A user who says how the table is read gets no schema.
+    plain = ("--set", "data.exclude=customer", "--label", "ill", "--yes")
+    assert fedsim("init", tmp_path / "plain.toml", "--data", path, *plain)[0] == 0
+    assert not load(tmp_path / "plain.toml").data.public_schema
+
+
+def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim: Fedsim, tmp_path: Path) -> None:
+    rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
+    (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
+    file = tmp_path / "first.toml"
+    asked = ("--data", tmp_path / "own.csv", "--label", "days", "--yes")
+    status, _, err = fedsim("init", file, *asked)
+    assert (status, "predicted as a number from 0 to" in err) == (0, True)
+    assert load(file).model.task == "regression"
+
+
+@pytest.mark.parametrize(
+    ("said", "records", "held_out"),
+    [
+        (("data.records=500",), 500, 69),  # all that are left
+        (("data.records=560", "data.pool=3"), 560, 6),
+        (("data.held-out=400",), 169, 400),
+    ],
+)
+def test_what_is_not_said_fits_beside_what_is(
+    said: tuple[str, ...], records: int, held_out: int, fedsim: Fedsim, tmp_path: Path
+) -> None:
+    file = tmp_path / "sized.toml"
+    overrides = [word for each in said for word in ("--set", each)]
+    assert fedsim("init", file, "--yes", *CANCER, *overrides)[0] == 0
+    config = load(file)
+    assert (config.data.records, config.data.held_out) == (records, held_out)
+    split, _ = distribution.held(config.data, config.federation, config.model.weights)
+    assert len(split.pool) >= config.data.pool
+
+
+def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim: Fedsim, tmp_path: Path) -> None:
+    rows = [f"{number % 90},{number % 7},{number % 2}" for number in range(1250)]
+    (tmp_path / "table.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
+    file = tmp_path / "first.toml"
+    answers = ("--data", tmp_path / "table.csv", "--clients", 4, "--label", "ill", "--rounds", 30)
+    assert fedsim("init", file, *answers, "--trust", "local", "--max-belief", 0.8)[0] == 0
+    assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
+
+
+def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
+    fedsim: Fedsim, patients: Path, tmp_path: Path
+) -> None:
+    files = tmp_path / "all.toml", tmp_path / "few.toml"
+    table = ("--data", patients, "--label", "ill", "--yes", "--rounds", 7)
+    assert fedsim("init", files[0], *table)[0] == 0
+    status, _, err = fedsim("init", files[1], *table, "--rehearse", 20)
+    assert (status, "A rehearsal on 20 of 64 records" in err) == (0, True)
+    whole, few = map(load, files)
+    assert (whole.data.records, few.data.records) == (64, 20)
+    assert few.privacy.delta == whole.privacy.delta <= 1 / (10 * 64)
+    assert noise_multiplier(few.scheme) == noise_multiplier(whole.scheme)
+    assert "By the same rule, a training on 20 alone would have delta = 0.005" in " ".join(
+        files[1].read_text().replace("\n# ", " ").split()
+    )
+
+
+def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "asked.toml"
+    # CliRunner puts its own standard input in place, which is no terminal.
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    arguments = ["init", str(file), "--clients", "5"]
+    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n\n3\n")
+    assert result.exit_code == 0, result.output
+    config = load(file)
+    assert (config.data.name, config.federation.clients) == ("digits", 5)
+    assert (config.federation.trust, config.privacy.rho_beta) == ("local", 0.75)
+    assert config.training.local_steps == 3
+
+
+def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
+) -> None:
+    file = tmp_path / "asked.toml"
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n\n"  # two that will not do
+    result = CliRunner().invoke(get_command(app), ["init", str(file)], input=given)
+    assert result.exit_code == 0, result.output
+    assert "age, value, ill" in result.output
+    config = load(file)
+    assert config.privacy.rho_beta == 0.8
+    assert schema.parse(config.data.public_schema).label == "ill"
+
+
+def test_the_end_of_the_input_is_said_and_writes_nothing(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("digits\n"))
+    status, _, err = fedsim("init", tmp_path / "new.toml")
+    assert (status, "the input ended before the last answer" in err) == (2, True)
+    assert not (tmp_path / "new.toml").exists()
+
+
+def test_what_is_wrong_is_one_line_and_leaves_nothing(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
+) -> None:
+    file = tmp_path / "new.toml"
+    (tmp_path / "old.toml").write_text("precious")
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    for arguments, said in (
+        ((file,), "answer with --data, --clients, --trust, --max-belief, --rounds"),
+        ((tmp_path / "old.toml", "--yes"), "--force"),
+        ((file, "--yes", "--max-belief", 0.4), "0.5 (a guess)"),
+        ((file, "--yes", "--trust", "nobody"), "'central', 'local' or 'distributed'"),
+        ((file, "--yes", "--data", tmp_path / "none"), "does not exist"),
+        ((file, "--yes", "--data", patients), "data.label"),
+        ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
+        ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "--clients", 500), "500 clients need a record each"),
+        ((file, "--yes", *CANCER, "--rehearse", 456), "a number below the 456 records"),
+    ):
+        status, out, err = fedsim("init", *arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert said in err
+    assert not file.exists()
+    assert (tmp_path / "old.toml").read_text() == "precious"
+    assert fedsim("init", tmp_path / "old.toml", "--yes", "--force")[0] == 0
