@@ -59,6 +59,7 @@ class Answer:
         place: directory in which the command saves it; None where it is saved or has no page.
         warnings: what a reader should know before the answer.
         earlier: reports of the runs that the command answered before this one.
+        replaces: whether it may be saved where an earlier one stands.
         details: all other results, of the type that the command's documentation names.
     """
 
@@ -72,6 +73,7 @@ class Answer:
     place: Path | None = None
     warnings: Sequence[str] = ()
     earlier: Sequence[Mapping[str, Any]] = ()
+    replaces: bool = False
     details: Any = None
     _blocks: "Callable[[], Sequence[Block]] | None" = None
     _terminal: "Callable[[], RenderableType] | None" = None
@@ -121,7 +123,8 @@ class Answer:
         from fedsim.common import report_directory  # noqa: PLC0415
 
         directory = Path(out)
-        report_directory.check_new(directory)
+        if not self.replaces:
+            report_directory.check_new(directory)
         if self._write is None:
             from fedsim.report.document import html  # noqa: PLC0415
 
@@ -171,6 +174,18 @@ class Answer:
         from fedsim.report.document import html  # noqa: PLC0415
 
         return html.fragment(self.blocks)
+
+
+def lines(*texts: str) -> "Callable[[], RenderableType]":
+    """Return a function that gives lines for a terminal which no width breaks, as of paths."""
+
+    def unbroken() -> "RenderableType":
+        from rich.console import Group  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        return Group(*(Text(text, no_wrap=True, overflow="ignore") for text in texts))
+
+    return unbroken
 
 
 def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:

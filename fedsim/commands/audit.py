@@ -165,24 +165,19 @@ def audit(
         raise InputError("--once and --patience need --follow; add it, or leave them out")
     path = Path(target)
     is_loop = ":" in path.name and not path.exists()
-    is_app = path.is_dir() and ((path / "pyproject.toml").exists() or not _transcripts(path))
-    if follow and not is_loop and (not is_app or path.is_dir()):
-        from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
-
-        return transcripts.followed(path, options, place, once, patience, strict, progress)
-    if is_loop or (is_app and not follow):
+    if is_loop or (path / "pyproject.toml").exists():
+        if follow:
+            raise InputError("--follow is for transcripts; leave it out")
         return _of_code(str(target), is_loop, options, strict, place, progress)
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
 
+    if follow:
+        return transcripts.followed(path, options, place, once, patience, strict, progress)
     return transcripts.audited(path, options, place, strict)
 
 
 def _path(value: Path | str | None) -> Path | None:
     return None if value is None else Path(value)
-
-
-def _transcripts(folder: Path) -> list[Path]:
-    return [*folder.glob("*.fedt")]
 
 
 def _of_scores(
@@ -260,8 +255,6 @@ def _of_code(
         from fedsim.audits.app.audit import TRIALS as APP_TRIALS  # noqa: PLC0415
         from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415
 
-        if (Path(target) / "config.toml").exists():
-            raise InputError(f"'{target}' is a run directory; run fedsim report {target}")
         taken = options.taken("a Flower app")
         with _running("app", taken.get("trials", APP_TRIALS), "honest run", progress) as shown:
             outcome = audit_directory(Path(target), **taken, claim=claim, confidence=level, **shown)

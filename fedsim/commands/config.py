@@ -78,25 +78,20 @@ def _listing() -> Answer:
 def _explained(name: str) -> Answer:
     from fedsim.config import documentation  # noqa: PLC0415
     from fedsim.config.needs import as_toml  # noqa: PLC0415
-    from fedsim.report.document.blocks import (  # noqa: PLC0415
-        Bullets,
-        Heading,
-        Prose,
-        tabulated,
-    )
+    from fedsim.report.document.blocks import Heading, Listing, Prose  # noqa: PLC0415
 
     entry = documentation.key(name)
     key, names = entry.key, registered_names(entry.key)
     goes_with = [_row(need) for need in documentation.rows_of(name)]
     facts = [
-        ["Meaning", entry.meaning],
-        ["Type", entry.type],
-        ["Values", entry.allowed or ", ".join(names) or f"any {entry.type}"],
-        ["Default", as_toml(entry.default)],
-        ["Change", f"{key}=VALUE behind a command"],
+        ("Meaning", entry.meaning),
+        ("Type", entry.type),
+        ("Values", entry.allowed or ", ".join(names) or f"any {entry.type}"),
+        ("Default", as_toml(entry.default)),
+        ("Change", f"{key}=VALUE behind a command"),
     ]
     required = [
-        f"If {row['where']}, then {_required(row['needs'])}. {row['because']} Otherwise, "
+        f"- If {row['where']}, then {_required(row['needs'])}. {row['because']} Otherwise, "
         f"{row['instead']}."
         for row in goes_with
     ]
@@ -106,9 +101,8 @@ def _explained(name: str) -> Answer:
         details=entry,
         _blocks=lambda: [
             Heading(key),
-            tabulated([], facts),
-            *map(Prose, ["Requirements with other keys:"] if required else []),
-            *map(Bullets, [required] if required else []),
+            Listing(facts),
+            *map(Prose, ["Requirements with other keys:", *required] if required else []),
         ],
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, lines
 from fedsim.commands.prompts import ask
 from fedsim.commands.settings import Change, Given, changed, configured
 from fedsim.commands.terminal import Terminal
@@ -14,7 +14,7 @@ from fedsim.commands.terminal import Terminal
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.learning.data.schema_proposal import Proposal
 
-TABLES = (".csv", ".parquet", ".npz")
+TABLES = (".csv", ".parquet", ".npz", ".txt")
 ANSWERS = "Enter: keep; s: do not use; i: identifier; LEAST,LARGEST: the publicly known range"
 
 
@@ -55,13 +55,15 @@ def data(
     Raises:
         InputError: the data cannot be loaded, or not split among the clients.
     """
+    if isinstance(source, str | Path) and "=" in str(source) and not Path(source).exists():
+        changes, source = (str(source), *changes), None
     if source is None:
         if changes:
             raise InputError(
                 "changes need a configuration, for example: fedsim data digits federation.clients=5"
             )
         return _listing()
-    if isinstance(source, Path | str) and Path(source).suffix in TABLES:
+    if isinstance(source, Path | str) and _is_table(Path(source)):
         if changes:
             raise InputError(f"a table takes no configuration keys; leave {changes[0]} out")
         place = Path("schema.toml") if out is None else Path(out)
@@ -70,13 +72,18 @@ def data(
         raise InputError("--label, --out and --yes are for a table, such as patients.csv")
     from fedsim.report import distribution_report as pages  # noqa: PLC0415
 
-    report = pages.assemble(configured(source, changed(changes)).experiment)
+    report = pages.assemble(configured(source, changed(changes), None).experiment)
     return Answer(
         report=report.as_json(),
         details=report,
         _blocks=lambda: pages.blocks(report),
         _terminal=lambda: pages.summary(report),
     )
+
+
+def _is_table(path: Path) -> bool:
+    """Return whether records are named: a file of a table, or a folder that is no run."""
+    return path.suffix in TABLES or (path.is_dir() and not (path / "config.toml").exists())
 
 
 def _listing() -> Answer:
@@ -99,7 +106,6 @@ def _schema(file: Path, label: str, out: Path, yes: bool) -> Answer:
     """Propose a table's schema, ask its owner about each column, and write it."""
     from fedsim.learning.data import schema as schemas  # noqa: PLC0415
     from fedsim.learning.data import schema_proposal  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose  # noqa: PLC0415
 
     if out.exists():
         raise InputError(f"'{out}' exists; name another file with --out, or delete it")
@@ -130,7 +136,7 @@ def _schema(file: Path, label: str, out: Path, yes: bool) -> Answer:
         report={"file": str(out), "columns": len(agreed.columns), "marked": marked},
         path=out,
         details=agreed,
-        _blocks=lambda: list(map(Prose, said)),
+        _terminal=lines(*said),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
 from fedsim.commands.answer import Answer
+from fedsim.commands.answer import lines as lines_of
 from fedsim.commands.run import Run, Training, load, trained
 from fedsim.commands.settings import Change, Given, Progress, changed, configured, console
 from fedsim.commands.terminal import Terminal
@@ -20,7 +21,7 @@ from fedsim.config.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document.blocks import Cell, Group, Line, Mark, Prose, Table
+from fedsim.report.document.blocks import Cell, Group, Line, Mark, Table
 from fedsim.report.tracking.progress import progress as shown_progress
 from fedsim.report.tracking.progress import warn
 
@@ -36,7 +37,7 @@ LONGEST = 3650
 
 
 def _did(*lines: str, report: Mapping[str, Any] | None = None) -> Answer:
-    return Answer(report=report or {}, _blocks=lambda: list(map(Prose, lines)))
+    return Answer(report=report or {}, _terminal=lines_of(*lines))
 
 
 def init(
@@ -290,7 +291,7 @@ def status(directory: Path, /) -> Answer:
         table=[asdict(node) for node in now.nodes],
         status=1 if now.problems else 0,
         details=now,
-        _blocks=lambda: list(map(Prose, lines)),
+        _terminal=lines_of(*lines),
     )
 
 

@@ -54,8 +54,8 @@ def newest(folder: Path) -> Path:
     transcripts = _transcripts(folder)
     if not transcripts:
         raise InputError(
-            f"'{folder}' holds no transcript; name the folder that is the transcript-path of an "
-            "auditor's node"
+            f"'{folder}' holds no transcript, and no Flower app with its pyproject.toml; name one "
+            "of them, or the folder that is the transcript-path of an auditor's node"
         )
     return max(transcripts, key=_changed)
 

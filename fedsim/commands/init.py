@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, lines
 from fedsim.commands.prompts import ask, asked
 from fedsim.commands.settings import Change, changed
 
@@ -144,7 +144,6 @@ def _write(file: Path, answers: "InitAnswers", overrides: "dict[str, Scalar]") -
     from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.learning.data import cautions, distribution, schema_proposal  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
     proposed = None
@@ -186,7 +185,7 @@ def _write(file: Path, answers: "InitAnswers", overrides: "dict[str, Scalar]") -
     return Answer(
         report={"file": str(file), "keys": values},
         path=file,
-        _blocks=lambda: list(map(Prose, said)),
+        _terminal=lines(*said),
     )
 
 

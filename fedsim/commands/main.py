@@ -69,7 +69,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "init",
             "Write a first configuration from the answers to five questions.",
             "init:init",
-            short=True,
         ),
         Command("run", "Run a federation with the adversary inside it.", "run:run", ("run",)),
         Command(
@@ -261,17 +260,26 @@ def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> 
     if output.json:
         terminal.print_json(answer.report)
     else:
-        notes = terminal.Terminal(stderr=True, highlight=False)
+        notes = terminal.Terminal(stderr=True, quiet=output.quiet, highlight=False)
         for warning in answer.warnings:
             notes.print(f"Warning: {warning}")
         result = terminal.results(quiet=output.quiet)
-        typed = shlex.join(["fedsim", *_typed])
-        result.print(answer.terminal(typed, time.time() - start, verbose=output.verbose))
+        typed = _short(shlex.join(["fedsim", *_typed]))
+        said = answer.terminal(typed, time.time() - start, verbose=output.verbose)
+        result.print(said, crop=False)  # a path is never cut
         if answer.page is not None:
             result.print(f"Report: {answer.page}", soft_wrap=True)
     shut = [conditions.status(each) for each in (*answer.earlier, answer.report)]
     return max(int(answer.status), *shut)
 
+
+def _short(text: str) -> str:
+    """Return a command as typed, cut so that the first line of its result stays one."""
+    return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 1]}…"
+
+
+LONGEST_COMMAND = 42
+"""Most characters of a command above its result."""
 
 _typed: list[str] = []
 """The arguments of this process's command, for the first line of its result."""
@@ -317,6 +325,9 @@ def main(arguments: list[str] | None = None) -> None:
         _exit(INTERRUPTED, str(error))
     except CycloptsError as error:
         _exit(2, _worded(error))
+    except BrokenPipeError:  # a reader, such as head, has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except OSError as error:
         if "FEDSIM_TRACEBACK" in os.environ or error.errno not in NO_ROOM:
             _unexpected(error)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import built_by
 from fedsim.commands.settings import Network
 from fedsim.common.strict_json import strict_json
@@ -70,15 +70,5 @@ def predict(
         report=strict_json(predictions.as_json()),
         table=[dict(zip(map(str, headings), row, strict=True)) for row in rows],
         details=predictions,
-        _terminal=lambda: _unwrapped(said),
+        _terminal=lines(*said.splitlines()),
     )
-
-
-def _unwrapped(text: str) -> "Text":
-    from rich.text import Text  # noqa: PLC0415
-
-    return Text(text, no_wrap=True, overflow="ignore")
-
-
-if TYPE_CHECKING:
-    from rich.text import Text

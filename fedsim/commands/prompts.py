@@ -37,7 +37,8 @@ def asked(
         otherwise: what to do if the input ends.
     """
     while True:
+        answer = ask(question, default, otherwise=otherwise)
         try:
-            return read(ask(question, default, otherwise=otherwise))
+            return read(answer)
         except ValueError:
             print(f"Error: give {expected}.", file=sys.stderr)

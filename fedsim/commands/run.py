@@ -352,6 +352,8 @@ def _carried_out(
     named = shown.opened(track)
     if settings.is_run(config):
         directory = _continued(Path(str(config)), changes)
+        if job is None and directory.config.run.job == "training":
+            raise InputError(f"'{config}' is a training; continue it with fedsim train {config}")
         plan = None if directory.finished else experiment.prepare(directory.config)
         if plan is not None:
             experiment.check_batches(plan, workers)

@@ -44,19 +44,24 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
     _check(path)
     file = following.newest(path) if path.is_dir() else path
     place = _beside(file) if out is None else out
+    report_directory.check_writable(place)
+    saved: dict[str, Any] = {"place": place, "replaces": True}
     if not _is_auditors(file, None):
         options.taken("a recorded transcript")
+        _check_unsealed(place)
         with Reader(file) as reader:
             report = transcript_audit.audit(reader, options)
-        answer = answer_of(report, strict, place=place, _write=partial(_write_recorded, report))
+        saved["_write"] = partial(_write_recorded, report)
+        answer = answer_of(report, strict, **saved)
     else:
-        live, _ = live_report.opened(file, options), None
+        live = live_report.opened(file, options)
         rounds = _rounds(file, None)
         for observed in itertools.islice(rounds, 1):
             live.begin(observed)
         beliefs = [each for each in map(live.audit.observe, rounds) if each is not None]
         found = live.report()
-        answer = answer_of(found, strict, place=place, _write=partial(_write_live, found, beliefs))
+        saved["_write"] = partial(_write_live, found, beliefs)
+        answer = answer_of(found, strict, **saved)
     return answer if out is None else answer.save(out)
 
 
@@ -155,8 +160,6 @@ def _line(belief: Belief | LiveLook) -> bytes:
 def _write_recorded(report: Any, directory: Path) -> Path:
     from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415
 
-    report_directory.check_writable(directory)
-    _check_unsealed(directory)
     return pages.write(report, directory)
 
 
@@ -173,7 +176,7 @@ def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) 
 
 def _check(path: Path) -> None:
     """Raise InputError for a run directory, which holds no transcript."""
-    if path.is_dir() and (path / "config.toml").exists():
+    if (path / "config.toml").exists():
         raise InputError(f"'{path}' is a run directory; run fedsim report {path}")
 
 

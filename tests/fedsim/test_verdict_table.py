@@ -26,7 +26,7 @@ from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
 from fedsim.audits.recorded.recorded_report import ProvenByCanaries, ProvenPrivacy, StepRelease
 from fedsim.audits.run import rows
-from fedsim.cli import gate
+from fedsim.commands import gate
 from fedsim.config import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring

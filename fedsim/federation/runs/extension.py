@@ -24,7 +24,7 @@ def extend(directory: RunDirectory, trials: int) -> Config:
         return config  # the same command again, after an interruption
     if directory.finished and trials <= table.count:
         raise InputError(
-            f"'{directory.path}' has {table.count} trials already; give trials.count a larger number"
+            f"'{directory.path}' has {table.count} trials already; make trials.count larger"
         )
     first = table.first or table.count
     kept = [

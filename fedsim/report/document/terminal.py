@@ -40,7 +40,7 @@ def text(result: RenderableType) -> str:
     """Return a result as plain text of at most 100 columns, as a Python prompt shows it."""
     console = Console(width=100, file=StringIO(), color_system=None)
     with console.capture() as captured:
-        console.print(result, highlight=False)
+        console.print(result, highlight=False, crop=False)
     return "\n".join(map(str.rstrip, captured.get().splitlines())).strip("\n")
 
 

@@ -10,9 +10,9 @@ from importlib import import_module
 import click
 import pytest
 import typer
-
 from fedsim.cli import options
 from fedsim.cli.commands import PANELS, Command, everything
+
 from fedsim.commands.main import app
 from fedsim.config.documentation import every_key
 
@@ -82,7 +82,7 @@ def test_help_shows_every_panel_and_command(fedsim: Fedsim) -> None:
         (["acount"], "No such command 'acount'. Did you mean 'account'?"),
         (["audit", "digits"], "Give one of these after fedsim audit: app, loop, transcript, live."),
         (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
-        (["audit", "loop", "gone.py:train"], "there is no file 'gone.py'"),
+        (["audit", "gone.py:train"], "there is no file 'gone.py'"),
         (["init", "--data", "gone.csv"], "'gone.csv' does not exist"),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_wrong_word_is_one_line_that_names_the_right_one(
 
 
 def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim: Fedsim) -> None:
-    status, out, _ = fedsim("config", "explain", "rho-beta")
+    status, out, _ = fedsim("config", "rho-beta")
     assert status == 0
     assert out.startswith("privacy.rho-beta\n")
 
@@ -117,7 +117,7 @@ def parameters() -> Iterator[tuple[str, click.Parameter]]:
 
 WITHOUT_RESULTS = {
     "cluster certificates",
-    *("init", "open", "schema", "track"),
+    *("init", "open", "data", "track"),
     *(f"deploy {name}" for name in ("init", "register", "renew", "stop")),
 }
 """Commands that write files, send something or show a page, and print no results."""

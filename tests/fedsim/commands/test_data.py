@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim import api_answers
+import fedsim as api
 from fedsim.learning.data import DATASETS
 
 Command = Callable[..., tuple[int, str, str]]
@@ -82,7 +82,7 @@ def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experim
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
-        (["data.name=digits"], "--set needs a configuration"),
+        (["data.name=digits"], "changes need a configuration"),
         (["no.toml"], "no configuration file 'no.toml'"),
         (["EXPERIMENT", "data.name=digit"], "did you mean 'digits'?"),
         (["EXPERIMENT", "federation.partition=quantiy"], "did you mean 'quantity'?"),
@@ -123,9 +123,7 @@ def test_clients_own_records_are_counted_where_one_machine_may_read_all(
     status, out, err = fedsim(tmp_path / "own.toml", "--json", root)
     assert (status, err) == (0, "")
     assert [client["labels"] for client in json.loads(out)["clients"]] == [[10, 10], [10, 0]]
-    found = api_answers.data(
-        tmp_path / "own.toml", overrides={"data.root": root.removeprefix("data.root=")}
-    )
+    found = api.data(tmp_path / "own.toml", root)
     assert found.report == json.loads(out)
     status, out, err = fedsim(tmp_path / "own.toml")
     assert (status, out) == (2, "")

@@ -122,7 +122,7 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
             [],
             "so many trainings on the same people would cost epsilon 8.85 at delta 0.005",
         ),
-        (SYSTEM | DISTRIBUTED, [], "add --set federation.secure-aggregation=secagg+"),
+        (SYSTEM | DISTRIBUTED, [], "add federation.secure-aggregation=secagg+"),
         (SYSTEM | DISTRIBUTED, ["--experiment"], "with only a share of the noise"),
         # These are let through, to the next obstacle.
         (DISTRIBUTED, ["--experiment"], "is not registered"),

@@ -2,16 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
-from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.judgement.report import AuditOptions
-from fedsim.cli import gate
-from fedsim.cli.auditing.options import OfEvery
+from fedsim.commands.answer import Answer
 from fedsim.common.randomness import gaussian_noise
 from fedsim.privacy import noise
 
@@ -34,7 +29,7 @@ def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(
     # In the configuration: theory tells at once, and what is measured agrees.
     multiplier = _multiplier(tmp_path / "honest") / 2
     halved = f"privacy.noise-multiplier={multiplier}"
-    status, _, said = fedsim("run", experiment, "--out", tmp_path / "half", *GATE, *halved)
+    status, _, said = fedsim("run", experiment, "--out", tmp_path / "half", *GATE, halved)
     assert status == 3
     assert ["advantage.low" in said, "epsilon" in said, "alarms" in said] == [True, True, False]
     # In the code that adds it: theory knows nothing of that, but it is seen.
@@ -76,21 +71,21 @@ def test_nothing_is_run_for_a_condition_that_is_none(
 
 
 @pytest.mark.parametrize(
-    ("verdict", "strict", "shut", "status"),
-    [
-        (Verdict.SUPPORTED, True, False, 0),
-        (Verdict.SUPPORTED, True, True, 3),
-        (Verdict.NO_CLAIM, False, True, 3),
-        (Verdict.NOT_JUDGED, False, False, 3),
-        (Verdict.CONVICTED, False, False, 4),
-        (Verdict.CONVICTED, False, True, 4),
-    ],
+    ("found", "shut", "status"), [(0, False, 0), (0, True, 3), (3, False, 3), (4, True, 4)]
 )
-def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
-    verdict: Verdict, strict: bool, shut: bool, status: int
+def test_of_an_answer_and_its_gate_the_larger_status_counts(
+    found: int, shut: bool, status: int, fedsim: Fedsim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = gate.parsed(["epsilon.low > 3"], "app audit")
-    every = OfEvery(AuditOptions(), None, False, strict, checked)
-    report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
-    found: Any = SimpleNamespace(verdict=verdict, report=report)
-    assert every.exit_status(found) == status
+    report = {"kind": "training", "alarms": 1 if shut else 0}
+    answer = Answer(report=report, status=found)
+    monkeypatch.setattr("fedsim.commands.run.train", lambda config, /: answer)
+    assert fedsim("train", "x", "--fail-if", "alarms > 0")[0] == status
+
+
+def test_a_report_before_the_last_one_shuts_the_gate_too(
+    fedsim: Fedsim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = {"kind": "training", "alarms": 1}, {"kind": "training", "alarms": 0}
+    answer = Answer(report=last, earlier=[first])
+    monkeypatch.setattr("fedsim.commands.run.train", lambda config, /: answer)
+    assert fedsim("train", "x", "--fail-if", "alarms > 0")[0] == 3

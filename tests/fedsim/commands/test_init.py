@@ -8,17 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from typer.main import get_command
 
-from fedsim.commands.main import app
 from fedsim.config import documentation, load
 from fedsim.game.mechanisms.privacy import noise_multiplier
 from fedsim.learning.data import distribution, schema
+from tests.console import run
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
-FEW = ("--trials", 4, "--rounds", 1, "--quiet", "--set", "trials.batch=4")
+FEW = ("trials.count=4", "training.rounds=1", "--quiet", "trials.batch=4")
 CANCER = ("--data", "breast-cancer")
 
 
@@ -36,8 +34,8 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     file = tmp_path / "first.toml"
     answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
     status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
-    assert (status, out) == (0, "")
-    assert err.splitlines()[-2:] == [
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-2:] == [
         f"  fedsim choose {file} --max-belief 0.8",
         f"  fedsim run {file}",
     ]
@@ -64,7 +62,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
     rows = [f"p{n};{ages[n]};{months[n]};{n % 2}" for n in range(80)]
     path, file = tmp_path / "own.csv", tmp_path / "first.toml"
     path.write_text("\n".join(["customer;age;months;ill", *rows]) + "\n")
-    status, _, err = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
+    status, said, _ = fedsim("init", file, "--data", path, "--label", "ill", "--yes")
     assert status == 0
     for sentence in (
         "identifiers, which are no features: customer",
@@ -73,7 +71,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
         "gaps in age, months are a feature, so that no row is left out",
         "replace what its lines FROM RECORDS disclose",
     ):
-        assert err.replace("\n", " ").count(sentence) == 1
+        assert said.replace("\n", " ").count(sentence) == 1
     config = load(file)
     assert (config.data.records, config.data.held_out) == (64, 16)
     assert "FROM RECORDS" in (tmp_path / "first.schema.toml").read_text()
@@ -82,7 +80,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
     )
     assert (status, "first.schema.toml' exists" in err) == (2, True)
     # A user who says how the table is read gets no schema.
-    plain = ("--set", "data.exclude=customer", "--label", "ill", "--yes")
+    plain = ("data.exclude=customer", "--label", "ill", "--yes")
     assert fedsim("init", tmp_path / "plain.toml", "--data", path, *plain)[0] == 0
     assert not load(tmp_path / "plain.toml").data.public_schema
 
@@ -92,8 +90,8 @@ def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim: Fedsim, tmp_pa
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
     file = tmp_path / "first.toml"
     asked = ("--data", tmp_path / "own.csv", "--label", "days", "--yes")
-    status, _, err = fedsim("init", file, *asked)
-    assert (status, "predicted as a number from 0 to" in err) == (0, True)
+    status, said, _ = fedsim("init", file, *asked)
+    assert (status, "predicted as a number from 0 to" in said) == (0, True)
     assert load(file).model.task == "regression"
 
 
@@ -109,8 +107,7 @@ def test_what_is_not_said_fits_beside_what_is(
     said: tuple[str, ...], records: int, held_out: int, fedsim: Fedsim, tmp_path: Path
 ) -> None:
     file = tmp_path / "sized.toml"
-    overrides = [word for each in said for word in ("--set", each)]
-    assert fedsim("init", file, "--yes", *CANCER, *overrides)[0] == 0
+    assert fedsim("init", file, "--yes", *CANCER, *said)[0] == 0
     config = load(file)
     assert (config.data.records, config.data.held_out) == (records, held_out)
     split, _ = distribution.held(config.data, config.federation, config.model.weights)
@@ -132,8 +129,8 @@ def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
     files = tmp_path / "all.toml", tmp_path / "few.toml"
     table = ("--data", patients, "--label", "ill", "--yes", "--rounds", 7)
     assert fedsim("init", files[0], *table)[0] == 0
-    status, _, err = fedsim("init", files[1], *table, "--rehearse", 20)
-    assert (status, "A rehearsal on 20 of 64 records" in err) == (0, True)
+    status, said, _ = fedsim("init", files[1], *table, "--rehearse", 20)
+    assert (status, "A rehearsal on 20 of 64 records" in said) == (0, True)
     whole, few = map(load, files)
     assert (whole.data.records, few.data.records) == (64, 20)
     assert few.privacy.delta == whole.privacy.delta <= 1 / (10 * 64)
@@ -145,10 +142,9 @@ def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
 
 def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "asked.toml"
-    # CliRunner puts its own standard input in place, which is no terminal.
-    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     arguments = ["init", str(file), "--clients", "5"]
-    result = CliRunner().invoke(get_command(app), arguments, input="\nlocal\n0.75\n\n3\n")
+    result = run(arguments, answers="\nlocal\n0.75\n\n3\n")
     assert result.exit_code == 0, result.output
     config = load(file)
     assert (config.data.name, config.federation.clients) == ("digits", 5)
@@ -160,9 +156,9 @@ def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
 ) -> None:
     file = tmp_path / "asked.toml"
-    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n\n"  # two that will not do
-    result = CliRunner().invoke(get_command(app), ["init", str(file)], input=given)
+    result = run(["init", str(file)], answers=given)
     assert result.exit_code == 0, result.output
     assert "age, value, ill" in result.output
     config = load(file)
@@ -173,7 +169,7 @@ def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
 def test_the_end_of_the_input_is_said_and_writes_nothing(
     fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.cli.init.on_terminal", lambda: True)
+    monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("digits\n"))
     status, _, err = fedsim("init", tmp_path / "new.toml")
     assert (status, "the input ended before the last answer" in err) == (2, True)
@@ -188,15 +184,18 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     for arguments, said in (
         ((file,), "answer with --data, --clients, --trust, --max-belief, --rounds"),
-        ((tmp_path / "old.toml", "--yes"), "--force"),
+        ((tmp_path / "old.toml", "--yes"), "exists; name another file, or delete it"),
         ((file, "--yes", "--max-belief", 0.4), "0.5 (a guess)"),
-        ((file, "--yes", "--trust", "nobody"), "'central', 'local' or 'distributed'"),
+        (
+            (file, "--yes", "--trust", "nobody"),
+            'invalid value "nobody" for --trust. Choose from: "central"',
+        ),
         ((file, "--yes", "--data", tmp_path / "none"), "does not exist"),
         ((file, "--yes", "--data", patients), "data.label"),
-        ((file, "--yes", "--set", "data.recrods=3"), "did you mean 'data.records'"),
-        ((file, "--yes", *CANCER, "--set", "data.records=1500"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "--set", "data.records=569"), "has 569 records, too few"),
-        ((file, "--yes", *CANCER, "--set", "data.pool=600"), "has 569 records, too few"),
+        ((file, "--yes", "data.recrods=3"), "did you mean 'data.records'"),
+        ((file, "--yes", *CANCER, "data.records=1500"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "data.records=569"), "has 569 records, too few"),
+        ((file, "--yes", *CANCER, "data.pool=600"), "has 569 records, too few"),
         ((file, "--yes", *CANCER, "--clients", 500), "500 clients need a record each"),
         ((file, "--yes", *CANCER, "--rehearse", 456), "a number below the 456 records"),
     ):
@@ -205,4 +204,3 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(
         assert said in err
     assert not file.exists()
     assert (tmp_path / "old.toml").read_text() == "precious"
-    assert fedsim("init", tmp_path / "old.toml", "--yes", "--force")[0] == 0

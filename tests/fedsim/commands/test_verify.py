@@ -191,7 +191,7 @@ def test_figures_are_made_again_too(fedsim: Fedsim, experiment: Path, tmp_path: 
 def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
     fedsim: Fedsim, sealed: Path
 ) -> None:
-    limits = "--confidence", ".9", "--delta", "1e-4", "--limit-belief", ".8"
+    limits = "audit.confidence=0.9", "privacy.delta=1e-4", "report.limit-belief=0.8"
     assert fedsim("report", sealed, *limits)[0] == 0
     status, text, _ = fedsim("verify", sealed)
     assert (status, "report.json: has changed" in text) == (4, True)
@@ -239,7 +239,7 @@ def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path:
             writer.append(ObservedRound(round, {"w": np.zeros(200)}, replies, **seen))
         writer.end()
     claim = "--claimed-epsilon", "10", "--claimed-delta", "1e-5", "--claimed-unit", "client"
-    status, _, text = fedsim("audit", "transcript", path, *claim, "--fail-if", "epsilon.low > 1")
+    status, _, text = fedsim("audit", path, *claim, "--fail-if", "epsilon.low > 1")
     assert (status, "Gate shut: epsilon.low > 1" in text) == (3, True)
     audit = tmp_path / "server-audit"
     apart = shutil.copytree(audit, tmp_path / "apart")
@@ -248,7 +248,7 @@ def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path:
     status, text, _ = fedsim("verify", audit)
     assert (status, "the same numbers" in text) == (0, True)
     assert "../server.fedt" in (audit / "SHA256SUMS").read_text()
-    status, _, text = fedsim("audit", "transcript", path, *claim)
+    status, _, text = fedsim("audit", path, *claim)
     assert (status, "a new report would no longer match it" in text) == (2, True)
     path.write_bytes(path.read_bytes() + b"\0")
     status, text, _ = fedsim("verify", audit)

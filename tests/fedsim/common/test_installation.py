@@ -17,8 +17,8 @@ def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_l
     strangers: Path,
 ) -> None:
     program = (
-        f"import sys; sys.path.append({str(strangers)!r}); sys.modules['fedsim.commands.main'] = sys; "
-        "from fedsim.cli import entry; entry.main()"
+        f"import sys; sys.path.append({str(strangers)!r}); "
+        "sys.modules['fedsim.commands.main'] = sys; from fedsim.commands import entry; entry.main()"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

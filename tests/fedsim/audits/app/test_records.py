@@ -16,9 +16,9 @@ from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.audits.steps.composition import epsilon
 from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.watch import Accounted
-from fedsim.cli.auditing.code_audit import results
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.report.kinds.app_or_loop import render_html
+from fedsim.report.kinds.code_words import results
 
 APP = Path(__file__).parents[3] / "apps" / "opacus_app"
 RECORDS, BATCH, DELTA = 599, 64, 1e-5

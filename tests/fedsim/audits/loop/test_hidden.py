@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
-from typer.testing import CliRunner
 
 from adversaries.arrays import Floats
 from fedsim.audits.child_process.channel import set_seeds
@@ -26,7 +25,7 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.support import doubts
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.commands.main import app
+from tests.console import run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -106,10 +105,10 @@ OFTEN = (
 )
 def test_every_loop_runs_from_the_command_line(name: str) -> None:
     """With few trials, which convict only what needs no more."""
-    command = f"audit loop {LOOPS}/{name} --data breast-cancer --target real --trials 20 --json"
+    command = f"audit {LOOPS}/{name} --data breast-cancer --pair real --trials 20 --json"
     claim = " --claimed-epsilon 2.2 --claimed-delta 1e-5"
-    result = CliRunner().invoke(app, command + claim)
-    assert result.exit_code in (0, 3, 4), result.exception
+    result = run(command + claim)
+    assert result.exit_code in (0, 3, 4), result.stderr
     report = json.loads(result.stdout)
     if name.startswith("right_loops.py"):
         assert report["verdict"] == "supported"

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
@@ -15,8 +13,8 @@ from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.cli.auditing.code_audit import loop_results as results
-from fedsim.commands.main import app
+from fedsim.report.kinds.code_words import loop_results as results
+from tests.console import run
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
@@ -211,22 +209,18 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopW
 def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_path: Path) -> None:
     out = tmp_path / "audit"
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
-    result = run(f"audit loop {OWN}:no_clipping {claim} --trials 100 --out {out}")
+    result = run(f"audit {OWN}:no_clipping {claim} --trials 100 --out {out}")
     assert (result.exit_code, "CONVICTED" in result.stdout) == (4, True)
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["claim"]["source"]) == ("convicted", "given")
     assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()
-    result = run(f"audit loop {OWN}:correct --trials 40 --strict --json")
+    result = run(f"audit {OWN}:correct --trials 40 --strict --json")
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "no claim")
 
 
 @pytest.mark.slow
 def test_the_terminal_says_what_to_return_to_see_more() -> None:
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
-    text = " ".join(run(f"audit loop {RETURNED}:last_noise_400 {claim}").stdout.split())
+    text = " ".join(run(f"audit {RETURNED}:last_noise_400 {claim}").stdout.split())
     assert "The loop returned one model. By theory, 100 trials convict it in 95% of" in text
     assert "Return each step's sum, an array [k, P], or the model after each step" in text
-
-
-def run(arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from adversaries.errors import InputError
 from fedsim.audits.loop.contract import Data, drawn, pairs
-from fedsim.commands.main import app
 from fedsim.privacy.mechanism import Neighbouring
+from tests.console import run
 
 OWN = Path(__file__).parents[3] / "apps" / "loops" / "own_loops.py"
 
@@ -126,9 +125,8 @@ def test_what_is_no_data_set_at_all_is_refused_with_what_there_is(tmp_path: Path
 def test_a_loop_is_audited_on_data_of_its_own_with_a_real_target_that_another_replaces(
     mine: Path,
 ) -> None:
-    result = CliRunner().invoke(
-        app,
-        f"audit loop {OWN}:no_clipping --data {mine}:far --records 12 --target real "
+    result = run(
+        f"audit {OWN}:no_clipping --data {mine}:far --records 12 --pair real "
         "--neighbouring replace --claimed-epsilon .5 --claimed-delta 1e-5 --trials 60 --json",
         env={"NO_COLOR": "1"},
     )

@@ -7,32 +7,18 @@ import stat
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from adversaries.errors import InputError
-from fedsim.commands.main import app
+from tests.console import refusal, run
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 SMALL = (
-    f"audit app {APP} --trials 60 --clients 2 --rounds 2 --run-config clients=2 "
+    f"audit {APP} --trials 60 --clients 2 --rounds 2 clients=2 "
     "--claimed-delta 1e-5 --claimed-unit client --claimed-epsilon"
 )
 
 
-def run(arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-
-def refusal(arguments: str) -> str:
-    result = run(arguments)
-    assert isinstance(result.exception, InputError), result.output
-    assert result.stdout == ""
-    return str(result.exception)
-
-
 def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> None:
-    mistake = "--run-config variant=weighted --run-config noise-multiplier=1"
+    mistake = "variant=weighted noise-multiplier=1"
     result = run(f"{SMALL} 1.4 {mistake} --out {tmp_path / 'audit'}")
     assert result.exit_code == 4, result.output
     text = " ".join(result.stdout.split())
@@ -66,7 +52,7 @@ def test_json_is_one_document_and_nothing_else() -> None:
 
 @pytest.mark.slow
 def test_infinity_is_said_and_is_strict_json() -> None:
-    result = run(f"{SMALL} 1.4 --run-config variant=none --json")
+    result = run(f"{SMALL} 1.4 variant=none --json")
     theory = json.loads(result.stdout)["theory"]
     assert (theory["epsilon"], theory["infinite"], theory["known"]) == (None, True, True)
 
@@ -74,13 +60,13 @@ def test_infinity_is_said_and_is_strict_json() -> None:
 @pytest.mark.slow
 def test_what_theory_calls_infinite_passes_no_gate() -> None:
     # Twenty trials cannot prove what nobody doubts.
-    suspect = run(f"{SMALL} 9 --trials 20 --run-config variant=none")
+    suspect = run(f"{SMALL} 9 --trials 20 variant=none")
     assert ("SUSPECT" in suspect.stdout, suspect.exit_code) == (True, 4)
 
 
 @pytest.mark.slow
 def test_without_a_claim_strict_fails() -> None:
-    unclaimed = f"audit app {APP} --trials 20 --clients 2 --rounds 1 --run-config clients=2"
+    unclaimed = f"audit {APP} --trials 20 --clients 2 --rounds 1 clients=2"
     assert run(f"{unclaimed} --strict").exit_code == 3
 
 
@@ -93,7 +79,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
             "judge.AppAudit.verdict = property(lambda self: judge.Verdict.SUPPORTED)\n"
             "print('Verdict SUPPORTED')\n"
         )
-    patched = f"{SMALL} 1.4 --trials 20 --run-config noise-multiplier=0.1"
+    patched = f"{SMALL} 1.4 --trials 20 noise-multiplier=0.1"
     result = run(patched.replace(str(APP), str(tmp_path / "app")))
     assert ("CONVICTED" in result.stdout, "SUPPORTED" in result.stdout) == (True, False)
     (named,) = re.findall("Output of the app: (.+)", result.stderr)
@@ -104,32 +90,32 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_bad_options_are_one_line(tmp_path: Path) -> None:
-    assert "the claimed delta" in refusal(f"audit app {APP} --claimed-epsilon 1")
-    assert "at least 2" in refusal(f"audit app {APP} --clients 1")
+    assert "the claimed delta" in refusal(f"audit {APP} --claimed-epsilon 1")
+    assert "at least 2" in refusal(f"audit {APP} --clients 1")
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
-    assert "give --claimed-unit client" in refusal(f"audit app {APP} {claim}")
-    assert "pyproject" in refusal(f"audit app {tmp_path}")
-    assert "num-server-rounds is 0" in refusal(f"audit app {APP} --rounds 0")
-    spelt = f"audit app {APP} --run-config num-server-rounds=-1"
+    assert "give --claimed-unit client" in refusal(f"audit {APP} {claim}")
+    assert "pyproject" in refusal(f"audit {tmp_path}")
+    assert "num-server-rounds is 0" in refusal(f"audit {APP} --rounds 0")
+    spelt = f"audit {APP} num-server-rounds=-1"
     assert "num-server-rounds is -1" in refusal(spelt)
-    assert "--time-limit is 0 s; it must be above 0" in refusal(f"audit app {APP} --time-limit 0")
+    assert "--time-limit is 0 s; it must be above 0" in refusal(f"audit {APP} --time-limit 0")
     for endless in ("inf", "1e10"):
-        said = refusal(f"audit app {APP} --time-limit {endless}")
+        said = refusal(f"audit {APP} --time-limit {endless}")
         assert "at most 1000000" in said
     (tmp_path / "report.json").write_text("{}", encoding="utf-8")
-    assert "--out" in refusal(f"audit app {APP} --out {tmp_path}")
+    assert "--out" in refusal(f"audit {APP} --out {tmp_path}")
 
 
 def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "cannot write" in refusal(f"audit app {tmp_path} --out {tmp_path / 'file'}")
+    assert "cannot write" in refusal(f"audit {APP} --out {tmp_path / 'file'}")
 
 
 @pytest.mark.slow
 def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for bad in (tmp_path / "nothere", f"{APP} --trials 5"):
-        assert refusal(f"audit app {bad} --out {out}")
-    assert refusal(f"audit app {APP} --run-config nonsense=1 --out {out}")
-    assert refusal(f"audit app {APP} --confidence 2 --out {out}")
+        assert refusal(f"audit {bad} --out {out}")
+    assert refusal(f"audit {APP} nonsense=1 --out {out}")
+    assert refusal(f"audit {APP} --confidence 2 --out {out}")
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from fedsim.federation.transcripts.writer import Writer
 
 def command(*arguments: object) -> int:
     with pytest.raises(SystemExit) as ended:
-        main(["audit", "transcript", *map(str, arguments)])
+        main(["audit", *map(str, arguments)])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 

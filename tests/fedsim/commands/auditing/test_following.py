@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.cli.auditing import following
+from fedsim.commands import following
 from fedsim.commands.following import Watch
 from fedsim.commands.main import main
 from fedsim.commands.terminal import Terminal
@@ -103,7 +103,7 @@ def test_the_command_reports_a_dead_run_as_far_as_it_came(
 ) -> None:
     recorded(tmp_path / "run.fedt", ended=False)
     with pytest.raises(SystemExit) as ended:
-        main(["audit", "live", "--once", "--patience", "0.1", str(tmp_path)])
+        main(["audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)])
     assert ended.value.code == 0
     assert "run.fedt: no new data for 0.1 s" in capsys.readouterr().err
     assert json.loads((tmp_path / "run-audit" / "report.json").read_text())["rounds"] == 1

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from fedsim import api, client_app, server_app
+import fedsim
+from fedsim import client_app, server_app
 from fedsim.commands.main import main
 from fedsim.common.strict_json import report_json
 from fedsim.config import from_run_config, to_run_config
@@ -60,11 +61,11 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _federation(tmp_path_factory.mktemp("federation"), TRIALS)
 
 
-def command(*arguments: object, kind: str = "transcript") -> int:
-    return fedsim("audit", kind, *arguments)
+def command(*arguments: object) -> int:
+    return fedsim_command("audit", *arguments)
 
 
-def fedsim(*arguments: object) -> int:
+def fedsim_command(*arguments: object) -> int:
     with pytest.raises(SystemExit) as ended:
         main([*map(str, arguments)])
     assert isinstance(ended.value.code, int)
@@ -96,13 +97,13 @@ def test_its_directory_passes_a_gate_and_is_verified_to_its_last_belief(
 ) -> None:
     recorded, out = federation / "transcripts" / f"{RUN_ID}.fedt", tmp_path / "audit"
     gate = "--fail-if", "belief > 0", "--fail-if", "epsilon > 100"
-    assert command("--once", recorded, "--out", out, *gate, kind="live") == 3
+    assert command("--once", recorded, "--out", out, *gate, "--follow") == 3
     assert "Gate shut: belief > 0" in capsys.readouterr().err
-    assert fedsim("verify", out) == 3
+    assert fedsim_command("verify", out) == 3
     assert "it needs the clients' data" in capsys.readouterr().out
     believed = (out / "beliefs.jsonl").read_bytes()
     (out / "beliefs.jsonl").write_bytes(believed[:-2] + b"!\n")
-    assert fedsim("verify", out) == 4
+    assert fedsim_command("verify", out) == 4
     assert "beliefs.jsonl: has changed" in capsys.readouterr().out
 
 
@@ -119,13 +120,14 @@ def test_every_belief_is_a_line_of_json(federation: Path, tmp_path: Path) -> Non
         np.testing.assert_allclose(line["log_odds"], expected, rtol=0, atol=1e-6)
 
 
-def test_following_a_finished_transcript_ends_by_itself_and_streams_json(
+def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a"
-    assert command("--once", "--json", federation / "transcripts", "--out", out, kind="live") == 0
-    *lines, report = map(json.loads, capsys.readouterr().out.splitlines())
+    assert command("--once", "--follow", "--json", federation / "transcripts", "--out", out) == 0
+    lines = [*map(json.loads, (out / "beliefs.jsonl").read_text().splitlines())]
     assert [line["round"] for line in lines] == [1, 2, 1, 2]
+    report = json.loads(capsys.readouterr().out)
     assert report == json.loads((out / "report.json").read_text())
 
 
@@ -148,11 +150,12 @@ def test_the_python_api_says_the_same(
     recorded, worlds = federation / "transcripts" / f"{RUN_ID}.fedt", federation / "run"
     options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
     command(recorded, "--json", "--out", tmp_path / "audit", *options)
-    found = api.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
+    found = fedsim.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
     assert json.loads(capsys.readouterr().out) == report_json(found.report)
     assert found.verdict.value == found.report["claim"]["verdict"]
     # The worlds were measured, and these few trials prove nothing.
-    assert (found.epsilon, found.proven_epsilon) == (found.report["bounds"]["epsilon"], 0.0)
+    assert found.details.epsilon == found.report["bounds"]["epsilon"]
+    assert found.details.proven_epsilon == 0
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
-"""`fedsim one-run`: draw, score and estimate, each with one line for bad input."""
+"""`fedsim audit` of scores of canaries, with one line for bad input."""
 
-import csv
 import json
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import pytest
 from adversaries.bounds import one_run
 
 Command = Callable[..., tuple[int, str, str]]
-PLANT = ("canaries.count=16", "trials.count=2", "training.rounds=1")
 
 
 def _scores(path: Path, rows: list[tuple[object, ...]], header: str = "included,score") -> Path:
@@ -20,52 +17,16 @@ def _scores(path: Path, rows: list[tuple[object, ...]], header: str = "included,
     return path
 
 
-def test_what_is_drawn_is_planted_scored_and_estimated(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
-    drawn, scores, out = tmp_path / "canaries.json", tmp_path / "scores.csv", tmp_path / "run"
-    status, printed, err = fedsim("one-run", "draw", experiment, "--out", drawn, "--json", *PLANT)
-    assert (status, err, json.loads(printed)["canaries"]) == (0, "", 16)
-    assert fedsim("run", experiment, "--out", out, "--quiet", *PLANT)[0] == 0
-    status, printed, err = fedsim("one-run", "score", out, "--out", scores, "--json")
-    assert (status, err, json.loads(printed)["canaries"]) == (0, "", 16)
-    # Who holds the coins knows who is in.
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (drawn, scores)} == {0o600}
-    canaries = json.loads(drawn.read_text())
-    with scores.open() as file:
-        rows = list(csv.DictReader(file))
-    for trial in (0, 1):
-        coins = [row["included"] for row in rows if row["trial"] == str(trial)]
-        assert "".join(coins) == canaries["included"][trial]
-    status, printed, _ = fedsim("one-run", "estimate", scores, "--delta", "0.005", "--json")
-    assert status == 0
-    estimated = json.loads(printed)
-    reported = json.loads((out / "report.json").read_text())["one_run"]
-    assert set(estimated["bounds"]) == set(reported["bounds"]) == {"binomial", "f_dp"}
-    for name, bound in estimated["bounds"].items():  # of which no theory was asked
-        assert bound == reported["bounds"][name]
-    assert estimated["estimate"] == reported["estimate"]
-
-
-def test_a_drawn_set_says_what_its_canaries_are(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
-    out, kind = tmp_path / "canaries.json", "canaries.kind=mislabelled"
-    fedsim("one-run", "draw", experiment, "--out", out, *PLANT, kind)
-    drawn = json.loads(out.read_text())
-    assert {len(drawn[name]) for name in ("positions", "labels", "clients")} == {16}
-
-
 def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     coins = rng.random(200) < 0.5
     values = 3 * coins + rng.standard_normal(200)
     path = _scores(tmp_path / "s.csv", list(zip(coins.astype(int), values.tolist(), strict=True)))
-    status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--json")
+    status, printed, _ = fedsim("audit", path, "--delta", "1e-5", "--json")
     assert status == 0
     bound = one_run.f_dp_bound(coins, values, 1e-5, 0.95)
     assert json.loads(printed)["bounds"]["f_dp"]["epsilon"] == pytest.approx(bound.epsilon)
-    status, printed, _ = fedsim("one-run", "estimate", path, "--delta", "1e-5", "--guesses", "100")
+    status, printed, _ = fedsim("audit", path, "--delta", "1e-5", "--guesses", "100")
     assert status == 0
     assert "of 100" in " ".join(printed.split())
 
@@ -83,24 +44,18 @@ def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares
             (tmp_path / "huge.csv", 2.0**1020, "\ufeffincluded,score"),
         )
     )
-    printed = [
-        fedsim("one-run", "estimate", path, "--delta", "1e-5", "--json") for path in (plain, huge)
-    ]
+    printed = [fedsim("audit", path, "--delta", "1e-5", "--json") for path in (plain, huge)]
     assert printed[0] == printed[1]
 
 
-def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(fedsim: Command, tmp_path: Path) -> None:
     good = _scores(tmp_path / "good.csv", [(0, 1.0), (1, 2.0)])
     cases: list[tuple[tuple[object, ...], str]] = [
-        (("draw", experiment, "--out", tmp_path / "new"), "canaries.count is 0"),
-        (("draw", experiment, "--out", good, *PLANT), "exists; name a new file"),
-        (("score", tmp_path, "--out", tmp_path / "new"), "is not a run directory"),
-        (("score", tmp_path / "no.fedt", "--out", tmp_path / "new"), "no.fedt"),
-        (("estimate", tmp_path / "no.csv", "--delta", "1e-5"), "cannot read scores"),
-        (("estimate", good, "--delta", "2"), "delta is 2"),
-        (("estimate", good, "--delta", "1e-5", "--confidence", "1"), "confidence is 1"),
-        (("estimate", good, "--delta", "1e-5", "--guesses", "3"), "3 guesses about 2 canaries"),
-        (("estimate", good, "--delta", "1e-5", "--trial", "4"), "no trial 4"),
+        ((tmp_path / "no.csv", "--delta", "1e-5"), "cannot read scores"),
+        ((good, "--delta", "2"), "delta is 2"),
+        ((good, "--delta", "1e-5", "--confidence", "1"), "confidence is 1"),
+        ((good, "--delta", "1e-5", "--guesses", "3"), "3 guesses about 2 canaries"),
+        ((good, "--delta", "1e-5", "--trial", "4"), "no trial 4"),
     ]
     for header, rows, complaint in (
         ("a,b", [(0, 1.0)], "no columns 'included' and 'score'"),
@@ -119,11 +74,10 @@ def test_bad_input_is_one_line(fedsim: Command, experiment: Path, tmp_path: Path
         ),
     ):
         path = _scores(tmp_path / f"{len(cases)}.csv", rows, header)
-        cases.append((("estimate", path, "--delta", "1e-5"), complaint))
+        cases.append(((path, "--delta", "1e-5"), complaint))
     for arguments, complaint in cases:
-        status, printed, told = fedsim("one-run", *arguments)
+        status, printed, told = fedsim("audit", *arguments)
         assert (status, printed) == (2, ""), arguments
         assert complaint in told
         assert told.count("\n") == 1
         assert told.count(str(tmp_path)) <= 1
-    assert not (tmp_path / "new").exists()

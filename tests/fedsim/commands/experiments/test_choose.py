@@ -119,7 +119,7 @@ def test_a_choice_is_continued_and_can_be_run(
     assert found["chosen"]["privacy.rho-beta"] == 0.8
     page = (out / "report.html").read_text()
     assert "What the search itself costs in privacy" in page
-    assert "records (--set data.records=" in page  # this search has a part of what is there
+    assert "records (data.records=" in page  # this search has a part of what is there
     assert "<svg" in page
     assert fedsim("run", out / "config.toml", "--out", tmp_path / "run", "--quiet")[0] == 0
     # Nor is the search a run, for its configuration.
@@ -281,7 +281,7 @@ def test_a_rehearsal_answers_only_for_the_noise(
         (["--max-belief", 0.8, "--min-auc", 0.8], "the data have 10; give --min-balanced"),
         (
             ["--max-belief", 0.8, "--against", "server", "federation.trust=central"],
-            "give --set federation.trust=local or distributed",
+            "give federation.trust=local or distributed",
         ),
     ],
 )
@@ -302,14 +302,11 @@ def test_the_function_finds_what_the_command_finds(
     out = tmp_path / "out"
     over = {"privacy.epsilon": [0.5, 1.0, 3.0], "training.learning-rate": [4.0]}
     found = api.choose(tiny, max_belief=0.8, against="released-model", over=over, out=out)
-    assert found.config is not None
-    assert found.config == load(found.path / "config.toml")
-    assert found.config.privacy.epsilon == 1.0
-    assert found.config.federation.vantage.value == "released-model"
+    chosen = load(found.path / "config.toml")
+    assert (chosen.privacy.epsilon, chosen.federation.vantage.value) == (1.0, "released-model")
     assert set(found.figures()) == {"frontier"}
     given = ("--over", "privacy.epsilon=0.5,1.0,3.0", "--over", "training.learning-rate=4.0")
     asked = ("choose", tiny, "--max-belief", 0.8, "--against", "released-model", "--out", out)
     status, printed, err = fedsim(*asked, *given, "--json")
     assert status == 0, err
-    assert found.choice.chosen is not None
-    assert json.loads(printed)["chosen"] == dict(found.choice.chosen.values)
+    assert json.loads(printed)["chosen"] == dict(found.details.choice.chosen.values)

@@ -33,16 +33,13 @@ def test_runs_are_compared_in_a_table(fedsim: Fedsim, runs: list[Path]) -> None:
     assert fedsim("report", runs[0], runs[0])[0] == 2
 
 
-def test_a_page_is_opened_or_its_path_printed(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_page_is_opened_and_its_path_printed(
+    fedsim: Fedsim, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    page = tmp_path / "report.html"
-    status, _, err = fedsim("open", tmp_path)
-    assert (status, err.count("\n"), "has no report.html" in err) == (2, 1, True)
-    page.touch()
+    page = tmp_path / "run" / "report.html"
+    assert fedsim("run", experiment, "trials.count=4", "--quiet", "--out", page.parent)[0] == 0
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) is None)
-    assert fedsim("open", tmp_path) == (0, "", "")
+    status, out, _ = fedsim("report", page.parent, "--open")
+    assert (status, out.splitlines()[-1]) == (0, f"Report: {page}")
     assert opened == [page.as_uri()]
-    monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    assert fedsim("open", tmp_path) == (0, f"{page}\n", "")

@@ -31,9 +31,8 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     again = fedsim("train", path, "--out", out, "--json")
     assert json.loads(again[1]) == json.loads((out / "report.json").read_text())
     assert (again[0], (out / "public" / "MODEL_CARD.md").read_text()) == (0, card)
-    for arguments in (("run", out), ("run", out / "config.toml")):
-        status, _, said = fedsim(*arguments)
-        assert (status, "is a training" in said, said.count("\n")) == (2, True, 1)
+    status, _, said = fedsim("run", out)
+    assert (status, "is a training" in said, said.count("\n")) == (2, True, 1)
     (out / "report.html").unlink()
     status, said, _ = fedsim("report", out, "--json")
     report = json.loads(said)
@@ -83,16 +82,16 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(
     file = [part for key, value in asked.items() for part in (f"data.{key}={value}",)]
     status, _, said = fedsim("train", path, *file, "--out", out)
     assert (status, said.count("\n"), out.exists()) == (2, 1, False)
-    assert "fedsim schema TABLE" in said
+    assert "fedsim data TABLE" in said
     proposed = tmp_path / "schema.toml"
     assert (
-        fedsim("schema", tmp_path / "bank.csv", "--label", "default", "--yes", "--out", proposed)[0]
+        fedsim("data", tmp_path / "bank.csv", "--label", "default", "--yes", "--out", proposed)[0]
         == 0
     )
     asked["public-schema"] = proposed
     played = ("trials.count=8", "--out", tmp_path / "played")
     file = [part for key, value in asked.items() for part in (f"data.{key}={value}",)]
-    status, _, said = fedsim("rehearse", path, *file, *played)
+    status, _, said = fedsim("run", path, *file, *played)
     assert status == 0, said
     rehearsed = ("--rehearsal", tmp_path / "played")
     status, told, said = fedsim("train", path, *file, *rehearsed, "--out", out)
@@ -115,7 +114,7 @@ def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
 ) -> None:
     path, played = tmp_path / "training.toml", tmp_path / "played"
     path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
-    assert fedsim("rehearse", path, "trials.count=8", "--out", played)[0] == 0
+    assert fedsim("run", path, "run.job=rehearsal", "trials.count=8", "--out", played)[0] == 0
     report = json.loads((played / "report.json").read_text())
     assert report["job"] == "rehearsal"
     page = html.unescape((played / "report.html").read_text())

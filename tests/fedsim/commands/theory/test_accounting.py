@@ -7,24 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from adversaries.bounds.sample_size import trials_needed
-from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.cli.option_groups import ungrouped
-from fedsim.cli.theory.account import account
 from fedsim.config import Config, dump, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.privacy.accounting import ACCOUNTANTS
-
-app = typer.Typer()
-app.command()(ungrouped(account))
-app.callback()(lambda: None)  # keeps the name of the only command
+from tests.console import refusal, run
 
 LIMITED = "account --rho-beta 0.9 --delta 0.01 --rounds 30"
 ACCOUNT = "account --noise-multiplier 8.38022703488798 --rounds 30 --delta 0.01"
@@ -36,7 +28,7 @@ KEYS = {
 
 
 def text(arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "NO_COLOR": "1"})
+    result = run(arguments)
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
 
@@ -45,17 +37,10 @@ def document(arguments: str) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not strict JSON")
 
-    result = CliRunner().invoke(app, f"{arguments} --json")
+    result = run(f"{arguments} --json")
     assert result.exit_code == 0, result.output
     parsed: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
     return parsed
-
-
-def refusal(arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, InputError), result.output
-    assert result.stdout == ""
-    return str(result.exception)
 
 
 def test_a_limit_is_solved_by_every_accountant() -> None:
@@ -434,7 +419,7 @@ def test_questions_that_make_no_sense_are_refused_in_one_line(
 
 
 def narrow(arguments: str) -> list[str]:
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80", "NO_COLOR": "1"})
+    result = run(arguments, columns=80)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 

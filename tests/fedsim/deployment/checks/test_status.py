@@ -6,16 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from fedsim.cli.deploying import run as command
-from fedsim.commands.main import app
+from fedsim.commands import deploy as command
 from fedsim.commands.terminal import Terminal
 from fedsim.deployment import kit, run, supervision
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.checks import status
 from fedsim.federation.runs.run_directory import LAST_FILE
 from fedsim.federation.runtimes.flower_command import Submission
+from tests import console
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def submitted(
 
 def test_a_run_that_failed_says_why(written: Path, submitted: list[str]) -> None:
     submitted[:] = "finished:failed", "ServerApp failed with exception: cannot write: disk full"
-    said = CliRunner().invoke(app, ["deploy", "status", f"{written}"]).output
+    said = console.run(["deploy", "status", f"{written}"]).output
     assert "run: finished:failed, round 0 of 0\n" in said
     assert "run: cannot write: disk full\n" in said
 

@@ -14,7 +14,7 @@ import pytest
 import fedsim
 from adversaries.errors import InputError
 from fedsim import worker
-from fedsim.cli.deploying.kit import certificates
+from fedsim.commands.deploy import certificates
 from fedsim.config import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs.run_directory import RunDirectory
