@@ -121,7 +121,7 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
             Prose(page.LABEL),
         ],
         _terminal=lambda: page.summary(report),
-        _figures=lambda: {"roc": page.roc(report)},
+        _figures=lambda: {"roc": page.roc(report).figure},
         _write=lambda place: page.write_membership(report, place),
     )
 

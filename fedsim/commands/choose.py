@@ -157,7 +157,7 @@ def _searched(
         details=result,
         _blocks=lambda: page.summary(result),
         _terminal=lambda: page.terminal_of(result, directory),
-        _figures=lambda: {"frontier": page.frontier(result)},
+        _figures=lambda: {"frontier": page.frontier(result).figure},
     )
 
 

@@ -84,8 +84,8 @@ class Run(Answer):
     def _drawn(self) -> "dict[str, Figure]":
         from fedsim.report import page  # noqa: PLC0415
 
-        drawn = page.Pictures(self.details, self.transcript).figures
-        return {name: figure.drawing for name, figure in drawn.items()}
+        drawn = page.Pictures(self.details, self.transcript).drawn
+        return {name: figure.drawing.figure for name, figure in drawn.items()}
 
     def terminal(
         self, command: str = "", seconds: float | None = None, *, verbose: bool = False

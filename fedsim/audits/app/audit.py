@@ -15,13 +15,12 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import description, records
+from fedsim.audits.app import game, loading, records
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
     App,
     AppObservation,
-    AppOrder,
     AppProcess,
     CentralNoise,
     ClientRun,
@@ -168,7 +167,7 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration, trainings = theory.observe(audited, seed)
+    configuration, trainings = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -179,10 +178,10 @@ def audit(
     central = configuration.central
     mixed = mixed or (participant and central is not None and central.varies)
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
-    game = theory.play(
+    played = game.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
-    worlds, scores = game.scores(scope)
+    worlds, scores = played.scores(scope)
     reason = _not_normal(configuration, guarantee)
     observed = worlds, scores, delta, reason
     seen_below = by_watching(configuration.observation) if participant else 0.0
@@ -327,11 +326,11 @@ def audit_directory(
         raise InputError(
             f"{ROUNDS_KEY} is {count}, so that the app would release nothing; give at least 1"
         )
-    description.read(app.expanduser().resolve())  # before a process takes seconds to start
-    order = AppOrder(str(app), clients, overrides)
-    with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
+    loading.described(app.expanduser().resolve())  # before a process takes seconds to start
+    module, order = "fedsim.audits.app.execution", (app, clients, overrides)
+    with started(module, "app", time_limit, *order, log=log) as channel:
         return audit(
-            AppProcess(order, channel),
+            AppProcess(channel, clients),
             trials=trials,
             seed=seed,
             claim=claim,

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, jud
 from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, Learnt, LoopOrder, LoopProcess
+from fedsim.audits.loop.measurement import Features, LoopOrder, LoopProcess
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
@@ -168,12 +170,13 @@ def audit_loop(
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
+    module = "fedsim.audits.loop.running"
     with ExitStack() as processes:
         channels = [
-            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, log))
+            processes.enter_context(started(module, "loop", time_limit, order, log=log))
             for _ in range(places.processes(workers))
         ]
-        loops = [LoopProcess(order, channel) for channel in channels]
+        loops = [LoopProcess(channel) for channel in channels]
         found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
         return replace(found, strict=strict)
 
@@ -188,12 +191,15 @@ def audited(
     progress: Callable[[int], None],
 ) -> LoopAudit:
     loop, seeds = loops[0], _Seeds(order.seed)
-    pair, learnt = _choose_pair(loop, seeds)
+    pair = _choose_pair(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    for other in loops[1:]:
-        other.take(pair, loop)
+    with TemporaryDirectory() as folder:
+        if len(loops) > 1:
+            loop.keep(Path(folder, "directions"))
+        for other in loops[1:]:
+            other.take(Path(folder, "directions"))
     pilots = _measured(loops, pair, max(40, trials // 4), seeds, lambda done: None)
     judged = _measured(loops, pair, trials, seeds, progress)
     while not loop.noise.enough(confidence):  # these runs only measure the noise
@@ -212,12 +218,12 @@ def audited(
     stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
     noise = support.measured(observation, delta, confidence)
-    detectable = None
+    power = None
     if claim is not None and noise is None:
-        apart = steps_apart(worlds, features)
-        detectable = support.power(learnt, apart, trials, claim, neighbouring)
+        needed = support.least_apart(trials, claim.epsilon, claim.delta)
+        power = Power(steps_apart(worlds, features), needed)
     return LoopAudit(
-        loop=loop.name,
+        loop=order.function,
         data=order.data,
         target=order.target,
         observation=observation,
@@ -229,7 +235,7 @@ def audited(
         lower_bounds=stated,
         proven=largest(sure),
         provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
-        power=detectable,
+        power=power,
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],
@@ -295,18 +301,17 @@ class _Seeds:
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
-def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
-    """Return the pair of worlds that pilots tell apart best, and what they learnt about it."""
-    apart, learnt = [], []
+def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> int:
+    """Return the pair of worlds that pilots tell apart best."""
+    apart = []
     for pair in range(len(loop.pairs)):
-        learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
+        distance = loop.pilot(pair, seeds.next(PILOTS))
         if len(loop.pairs) == 1:
-            return pair, learnt[0]
+            return pair
         measured = separation(*_measured([loop], pair, CHOOSING, seeds, lambda _: None))
         # The largest of several features exceeds 0 by chance, which must not choose the pair.
-        apart.append(max(learnt[-1].distance, measured - CHANCE))
-    best = int(np.argmax(apart))
-    return best, learnt[best]
+        apart.append(max(distance, measured - CHANCE))
+    return int(np.argmax(apart))
 
 
 def _measured(

@@ -198,46 +198,18 @@ def _loop_noise(outcome: "LoopAudit") -> list[tuple[str, str]]:
     return [("Noise", least), ("Detects", detects)]
 
 
-RETURNED = {
-    "model": "one model",
-    "models": "the model after each of {rows} steps, whose differences were scored",
-    "steps": "{rows} steps",
-    "watched": "{rows} steps",
-}
-
-
 def _loop_power(power: "Power", trials: int) -> list[tuple[str, str]]:
     """Return which noise the attack would have convicted, and how to detect smaller faults."""
-    from fedsim.audits.loop.measurement import FULL  # noqa: PLC0415
     from fedsim.audits.run.detectable import POWER  # noqa: PLC0415
 
-    learnt = power.learnt
-    returned = RETURNED[learnt.form].format(rows=learnt.rows)
-    if learnt.form == "model":
-        fault = (
-            "the noise in it, divided by the change that one record causes, is below "
-            f"{power.multiplier:.3g}"
-        )
-        more = (
-            "Return each step's sum, an array [k, P], or the model after each step. The audit "
-            f"then detects noise below {power.of_steps:.3g} of the noise that the claim needs."
-        )
-    else:
-        part = "" if learnt.rate >= FULL else f" and a record is in {learnt.rate:.2g} of the steps"
-        fault = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
-        more = (
-            "Increase --trials. If a record is in every step, these trials detect noise below "
-            f"{power.of_steps:.3g} of the noise that the claim needs."
-        )
     detects = (
-        f"The loop returned {returned}. By theory, {trials} trials convict it in {POWER:.0%} "
-        f"of cases if {fault}. By measurement, they would convict this loop if it added less than "
-        f"{power.share:.3g} of its present noise."
+        f"By measurement, {trials} trials would convict this loop in {POWER:.0%} of cases if it "
+        f"added less than {power.share:.3g} of its present noise."
     )
-    if learnt.form != "steps":
-        more += (
-            " If the loop draws its first model otherwise than by torch.nn.init, draw it from a "
-            "constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
-            "after it."
-        )
+    more = (
+        "Return each step's sum, an array [k, P], or a list of the models after each step, or "
+        "increase --trials. If the loop draws its first model otherwise than by torch.nn.init, "
+        "draw it from a constant seed: torch.manual_seed(0) before that line, and "
+        "torch.manual_seed(seed) after it."
+    )
     return [("Detects", detects), ("To detect more", more)]
