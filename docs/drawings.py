@@ -233,7 +233,7 @@ WINGS = {
     "report": "documents, figures, trackers, verification",
     "studies": "guarantees, choosing, sensitivity, attacks on models",
     "deployment": "the kit for machines, and its checks",
-    "cli": "the command line",
+    "commands": "one function per question, and the command line",
 }
 """In the order of imports, each with what it holds."""
 

@@ -8,17 +8,14 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import click
-import typer
-
 import fedsim
 from fedsim.audits.results import report
-from fedsim.commands.main import app
+from fedsim.commands import main
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
 from fedsim.config.refused import REFUSED
@@ -44,7 +41,7 @@ def on_config(config: Any) -> Any:
             for page in pages if isinstance(pages, list) else ():
                 if COMMANDS in page.values():
                     (name,) = page
-                    page[name] = [COMMANDS, *_entries("fedsim", typer.main.get_command(app))]
+                    page[name] = [COMMANDS, *_entries()]
     return config
 
 
@@ -73,13 +70,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def generated_pages() -> dict[str, str]:
     """Return the pages by their path within `docs/`."""
-    (_, whole), *others = commands()
     return {
         "reference/keys.md": "\n".join(_keys_page()),
-        COMMANDS: "\n".join(_commands_page(whole)),
+        COMMANDS: "\n".join(_commands_page()),
         "reference/report-schema.md": "\n".join(_schema_page()),
         "reference/functions.md": "\n".join(_functions_page()),
-    } | {_place(path): "\n".join(_command_page(path, each)) for path, each in others}
+    } | {_place(name): "\n".join(_command_page(name)) for name in main.everything()}
 
 
 # --- The Python API
@@ -124,98 +120,49 @@ def _keys_page() -> Iterator[str]:
 # --- Commands
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that help lists, with its whole name."""
-    yield from _within("fedsim", typer.main.get_command(app))
+def _place(name: str) -> str:
+    """Return the page of a command within `docs/`."""
+    return f"reference/commands/{name.replace(' ', '-')}.md"
 
 
-def _within(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    for name, each in _children(path, command):
-        yield from _within(name, each)
-
-
-def _children(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
-    """Yield the commands of a group that help lists; nothing of another command."""
-    if isinstance(command, click.Group):
-        context = click.Context(command, info_name=path)
-        for name in command.list_commands(context):
-            each = command.get_command(context, name)
-            assert each is not None
-            if not each.hidden:
-                yield f"{path} {name}", each
-
-
-def _place(path: str) -> str:
-    """Return the page of a command within `docs/`; that of `fedsim` lists all."""
-    _, *words = path.split()
-    return f"reference/commands/{'-'.join(words)}.md" if words else COMMANDS
-
-
-def _entries(path: str, command: click.Command) -> list[dict[str, Any]]:
-    """Return the navigation's entries of a group's commands, in the order of the help."""
-    return [
-        {name.rpartition(" ")[2]: [_place(name), *inner] if inner else _place(name)}
-        for name, each in _children(path, command)
-        for inner in [_entries(name, each)]
+def _entries() -> list[dict[str, Any]]:
+    """Return the navigation's entries of the commands, in the order of the help."""
+    names = list(main.everything())
+    deploy = [
+        {name.removeprefix("deploy "): _place(name)} for name in names if name.startswith("deploy ")
     ]
+    top = [{name: _place(name)} for name in names if " " not in name]
+    return [*top, {"deploy": deploy}]
 
 
-def _commands_page(fedsim_command: click.Command) -> Iterator[str]:
+def _commands_page() -> Iterator[str]:
     yield "# Every command\n"
     yield "Made from the commands of this version. Each has a page: what its `--help` prints.\n"
     yield (
-        "Exit status: 0 done, 1 failed, 2 bad input, 130 interrupted. `fedsim audit` has more, "
-        "[by what it concludes](../how-to/auditing.md#exit-status), and so have `--fail-if` and "
-        "`fedsim verify` ([release gate](../how-to/release-gate.md)).\n"
+        "Exit status: 0 done, 1 failed or nothing found, 2 bad input, 3 cannot tell or a condition "
+        "of `--fail-if`, 4 contradicted, 130 interrupted. `fedsim audit` says which "
+        "[by what it concludes](../how-to/auditing.md#exit-status).\n"
     )
-    yield from _listed(((path, each) for path, each in commands() if path != "fedsim"), "commands/")
-    yield from _usage("fedsim", fedsim_command)
-
-
-def _listed(listed: Iterable[tuple[str, click.Command]], folder: str) -> Iterator[str]:
     yield "| command | what it does |\n|---|---|"
-    for path, command in listed:
-        link = folder + _place(path).rpartition("/")[2]
-        yield f"| [`{path}`]({link}) | {_cell(command.get_short_help_str(200))} |"
+    for name, command in main.everything().items():
+        link = _place(name).removeprefix("reference/")
+        yield f"| [`fedsim {name}`]({link}) | {_cell(command.words)} |"
     yield ""
 
 
-def _command_page(path: str, command: click.Command) -> Iterator[str]:
-    yield f"# {path}\n"
-    yield inspect.cleandoc(command.help or "").replace("\f", "") + "\n"
-    if isinstance(command, click.Group):
-        yield from _listed(_children(path, command), "")
-    else:
-        yield from _usage(path, command)
-    yield "[Every command](../commands.md)"
-
-
-def _usage(path: str, command: click.Command) -> Iterator[str]:
-    usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
-    yield f"```text\n{usage}\n```\n"
-    rows = [row for row in map(_parameter, command.params) if row]
-    if rows:
-        yield "| argument or option | meaning | default |\n|---|---|---|"
-        yield from rows
-        yield ""
-
-
-def _parameter(parameter: click.Parameter) -> str:
-    """Return the row of an argument or option; nothing for what help hides."""
-    if getattr(parameter, "hidden", False) or parameter.name == "help":
-        return ""
-    metavar = parameter.make_metavar(click.Context(click.Command("fedsim")))
-    if isinstance(parameter, click.Option):
-        flags = parameter.opts + parameter.secondary_opts
-        shown = " ".join([", ".join(flags), *([] if parameter.is_flag else [metavar])])
-    else:
-        shown = metavar
-    default = parameter.default
-    if callable(default) or default in (None, False, ()) or getattr(parameter, "required", False):
-        default = ""
-    words = _cell(getattr(parameter, "help", None) or "")
-    return f"| `{_cell(shown)}` | {words} | {f'`{default}`' if default != '' else ''} |"
+def _command_page(name: str) -> Iterator[str]:
+    described = inspect.cleandoc(main.function(main.everything()[name]).__doc__ or "")
+    yield f"# fedsim {name}\n"
+    yield re.split(r"\n(?:Args|Returns|Raises):\n", described)[0] + "\n"
+    listed = main.arguments(name)
+    words = [each.name for each in listed if not each.name.startswith("-")]
+    yield f"```text\nfedsim {' '.join([name, *words, '[OPTIONS]'])}\n```\n"
+    yield "| argument or option | meaning | default |\n|---|---|---|"
+    for each in listed:
+        shown = f"{each.name} {each.value}".strip()
+        default = f"`{each.default}`" if each.default else ""
+        yield f"| `{_cell(shown)}` | {_cell(each.words)} | {default} |"
+    yield "\n[Every command](../commands.md)"
 
 
 # --- The report

@@ -75,22 +75,15 @@ ROOMS = (
     "fedsim.client_app",
     "fedsim.worker",
     "fedsim.experiment",
-    "fedsim.api",
     "fedsim.studies",
     "fedsim.studies.guarantees",
     "fedsim.studies.sensitivity",
     "fedsim.studies.membership",
     "fedsim.studies.reconstruction",
     "fedsim.studies.choose",
-    "fedsim.api_studies",
-    "fedsim.api_answers",
     "fedsim.deployment",
     "fedsim.deployment.checks",
-    "fedsim.cli",
-    "fedsim.cli.theory",
-    "fedsim.cli.experiments",
-    "fedsim.cli.auditing",
-    "fedsim.cli.deploying",
+    "fedsim.commands",
     "fedsim.commands.main",
     "fedsim.commands.entry",
     "fedsim.__main__",
@@ -99,7 +92,7 @@ ROOMS = (
 
 WINGS = (
     *("adversaries", "common", "privacy", "config", "learning", "game", "federation", "audits"),
-    *("report", "studies", "deployment", "cli"),
+    *("report", "studies", "deployment", "commands"),
 )
 """The folders of fedsim/, behind adversaries/: the rooms of each are one after the other."""
 
@@ -109,18 +102,24 @@ WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.federation.protocol")]
 NEVER = {
     "fedsim.client_app": (
         *("fedsim.federation.server", "fedsim.federation.runtimes", "fedsim.server_app"),
-        *("fedsim.audits.", "fedsim.report", "fedsim.studies", "fedsim.deployment", "fedsim.cli."),
+        *(
+            "fedsim.audits.",
+            "fedsim.report",
+            "fedsim.studies",
+            "fedsim.deployment",
+            "fedsim.commands.",
+        ),
     ),
     "fedsim.audits.live.app": (
         *("fedsim.federation.runs", "fedsim.federation.client", "fedsim.federation.server"),
         *("fedsim.federation.runtimes", "fedsim.report", "fedsim.studies", "fedsim.deployment"),
-        *("fedsim.audits.run", "fedsim.audits.measurements", "fedsim.cli."),
+        *("fedsim.audits.run", "fedsim.audits.measurements", "fedsim.commands."),
     ),
     "fedsim.server_app": (
         *("fedsim.federation.client", "fedsim.federation.runtimes", "fedsim.client_app"),
         *("fedsim.audits.recorded", "fedsim.audits.app", "fedsim.audits.loop"),
         *("fedsim.audits.recording", "fedsim.audits.live", "fedsim.report.kinds"),
-        *("fedsim.report.tracking", "fedsim.studies", "fedsim.deployment", "fedsim.cli."),
+        *("fedsim.report.tracking", "fedsim.studies", "fedsim.deployment", "fedsim.commands."),
     ),
 }
 """Where each role begins, and what it never loads, also within functions."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # slow to import
     from rich.console import RenderableType
 
     from fedsim.audits.judgement.claim import Verdict
+    from fedsim.audits.judgement.report import AuditReport
     from fedsim.audits.results.rows import Row
     from fedsim.report.document.blocks import Block
 
@@ -207,3 +208,27 @@ def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
         }
         for name, row in rows.items()
     ]
+
+
+def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
+    """Return the answer of an audit from its report; `own`: other fields of the answer."""
+    from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
+    from fedsim.commands import kinds_bridge as audited  # noqa: PLC0415
+
+    from fedsim.common.strict_json import report_json  # noqa: PLC0415
+
+    rows = getattr(outcome, "rows", {})
+    return Answer(
+        **{
+            "report": report_json(outcome.report),
+            "rows": Rows(rows),
+            "table": observed(rows),
+            "verdict": outcome.verdict,
+            "status": exit_status(outcome.verdict, strict),
+            "details": outcome,
+            "_blocks": lambda: audited.in_short(outcome),
+            "_terminal": lambda: audited.summary(outcome),
+            "_write": lambda place: audited.write(outcome, place),
+            **own,
+        }
+    )

@@ -7,12 +7,11 @@ from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from adversaries.errors import InputError
-from fedsim.audits.judgement.claim import claim_given, exit_status
+from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.report import AuditOptions, AuditReport
-from fedsim.commands.answer import Answer, Rows, observed
+from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Progress, changed, console
 from fedsim.common import report_directory
-from fedsim.common.strict_json import report_json
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
@@ -258,29 +257,8 @@ def _of_code(
         taken = options.taken("a Flower app")
         with _running("app", taken.get("trials", APP_TRIALS), "honest run", progress) as shown:
             outcome = audit_directory(Path(target), **taken, claim=claim, confidence=level, **shown)
-    answer = answer_of(outcome, strict)
+    answer = of_audit(outcome, strict)
     return answer if out is None else answer.save(out)
-
-
-def answer_of(outcome: AuditReport, strict: bool, **own: Any) -> Answer:
-    """Return the answer of an audit from its report; `own`: other fields of the answer."""
-    from fedsim.commands import kinds_bridge as audited  # noqa: PLC0415
-
-    rows = getattr(outcome, "rows", {})
-    return Answer(
-        **{
-            "report": report_json(outcome.report),
-            "rows": Rows(rows),
-            "table": observed(rows),
-            "verdict": outcome.verdict,
-            "status": exit_status(outcome.verdict, strict),
-            "details": outcome,
-            "_blocks": lambda: audited.in_short(outcome),
-            "_terminal": lambda: audited.summary(outcome),
-            "_write": lambda place: audited.write(outcome, place),
-            **own,
-        }
-    )
 
 
 @contextmanager

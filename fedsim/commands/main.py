@@ -301,6 +301,46 @@ def application(*names: str) -> App:
     return app
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument or an option of a command, as help shows it.
+
+    Attributes:
+        name: such as "CONFIG" or "--out".
+        value: kind of its value, in capitals; "" for an argument and a flag.
+        words: its help.
+        default: of an option; "" without one.
+        required: whether the command needs it.
+    """
+
+    name: str
+    value: str
+    words: str
+    default: str
+    required: bool
+
+
+KINDS = {"int": "INT", "float": "FLOAT", "Path": "PATH", "bool": ""}
+
+
+def arguments(name: str) -> list[Argument]:
+    """Return the arguments and options of a command, in the order of its help."""
+    app = application(name)
+    for word in name.split():
+        app = app[word]
+    found = []
+    for each in app.assemble_argument_collection(parse_docstring=True):
+        if not (each.show and each.parse) or each.names == ("*",):
+            continue
+        kind = next((KINDS[word] for word in KINDS if word in str(each.hint)), "TEXT")
+        default = each.field_info.default
+        shown = "" if default in (None, False, "", (), inspect.Parameter.empty) else f"{default}"
+        option = each.names[0].startswith("-")
+        words = " ".join((each.parameter.help or "").split())
+        found.append(Argument(each.names[0], kind if option else "", words, shown, each.required))
+    return found
+
+
 SETTINGS: dict[str, Any] = {
     "default_parameter": Parameter(negative=(), show_default=lambda value: value or None),
     "help_format": "markdown",
@@ -361,13 +401,13 @@ def _run(arguments: list[str]) -> int:
         place = application().install_completion(shell=_shell(arguments[1:]), add_to_startup=True)
         print(f"Completion is in {place}; it works in a new shell.")
         return 0
-    name = _named(arguments)
+    name = named(arguments)
     _typed[:] = arguments
     status = application(name)(arguments)
     return status if isinstance(status, int) else 0
 
 
-def _named(arguments: Sequence[str]) -> str:
+def named(arguments: Sequence[str]) -> str:
     """Return the command that arguments name. Raises InputError for an unknown one."""
     first, *others = arguments
     names = everything()

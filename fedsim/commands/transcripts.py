@@ -15,8 +15,7 @@ from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
-from fedsim.commands.answer import Answer
-from fedsim.commands.audit import answer_of
+from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Progress, console
 from fedsim.common import private_files, report_directory
 from fedsim.common.report_directory import SUMS
@@ -52,7 +51,7 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
         with Reader(file) as reader:
             report = transcript_audit.audit(reader, options)
         saved["_write"] = partial(_write_recorded, report)
-        answer = answer_of(report, strict, **saved)
+        answer = of_audit(report, strict, **saved)
     else:
         live = live_report.opened(file, options)
         rounds = _rounds(file, None)
@@ -61,7 +60,7 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
         beliefs = [each for each in map(live.audit.observe, rounds) if each is not None]
         found = live.report()
         saved["_write"] = partial(_write_live, found, beliefs)
-        answer = answer_of(found, strict, **saved)
+        answer = of_audit(found, strict, **saved)
     return answer if out is None else answer.save(out)
 
 
@@ -132,7 +131,7 @@ def _while_written(
         with Reader(path) as reader:
             report = transcript_audit.audit(reader, options)
         page = _write_recorded(report, directory)
-        return answer_of(report, strict, path=directory, page=page)
+        return of_audit(report, strict, path=directory, page=page)
     live = live_report.opened(path, options)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
@@ -150,7 +149,7 @@ def _while_written(
                 show(pages.table(beliefs))
         found = live.report()
         page = pages.write_live(found, directory, beliefs)
-    return answer_of(found, strict, path=directory, page=page)
+    return of_audit(found, strict, path=directory, page=page)
 
 
 def _line(belief: Belief | LiveLook) -> bytes:

@@ -424,7 +424,9 @@ def test_a_batch_that_was_deleted_has_spent_its_budget(
     (tmp_path / "run" / "report.json").unlink()
     (tmp_path / "run" / "batches" / "000000.npz").unlink()
     ledger = (tmp_path / "run" / "ledger.jsonl").read_bytes()
-    status, _, err = fedsim("run", tmp_path / "run", *(["--simulation"] if runtime == "simulation" else []))
+    status, _, err = fedsim(
+        "run", tmp_path / "run", *(["--simulation"] if runtime == "simulation" else [])
+    )
     assert status == 2
     assert "this run has spent epsilon 2.1" in err
     assert len(err.strip().splitlines()) == 1
