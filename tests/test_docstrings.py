@@ -17,8 +17,10 @@ ROOT = Path(__file__).parents[1]
 
 ROOMS = (
     "adversaries",
-    "fedsim/api.py",
     "fedsim/client_app.py",
+    *(f"fedsim/commands/{name}.py" for name in ("account", "answer", "attack", "audit", "choose")),
+    *(f"fedsim/commands/{name}.py" for name in ("config", "data", "init", "pac", "predict")),
+    *(f"fedsim/commands/{name}.py" for name in ("report", "run", "sensitivity", "verify")),
     "fedsim/experiment.py",
     "fedsim/learning/data/__init__.py",
     "fedsim/learning/data/partition.py",

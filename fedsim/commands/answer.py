@@ -211,10 +211,15 @@ def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
 
 
 def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
-    """Return the answer of an audit from its report; `own`: other fields of the answer."""
+    """Return the answer of an audit.
+
+    Args:
+        outcome: report of the audit.
+        strict: whether an audit without a claim ends with exit status 3.
+        own: other fields of the answer.
+    """
     from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
     from fedsim.commands import kinds_bridge as audited  # noqa: PLC0415
-
     from fedsim.common.strict_json import report_json  # noqa: PLC0415
 
     rows = getattr(outcome, "rows", {})

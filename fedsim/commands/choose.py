@@ -113,8 +113,8 @@ def choose(
     from fedsim.studies.choose import grid  # noqa: PLC0415
     from fedsim.studies.choose.choose_search import ChoiceRequest  # noqa: PLC0415
 
-    bound = limit(max_belief, max_advantage, max_risk, baseline_risk)
-    lowest = least(min_accuracy, min_balanced_accuracy, min_auc)
+    bound = _limit(max_belief, max_advantage, max_risk, baseline_risk)
+    lowest = _least(min_accuracy, min_balanced_accuracy, min_auc)
     varied = over if isinstance(over, Mapping) else grid.axes(over or ())
     common = changed(changes, {"model.name": model, "data.name": data})
     load = partial(configured, config)
@@ -226,7 +226,7 @@ def _table_of_all(
     )
 
 
-def limit(
+def _limit(
     max_belief: float | None,
     max_advantage: float | None,
     max_risk: float | None = None,
@@ -255,7 +255,7 @@ def limit(
     return Limit(*chosen[0], baseline_risk)
 
 
-def least(
+def _least(
     accuracy: float | None, balanced_accuracy: float | None, auc: float | None
 ) -> "Least | None":
     """Return the one least value of a measure; None without one. Raises InputError for several."""

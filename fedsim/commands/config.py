@@ -39,6 +39,9 @@ def config(key: str | None = None, /) -> Answer:
     Args:
         key: name of a key, such as privacy.delta, or its last part, if only one key has it.
 
+    Returns:
+        The answer, with a line of its table for each key.
+
     Raises:
         InputError: there is no such key.
     """

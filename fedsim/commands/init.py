@@ -86,6 +86,9 @@ def init(
         yes: ask nothing and use the defaults.
         list_: list the bundled configurations, and write nothing.
 
+    Returns:
+        The answer, with the path of the file.
+
     Raises:
         InputError: the file exists, or the data cannot be read.
     """

@@ -6,6 +6,7 @@ measurement contradicts theory or a claim (`fedsim.commands.answer`).
 
 import difflib
 import inspect
+import itertools
 import os
 import shlex
 import sys
@@ -264,7 +265,7 @@ def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> 
         for warning in answer.warnings:
             notes.print(f"Warning: {warning}")
         result = terminal.results(quiet=output.quiet)
-        typed = _short(shlex.join(["fedsim", *_typed]))
+        typed = _short(_typed)
         said = answer.terminal(typed, time.time() - start, verbose=output.verbose)
         result.print(said, crop=False)  # a path is never cut
         if answer.page is not None:
@@ -273,8 +274,10 @@ def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> 
     return max(int(answer.status), *shut)
 
 
-def _short(text: str) -> str:
-    """Return a command as typed, cut so that the first line of its result stays one."""
+def _short(words: Sequence[str]) -> str:
+    """Return a command as typed, without its options, so that the first line stays one."""
+    plain = itertools.takewhile(lambda word: not word.startswith("-"), words)
+    text = shlex.join(["fedsim", *plain])
     return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 1]}…"
 
 

@@ -37,10 +37,13 @@ if TYPE_CHECKING:  # slow to import
 class Run(Answer):
     """A finished run: T trials of k rounds.
 
+    Its details are the content of report.json, as values; None stands for a number that was not
+    measured.
+
     Attributes:
+        path: run directory.
         config: the resolved configuration.
         transcript: arrays of transcript.npz by name.
-        details: content of report.json, as values; None stands for a number that was not measured.
     """
 
     path: Path
@@ -90,7 +93,13 @@ class Run(Answer):
     def terminal(
         self, command: str = "", seconds: float | None = None, *, verbose: bool = False
     ) -> "RenderableType":
-        """Return the result in at most 20 lines; verbose: with the numbers of every observer."""
+        """Return the result in at most 20 lines.
+
+        Args:
+            command: command that was typed; "" in Python.
+            seconds: time that it took; None if unknown.
+            verbose: whether every observer's numbers and the times of the phases follow.
+        """
         from rich.console import Group  # noqa: PLC0415
 
         from fedsim.report.summary import summary  # noqa: PLC0415
@@ -271,7 +280,13 @@ def load(path: Path | str) -> Run:
 def answer_of(
     directory: RunDirectory, read: Report, transcript: Mapping[str, npt.NDArray[Any]]
 ) -> Run:
-    """Return the answer of a run from its report."""
+    """Return the answer of a run.
+
+    Args:
+        directory: of the run.
+        read: its report.
+        transcript: arrays of its transcript by name.
+    """
     from fedsim.report import page  # noqa: PLC0415
 
     def write(place: Path) -> Path:
@@ -360,7 +375,7 @@ def _carried_out(
     else:
         chosen = _of_job(config, changes, job)
         plan = experiment.prepare(chosen, workers=workers, simulated=simulation)
-        directory = begin(plan, console, workers)
+        directory = _begin(plan, console, workers)
     if evidence is not None:
         model_card.attach(directory, evidence)
     if directory.finished or plan is None:
@@ -371,7 +386,7 @@ def _carried_out(
             highlight=False,
         )
     else:
-        carry_out(plan, directory, simulation, console, named, workers)
+        _execute(plan, directory, simulation, console, named, workers)
     return directory
 
 
@@ -399,7 +414,7 @@ def _continued(path: Path, changes: Mapping[str, Any]) -> RunDirectory:
     return directory
 
 
-def begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -> RunDirectory:
+def _begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -> RunDirectory:
     """Begin a prepared run, and return its directory."""
     from fedsim.privacy import delta  # noqa: PLC0415
 
@@ -415,7 +430,7 @@ def begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -
         return plan.begin(searched)
 
 
-def carry_out(
+def _execute(
     plan: "Plan",
     directory: RunDirectory,
     simulation: bool,

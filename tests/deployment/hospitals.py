@@ -210,7 +210,7 @@ def disturb(session: Session, rounds: int) -> None:
     session.give("stop starved", STARVED, "sh stop.sh")
     session.set(STARVED, "settings.env", "NICE", "19")
     start(session, (STARVED,))
-    settings = f"--set federation.tolerated-dropouts=1 --set training.rounds={rounds}"
+    settings = f"federation.tolerated-dropouts=1 training.rounds={rounds}"
     begun = time.monotonic()
     training = session.begin(
         "server", f"fedsim deploy train . training.toml {settings} --out second"

@@ -63,7 +63,7 @@ def _trained(server: Path, out: str, during: Callable[[Path], object] = lambda _
     """Train in the server's folder while something is done; return what the training said."""
     values = {"federation.clients": 2, "training.rounds": ROUNDS, "privacy.rho-beta": 0.7}
     values |= {"privacy.stop-at": 0.9}
-    settings = [f"--set={key}={value}" for key, value in values.items()]
+    settings = [f"{key}={value}" for key, value in values.items()]
     command = ["fedsim", "deploy", "train", ".", "deployment.toml", "--out", out, *settings]
     pipe, both = subprocess.PIPE, subprocess.STDOUT
     with subprocess.Popen(command, cwd=server, stdout=pipe, stderr=both, text=True) as process:

@@ -362,8 +362,7 @@ def test_help_teaches(fedsim: Command) -> None:
     assert status == 0
     words = " ".join(out.split())
     assert "Example: fedsim run digits" in words
-    assert "Experiment file (TOML)" in words
-    assert "[training.rounds]" in words
+    assert "experiment file (TOML)" in words
 
 
 @pytest.mark.slow
@@ -455,7 +454,7 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
     assert 3.45 < report["released"]["epsilon"] < float(enough)
     finished = config.read_bytes()
     status, _, err = fedsim("run", experiment, *again, "privacy.stop-at=99")
-    assert (status, "holds this run, finished" in err) == (0, False)
+    assert (status, "holds a finished run with other limits" in err) == (2, True)
     assert config.read_bytes() == finished
     assert report["rows"]["participant"]["limit"]["epsilon"] == pytest.approx(
         report["released"]["epsilon"]

@@ -141,7 +141,7 @@ def test_damage_is_one_line_with_the_remedy(
     report = (directory.path / "report.json").read_bytes()
     try:
         directory.write_arrays("transcript.npz", damage(arrays))
-        with pytest.raises(InputError, match=f"{complaint}.*fedsim run --resume") as refused:
+        with pytest.raises(InputError, match=f"{complaint}.*fedsim run") as refused:
             page.write_report(directory)
     finally:
         directory.write_arrays("transcript.npz", arrays)

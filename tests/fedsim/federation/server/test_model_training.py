@@ -306,7 +306,7 @@ def test_a_training_goes_on_without_a_client_that_left(
         server_app.carry_out(grid, plan, directory)
         return directory
 
-    more = "If that stays so, the same command with --set federation.tolerated-dropouts=1 goes on"
+    more = "If that stays so, the same command with federation.tolerated-dropouts=1 goes on"
     with pytest.raises(ClientFailedError, match=f"round 2: client 2 failed: .*{more}"):
         carried_out(training(changes), Leaves(), 3)
     directory = carried_out(training(changes | {TOLERATED: 1}), client_app.app, 2)

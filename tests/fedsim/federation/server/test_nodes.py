@@ -287,5 +287,5 @@ def test_a_run_begins_without_as_many_clients_as_are_tolerated(
     grid.gone = {CLIENT_NODES[1]}
     present = {0: CLIENT_NODES[0], 2: CLIENT_NODES[2]}
     assert connect(grid, CLIENTS, 0.0, tolerated=1)[0] == present
-    with pytest.raises(InputError, match="goes on without them with --set federation"):
+    with pytest.raises(InputError, match="goes on without them with federation"):
         connect(grid, CLIENTS, 0.0)
