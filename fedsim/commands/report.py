@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from adversaries.errors import InputError
 from fedsim import config as configuration
 from fedsim.audits.results import report as results
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import answer_of, trained
 from fedsim.commands.settings import console
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -98,10 +98,9 @@ def _schema(places: Sequence[Path]) -> Answer:
         raise InputError("--schema is the same for every run; leave the run out")
     import json  # noqa: PLC0415
 
-    from rich.text import Text  # noqa: PLC0415
-
     described = results.schema()
-    return Answer(report=described, _terminal=lambda: Text(json.dumps(described, indent=2)))
+    written = json.dumps(described, indent=2).splitlines()
+    return Answer(report=described, _terminal=lines(*written))
 
 
 def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:

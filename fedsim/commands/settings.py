@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # torch, which takes a second
 
     from adversaries.attacks.membership_attacks import Attack, Score
     from fedsim.commands.terminal import Terminal
+    from fedsim.federation.runtimes.dask_pool import Address
     from fedsim.federation.runtimes.places import Workers
 
     Given = Path | str | Config | Mapping[str, Any]
@@ -99,7 +100,7 @@ def console(progress: bool | None) -> "Terminal":
 
 def workers_of(
     workers: int | None,
-    cluster: str | None,
+    cluster: "str | Address | None",
     cluster_tls: Path | str | None,
     insecure: bool,
     simulation: bool = False,
@@ -115,9 +116,13 @@ def workers_of(
         raise InputError("--workers, --cluster and --simulation exclude each other; give only one")
     if cluster is None and workers is None:
         return None
-    from fedsim.federation.runtimes.dask_pool import Address  # noqa: PLC0415  (torch)
+    from fedsim.federation.runtimes import dask_pool  # noqa: PLC0415  (torch)
     from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
 
     if cluster is None:
         return processes(workers)
-    return Address.of(cluster, None if cluster_tls is None else Path(cluster_tls), insecure)
+    if isinstance(cluster, dask_pool.Address):
+        return cluster
+    return dask_pool.Address.of(
+        cluster, None if cluster_tls is None else Path(cluster_tls), insecure
+    )

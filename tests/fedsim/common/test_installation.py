@@ -42,5 +42,5 @@ def test_every_extra_that_a_message_names_exists() -> None:
         for path in root.rglob("*.py")
         for extra in re.findall(r"installation\.command\([\"'](\w+)[\"']\)", path.read_text())
     }
-    assert {"hf", "mlflow", "parquet", "text"} <= named
+    assert {"hf", "parquet", "text"} <= named
     assert named <= set(metadata(fedsim.DISTRIBUTION).get_all("Provides-Extra", []))

@@ -155,7 +155,7 @@ def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
     values = tomllib.loads((place / "node.toml").read_text())
     assert values == {"role": "auditor", "transcript-path": "../transcripts"}
     assert (place / "transcripts").is_dir()
-    assert "fedsim audit live transcripts\n" in (written / "README.md").read_text()
+    assert "fedsim audit transcripts --follow\n" in (written / "README.md").read_text()
 
 
 def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:

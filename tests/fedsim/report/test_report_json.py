@@ -118,7 +118,9 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
     directory = RunDirectory.open(next(tmp_path.glob("run-*")))
     before = encode(results.read(directory))
     with pytest.raises(SystemExit) as ended:
-        main(["report", str(directory.path), "--limit-advantage", "0.9", "--limit-belief", "0.7"])
+        main(
+            ["report", str(directory.path), "report.limit-advantage=0.9", "report.limit-belief=0.7"]
+        )
     assert ended.value.code in (0, None)
     shown = " ".join(capsys.readouterr().out.split())
     assert "Your limit, advantage at most 0.900: participant meets" in shown
@@ -136,6 +138,6 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
             (row["attack"] or {}).pop("above_own_limit", None)
     assert before == after
     with pytest.raises(SystemExit) as ended:
-        main(["report", str(directory.path), "--limit-belief", "0.4"])
+        main(["report", str(directory.path), "report.limit-belief=0.4"])
     assert ended.value.code == 2
     assert "give a number between 0.5 and 1" in capsys.readouterr().err

@@ -38,7 +38,7 @@ def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_pat
         Address.of("tls://10.0.0.5:8786", None, insecure=True)
     with pytest.raises(InputError, match=r"has no ca\.pem"):
         Address.of("10.0.0.5:8786", tmp_path, insecure=False)
-    certificates(tmp_path / "tls", 30)
+    certificates(tmp_path / "tls", days=30)
     with pytest.raises(InputError, match="tcp:// address takes none"):
         Address.of("tcp://10.0.0.5:8786", tmp_path / "tls", insecure=False)
     found = Address.of("10.0.0.5:8786", tmp_path / "tls", insecure=False)
@@ -56,7 +56,7 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Any, Address]]:
     """A scheduler and two workers on this machine, which authenticate each other."""
     distributed = pytest.importorskip("distributed")
     folder = tmp_path / "tls"
-    certificates(folder, 30)
+    certificates(folder, days=30)
     tls = {f"tls_{role}_cert": str(folder / CERTIFICATE) for role in ("scheduler", "worker")}
     tls |= {f"tls_{role}_key": str(folder / KEY) for role in ("scheduler", "worker")}
     tls |= {"tls_client_cert": str(folder / CERTIFICATE), "tls_client_key": str(folder / KEY)}
@@ -141,7 +141,7 @@ def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_kil
     made = fedsim.choose(config, over=over, out=there, workers=cluster[1])
     killer.join()
     alone = fedsim.choose(config, over=over, out=here)
-    for one, other in zip(made.outcomes, alone.outcomes, strict=True):
+    for one, other in zip(made.details, alone.details, strict=True):
         assert (one.failure, one.accuracies) == ("", other.accuracies)
         first, second = (
             np.load(each / one.point.name / "transcript.npz") for each in (here, there)

@@ -132,9 +132,7 @@ def test_a_lost_worker_ends_the_run_which_the_next_command_continues(
 ) -> None:
     config = small(FEW)
     here = _carried_out(config, tmp_path / "here")
-    with pytest.raises(
-        RuntimeError, match=r"a worker was lost with trials-4;.*fedsim run"
-    ):
+    with pytest.raises(RuntimeError, match=r"a worker was lost with trials-4;.*fedsim run"):
         _carried_out(config, tmp_path / "there", Backwards(lost=2))
     assert len(list((tmp_path / "there" / "batches").iterdir())) == 2  # what had finished
     there = _carried_out(config, tmp_path / "there", Backwards())

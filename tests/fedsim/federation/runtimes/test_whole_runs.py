@@ -94,9 +94,9 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
 
     monkeypatch.setattr(places, "opened", opened)
     cluster = Address("tcp://127.0.0.1:1", None)
-    made = fedsim.choose(config, over=over, out=there, workers=cluster)
+    made = fedsim.choose(config, over=over, out=there, cluster=cluster)
     fedsim.choose(config, over=over, out=here, workers=None)
-    for outcome in made.outcomes:
+    for outcome in made.details:
         assert outcome.failure == ""
         name = outcome.point.name
         _same(here / name, there / name)
@@ -104,7 +104,7 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
         assert tempfile.gettempdir() not in page.replace(str(there), "")
     # The same call again finds the finished runs, and more of them is more work.
     before = (there / "rho-beta=0.7" / "identity").read_text()
-    assert fedsim.choose(config, over=over, out=there, workers=cluster).outcomes == made.outcomes
+    assert fedsim.choose(config, over=over, out=there, cluster=cluster).details == made.details
     assert (there / "rho-beta=0.7" / "identity").read_text() == before
 
 
@@ -119,12 +119,12 @@ def test_a_lost_worker_ends_all_runs_and_the_next_command_carries_them_out(
 
     monkeypatch.setattr(places, "opened", opened)
     over, cluster = {"privacy.rho-beta": [0.7, 0.8]}, Address("tcp://127.0.0.1:1", None)
-    made = fedsim.choose(small(), over=over, out=tmp_path / "out", workers=cluster)
-    failures = [outcome.failure for outcome in made.outcomes]
+    made = fedsim.choose(small(), over=over, out=tmp_path / "out", cluster=cluster)
+    failures = [outcome.failure for outcome in made.details]
     assert failures[0].startswith("a worker was lost with")
     assert failures[1] == "the workers are lost; give the same command again to continue"
-    made = fedsim.choose(small(), over=over, out=tmp_path / "out", workers=cluster)
-    assert [outcome.failure for outcome in made.outcomes] == ["", ""]
+    made = fedsim.choose(small(), over=over, out=tmp_path / "out", cluster=cluster)
+    assert [outcome.failure for outcome in made.details] == ["", ""]
 
 
 def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
@@ -134,7 +134,7 @@ def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
     over = {"privacy.rho-beta": [0.7, 0.8]}
     with pytest.raises(InputError, match="cannot be drawn again"):
         fedsim.choose(
-            config, over=over, out=tmp_path / "out", workers=Address("tcp://127.0.0.1:1", None)
+            config, over=over, out=tmp_path / "out", cluster=Address("tcp://127.0.0.1:1", None)
         )
     assert not (tmp_path / "out").exists()
 
@@ -156,11 +156,11 @@ def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(
     killer.start()
     lost = fedsim.choose(config, over=over, out=there, workers=2)
     killer.join()
-    assert any("a worker was lost" in outcome.failure for outcome in lost.outcomes)
+    assert any("a worker was lost" in outcome.failure for outcome in lost.details)
     made = fedsim.choose(config, over=over, out=there, workers=2)
     for one, other in zip(
-        made.outcomes,
-        fedsim.choose(config, over=over, out=here, workers=None).outcomes,
+        made.details,
+        fedsim.choose(config, over=over, out=here, workers=None).details,
         strict=True,
     ):
         assert (one.failure, one.accuracies) == ("", other.accuracies)

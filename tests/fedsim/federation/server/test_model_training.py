@@ -404,7 +404,7 @@ def test_what_undoes_the_guarantee_is_refused(training: Callable[..., Config]) -
         {"privacy.sensitivity": "local"},
         {"federation.colluding": 1},
     ):
-        with pytest.raises(InputError, match=r"run.job is 'training'.*fedsim rehearse"):
+        with pytest.raises(InputError, match=r"run.job is 'training'.*fedsim run"):
             training(changes)
 
 

@@ -89,7 +89,7 @@ def test_the_password_of_a_server_is_said_by_nobody(
     assert said.getvalue() == f"{clean} is no longer written: no route to {clean}/api\n"
     for to in (f"mlflow:{place}", f"wandb:{place}"):
         with pytest.raises(SystemExit):
-            main(["track", str(run.path), "--to", to])
+            main(["report", str(run.path), "--track", to])
         out, err = capsys.readouterr()
         assert "tracking.example" in err
         assert not [word for word in ("cret", "me:") if word in out + err]

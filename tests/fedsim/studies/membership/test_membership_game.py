@@ -258,7 +258,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
 ) -> None:
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
-    command = ["membership", str(file), "--models", "48", "--out", str(out), "--json"]
+    command = ["attack", str(file), "--models", "48", "--out", str(out), "--json"]
     with pytest.raises(SystemExit) as ended:
         main(command)
     assert ended.value.code == 0
@@ -287,7 +287,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert ended.value.code == 2
     assert "name a new directory with --out" in capsys.readouterr().err
     # What is configured is played, unless the command names attacks; and nothing is refused first.
-    none = ["membership", str(file), "--out", str(tmp_path / "n"), "audit.attacks=none"]
+    none = ["attack", str(file), "--out", str(tmp_path / "n"), "audit.attacks=none"]
     with pytest.raises(SystemExit) as ended:
         main(none)
     assert ended.value.code == 2

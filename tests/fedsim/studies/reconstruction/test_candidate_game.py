@@ -146,10 +146,10 @@ def test_the_command_writes_a_report(
     small: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"data.pool": 30, "data.records": 24, "data.held-out": 20, "model.name": "linear"}
-    settings = [part for key, value in keys.items() for part in (f"{key}={value}",)]
+    settings = [f"{key}={value}" for key, value in keys.items()]
     settings += ["training.rounds=2", "federation.clients=3"]
     out = tmp_path / "report"
-    arguments = ["reconstruct", "configs/digits.toml", "--candidates", "8", "trials.count=40"]
+    arguments = ["attack", "configs/digits.toml", "--candidates", "8", "trials.count=40"]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, *settings, "--out", str(out), "--json"])
     assert ended.value.code == 0
