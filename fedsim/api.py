@@ -22,7 +22,7 @@ from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.privacy.mechanism import Neighbouring

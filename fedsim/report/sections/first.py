@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, TOO_FEW, VAGUE
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.privacy.risks import BASELINE
 from fedsim.report.document.blocks import Block, Figure, Place, Prose, Table, tabulated
 from fedsim.report.document.wording import percent, span
