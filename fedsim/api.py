@@ -19,7 +19,8 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import Interval
 from fedsim import config as configuration
 from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.report import CONFIDENCE, AuditOptions, AuditReport
+from fedsim.audits.judgement.options import CONFIDENCE, AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.rows import RunRow as Row

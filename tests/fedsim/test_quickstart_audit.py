@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.records import Transcript
 

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
 
@@ -32,7 +32,11 @@ from fedsim.audits.app.records import RecordAudit
 from fedsim.audits.app.rules import findings
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
-from fedsim.audits.judgement.report import Judged, check_numbers, largest
+from fedsim.audits.judgement.options import check_numbers
+from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.loop.support import MeasuredNoise
+from fedsim.audits.results.rows import Noise, Row
+from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
@@ -69,6 +73,56 @@ ROUNDS_KEY = "num-server-rounds"
 TRIALS = 300
 
 
+@dataclass(frozen=True)
+class RecordDetails:
+    """The protection of one record, where the claim is about one."""
+
+    clients: int
+    """Number of clients with steps of Opacus."""
+    steps: int
+    """Largest number of steps of one client."""
+    noise: MeasuredNoise | None
+    """Measured noise of all clients together; None where none was measured."""
+
+    @classmethod
+    def of(cls, audited: RecordAudit) -> Self:
+        return cls(audited.clients, audited.steps, audited.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppDetails:
+    """What the audit of an app alone has."""
+
+    scope: Scope
+    """What every epsilon is about: the whole run, or its least private message."""
+    neighbouring: Neighbouring
+    """The target's message in the world without its update."""
+    clients: int
+    """Number of clients of the federation."""
+    trials: int
+    """Number of attacked runs."""
+    seed: int
+    """Seed of the audit."""
+    configuration: Configuration
+    """The configuration, read off the strategy and mods, with observations of an honest run."""
+    noise_multipliers: list[float] | None
+    """True noise multiplier of every round; None where theory cannot tell."""
+    epsilon_of_run: float | None
+    """Epsilon of all messages together; None where theory cannot tell."""
+    wins: int
+    """Trials in which the attack named the right world."""
+    losses: int
+    """Trials in which it named the wrong world."""
+    ties: int
+    """Trials in which it favoured neither."""
+    lower_bounds: Mapping[str, EpsilonBound]
+    """Lower bounds on epsilon by the attack, which hold together."""
+    contradicts_theory: bool
+    """Whether the attack disproves a claim that theory supports."""
+    records: RecordDetails | None
+    """None where the claim is about a client."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
     """The outcome of the audit of an app.
@@ -84,6 +138,8 @@ class AppAudit(Judged):
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """
+
+    kind = "app audit"
 
     app: str
     configuration: Configuration
@@ -135,25 +191,55 @@ class AppAudit(Judged):
         """The server's noise, where the claim is about released models."""
         return self.configuration.central if self._towards_participant else None
 
-    def as_json(self) -> dict[str, Any]:
-        theory = {
-            "epsilon_of_run": self.epsilon_of_run,
-            "noise_as_measured": self.noise_off,
-            "noise_multipliers": self.guarantee and self.guarantee.multipliers,
-            "advantage": self.predicted_advantage,
-        }
-        return self._document(
-            "app audit",
-            theory,
-            {"seen_below": self.seen_below},
-            app=self.app,
-            judged={"delta": self.delta, "scope": self.scope.value},
-            configuration=asdict(self.configuration),
-            vantage=self.vantage.value,
-            neighbouring=self.neighbouring.value,
+    @property
+    def name(self) -> str:
+        return self.app
+
+    @property
+    def unit(self) -> str:
+        return "client" if self.records is None else "record"
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {"fedsim": fedsim.__version__, "flwr": version("flwr")}
+
+    @property
+    def unjudged(self) -> Sequence[Row]:
+        records, predicted = self.records, self.predicted_advantage
+        noise = None
+        if records is not None and records.noise is not None:
+            noise = Noise(records.noise.at_least, math.inf, records.noise.confidence)
+        row = Row(
+            observer=self.vantage.value,
+            standing="not-measured",
+            limit=self.limit("measured" if self.noise_off else "theory"),
+            attack=self.attack if records is None else None,
+            predicted=None
+            if predicted is None
+            else Predicted(None, predicted, None, "closed form"),
+            detects=self.seen_below,
+            note="" if records is None else "no attack was made on a record",
+            noise=noise,
+        )
+        return [row]
+
+    @property
+    def details(self) -> AppDetails:
+        return AppDetails(
+            scope=self.scope,
+            neighbouring=self.neighbouring,
             clients=self.clients,
-            **({} if self.records is None else {"records": self.records.as_json()}),
-            versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
+            trials=self.trials,
+            seed=self.seed,
+            configuration=self.configuration,
+            noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
+            epsilon_of_run=self.epsilon_of_run,
+            wins=self.advantage.wins,
+            losses=self.advantage.losses,
+            ties=self.advantage.ties,
+            lower_bounds=self.lower_bounds,
+            contradicts_theory=self.contradictory,
+            records=None if self.records is None else RecordDetails.of(self.records),
         )
 
 

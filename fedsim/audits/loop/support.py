@@ -1,8 +1,7 @@
 """What an audit of a loop could have shown, by its measured noise or by its attack."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binom, norm
@@ -48,10 +47,6 @@ class Power:
     @property
     def share(self) -> float:
         return min(1.0, self.apart / self.needed)
-
-    def as_json(self) -> dict[str, Any]:
-        needed = self.needed if math.isfinite(self.needed) else None
-        return asdict(self) | {"needed": needed, "share": self.share, "seen_with": POWER}
 
 
 def power(
@@ -197,10 +192,6 @@ class MeasuredNoise:
     def missed_below(self) -> float:
         """Share of trainings with missing noise below which all `runs` had noise by chance."""
         return float(1 - (1 - POWER) ** (1 / max(1, self.runs)))
-
-    def as_json(self) -> dict[str, Any]:
-        seen = {"missed_below": self.missed_below, "seen_with": POWER}
-        return asdict(self) | seen
 
 
 def measured(observation: LoopObservation, delta: float, confidence: float) -> MeasuredNoise | None:

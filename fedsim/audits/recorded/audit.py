@@ -31,17 +31,19 @@ from fedsim.audits.judgement.claim import (
     alarms,
     judge,
 )
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.recorded_report import (
     Ending,
+    RecordedDetails,
     RecordedReport,
     ReleaseReport,
     StepRelease,
 )
+from fedsim.audits.recorded.recorded_rows import observed_rows
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
@@ -259,18 +261,24 @@ class Auditor:
             claim = replace(claim, unit=unit if unit in UNITS else None)
             evidence = Recorded(self._mechanism, measured, missing, alarms(findings) > 0)
             judgement = _judged(claim, evidence, findings)
+        rows = observed_rows(measured, self.facts.vantage, confidence)
         return RecordedReport(
-            facts=self.facts,
-            rounds=self.rounds,
-            rounds_stated=options.rounds,
             delta=delta,
             confidence=confidence,
             claim=claim,
+            unit=measured.unit,
             judgement=judgement,
-            mechanism=self._mechanism,
-            release=measured.release,
-            canary=measured.canary,
+            vantage=rows[-1].observer,
+            unjudged=rows,
             findings=findings,
+            details=RecordedDetails(
+                facts=self.facts,
+                rounds=self.rounds,
+                rounds_stated=options.rounds,
+                mechanism=self._mechanism,
+                release=measured.release,
+                canary=measured.canary,
+            ),
         )
 
 
@@ -292,4 +300,4 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
         text = "the recorder stopped during the last round, which was dropped"
         findings.append(Finding(text, severity="note"))
     ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
-    return replace(report, findings=findings, transcript=ending)
+    return replace(report, findings=findings, details=replace(report.details, transcript=ending))

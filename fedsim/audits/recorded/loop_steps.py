@@ -136,7 +136,7 @@ class LoopSteps:
         unit: str,
     ) -> StepRelease:
         stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
-        least = level.least_stds()
+        least = self._multipliers(level.least_stds())
         compared = self._releases[:MOST_COMPARED]
         account = _Account(self._steps, checked, delta)
         multipliers = self._multipliers([one.point for one in stated])
@@ -166,7 +166,8 @@ class LoopSteps:
                 node=None,
                 epsilon=proven,
                 unbounded=math.isinf(proven),
-                epsilon_at_most=account.at_most(self._multipliers(least)),
+                epsilon_at_most=account.at_most(least),
+                rho_alpha_at_most=1.0 if checked.divisor_changes else 2 * account.right(least) - 1,
             ),
             empirical=None,
             unsure=checked.unsure,

@@ -3,12 +3,13 @@
 An infinite epsilon is `math.inf` here and "Infinity" in report.json.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval
 from fedsim.audits.judgement.report import TranscriptReport
+from fedsim.audits.results.checks import GateRule
 from fedsim.audits.steps.step import Sampling
 from fedsim.federation.transcripts.records import TranscriptFacts
 
@@ -79,6 +80,7 @@ class ProvenPrivacy:
         node: the client whose epsilon is proven; None for a training loop.
         epsilon: lower bound on the largest epsilon.
         epsilon_at_most: upper bound on it.
+        rho_alpha_at_most: upper bound on the advantage, under the same noise.
     """
 
     noise_multiplier: Estimated | None
@@ -86,6 +88,7 @@ class ProvenPrivacy:
     epsilon: float
     unbounded: bool
     epsilon_at_most: float
+    rho_alpha_at_most: float
     confidence: float = ALARM_CONFIDENCE
 
 
@@ -159,11 +162,6 @@ class ReleaseReport(ReleasedNoise):
             reverse=True,
         )
 
-    @property
-    def exposed(self) -> Estimated:
-        """Epsilon of the least protected client, or of a record of a training loop."""
-        return self.least_protected[0].epsilon
-
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRelease(ReleaseReport):
@@ -218,9 +216,8 @@ class StepRelease(ReleaseReport):
     accountants: Accountants | None
     unsure: str
 
-    @property
-    def exposed(self) -> Estimated:
-        return self.epsilon
+
+Release = MeanRelease | StepRelease | UpdateRelease
 
 
 @dataclass(frozen=True)
@@ -269,37 +266,44 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedReport(TranscriptReport):
-    """What one vantage point of a federation or a loop reveals.
-
-    Attributes:
-        mechanism: as recorded; the last round that names a value counts.
-        rounds_stated: rounds of the recorded client's whole run, as the user states them.
-        transcript: None while the recorded run goes on.
-    """
+class RecordedDetails:
+    """What the audit of a recorded transcript alone has."""
 
     facts: TranscriptFacts
+    """What the recorder stated about itself and the run."""
     rounds: int
+    """Number of recorded rounds, or of steps of a loop."""
     rounds_stated: int | None
-    delta: float
+    """Rounds of the recorded client's whole run, as the user states them."""
     mechanism: Mapping[str, Any]
-    release: ReleaseReport | None
+    """The mechanism as recorded; the last round that names a value counts."""
+    release: Release | None
+    """What the releases reveal; None where no noise could be measured."""
     canary: CanaryReport | None
+    """What canaries measured; None without canaries."""
     transcript: Ending | None = None
-    kind: str = field(default="transcript audit", init=False)
+    """How the transcript's file ends; None while the recorded run goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedReport(TranscriptReport[RecordedDetails]):
+    """What one vantage point of a federation or a loop reveals."""
+
+    kind = "transcript audit"
+    delta: float
 
     @property
-    def epsilon(self) -> float | None:
-        return None if self.release is None else self.release.exposed.point
+    def name(self) -> str:
+        return self.details.facts.app or "a Flower app"
 
     @property
-    def proven_epsilon(self) -> float | None:
-        if self.release is not None:
-            return self.release.proven.epsilon
-        return None if self.canary is None else self.canary.proven.epsilon_all_rounds
+    def versions(self) -> Mapping[str, str]:
+        return self.details.facts.versions
 
-    def as_json(self) -> dict[str, Any]:
-        written = self._document()
-        if self.transcript is None:
-            del written["transcript"]
-        return written
+    def further_checks(self) -> Iterator[GateRule]:
+        yield GateRule(
+            "details.transcript.torn_bytes > 0",
+            "The transcript is whole.",
+            "The end of the transcript is missing, as after a crash.",
+            "The transcript is still being written.",
+        )

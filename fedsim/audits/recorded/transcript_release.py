@@ -132,6 +132,7 @@ def _proven(
         epsilon=worst.epsilon.low,
         unbounded=math.isinf(worst.epsilon.low),
         epsilon_at_most=max(client.epsilon.point for client in under_least),
+        rho_alpha_at_most=max(client.rho_alpha for client in under_least),
     )
 
 

@@ -12,6 +12,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from adversaries.statistics.estimators import AdvantageEstimate
+from adversaries.statistics.intervals import Frequency
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
@@ -101,8 +102,8 @@ class Attack:
     """Interval of delta_prime, at the same confidence."""
     above_own_limit: Real | None
     """Share of trials on D whose belief passed the organisation's limit; None without a limit."""
-    epsilon_at_least: Real
-    """Lower bound on epsilon; 0 proves nothing."""
+    epsilon_at_least: Real | None
+    """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
     """Estimator of the lower bound, chosen in advance: "one_run" for canaries, else its name in
     `empirical.lower_bounds`."""
@@ -118,14 +119,15 @@ class Attack:
     @classmethod
     def proving(
         cls,
-        epsilon_at_least: float,
-        proven: float,
+        epsilon_at_least: float | None,
+        proven: float | None,
         estimator: str,
         confidence: float,
         *,
         trials: int = 1,
         log_odds: float | None = None,
         advantage: AdvantageEstimate | None = None,
+        exceeded: Frequency | None = None,
         best: bool = False,
     ) -> "Attack":
         """Return what an audit outside a run measured: lower bounds on epsilon, and what else."""
@@ -138,8 +140,8 @@ class Attack:
             chance=None if advantage is None else guessing(trials, confidence),
             log_odds=log_odds,
             belief=None if log_odds is None else float(expit(log_odds)),
-            delta_prime=None,
-            delta_prime_interval=None,
+            delta_prime=None if exceeded is None else exceeded.point,
+            delta_prime_interval=None if exceeded is None else exceeded.interval.ends,
             above_own_limit=None,
             epsilon_at_least=epsilon_at_least,
             estimator=estimator,

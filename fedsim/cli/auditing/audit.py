@@ -8,7 +8,7 @@ import typer
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Verdict, exit_status
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.cli.auditing import following, options
 from fedsim.cli.auditing.options import Claimed, OfEvery, TranscriptOptions
 from fedsim.cli.options import AsJson, Confidence, Seed

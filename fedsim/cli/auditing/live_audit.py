@@ -20,7 +20,7 @@ from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
 from fedsim.federation.transcripts.reader import Reader, follow
 from fedsim.federation.transcripts.records import ObservedRound
-from fedsim.report.kinds import recorded as transcript_report
+from fedsim.report.kinds import audited
 
 
 def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = None) -> int:
@@ -30,7 +30,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
     when to stop following, and --json, it is also a line on standard output, and the report is
     last.
     """
-    from fedsim.report.kinds import live as live_words  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.report.kinds import course  # noqa: PLC0415  (matplotlib is slow to import)
 
     # Refuse bad options before the run, not after it.
     live, directory = live_report.opened(path, every.options), every.directory(path)
@@ -53,15 +53,15 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
                 if streaming:
                     print(line, flush=True)
                 beliefs.append(belief)
-                show(live_words.table(beliefs))
+                show(course.view(beliefs))
         report = live.report()
-        page = live_words.write_live(report, directory, beliefs)
+        page = audited.write(report, directory, beliefs)
     if streaming:
-        print(json.dumps(report_json(report.report), allow_nan=False), flush=True)
+        print(json.dumps(report.report, allow_nan=False), flush=True)
     elif every.as_json:
-        print_json(report_json(report.report))
+        print_json(report.report)
     result = results(as_json=every.as_json)
-    result.print(live_words.summary(report))
+    result.print(audited.summary(report))
     result.print(f"Report: {page}", soft_wrap=True)
     return every.exit_status(report)
 
@@ -97,14 +97,14 @@ def audit_transcript(path: Path, every: OfEvery, stop: Callable[[], bool] | None
             for observed in follow(path, stop=stop):
                 auditor.observe(observed)
                 if console.is_terminal:  # an interim report costs as much as all rounds before it
-                    show(transcript_report.summary(auditor.report(every.options)))
+                    show(audited.summary(auditor.report(every.options)))
     with Reader(path) as reader:
         report = transcript_audit.audit(reader, every.options)
-    page = transcript_report.write_recorded(report, directory)
+    page = audited.write(report, directory)
     if every.as_json:
-        print_json(report_json(report.report))
+        print_json(report.report)
     else:
-        results().print(transcript_report.summary(report))
+        results().print(audited.summary(report))
         results().print(f"Report: {page}", soft_wrap=True)
     return every.exit_status(report)
 

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from fedsim.audits.judgement.claim import claim_given, exit_status
-from fedsim.audits.judgement.report import AuditOptions, AuditReport
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.options import (
     CLIENTS,
@@ -18,8 +18,10 @@ from fedsim.cli.options import (
     Delta,
     FailIf,
 )
-from fedsim.common.strict_json import report_json
 from fedsim.privacy.mechanism import Neighbouring
+
+if TYPE_CHECKING:  # pydantic and torch are slow
+    from fedsim.audits.judgement.report import AuditReport
 
 Recorded = Annotated[
     Path, typer.Argument(metavar="TRANSCRIPT", help="Transcript, or folder of transcripts.")
@@ -220,9 +222,9 @@ class OfEvery:
     strict: bool
     gate: gate.Gate
 
-    def exit_status(self, audit: AuditReport) -> int:
+    def exit_status(self, audit: "AuditReport") -> int:
         """Return the exit status of an audit: the larger of its verdict's and the gate's."""
-        shut = self.gate.status(report_json(audit.report))
+        shut = self.gate.status(audit.report)
         return max(exit_status(audit.verdict, self.strict), shut)
 
     def directory(self, transcript: Path) -> Path:

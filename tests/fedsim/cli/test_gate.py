@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.cli import gate
 from fedsim.cli.auditing.options import OfEvery
 from fedsim.common.randomness import gaussian_noise

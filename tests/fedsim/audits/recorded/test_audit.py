@@ -18,7 +18,7 @@ from adversaries.bounds.lower_bounds import NOT_GAUSSIAN
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import NUMBERS
 from fedsim.audits.recorded.recorded_report import RecordedReport

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from adversaries.bounds.canaries import direction
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Canary, ObservedRound, Transcript, TranscriptFacts

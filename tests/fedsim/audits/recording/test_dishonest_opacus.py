@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import UNSEEN as UNSEEN_BY_ALL
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript

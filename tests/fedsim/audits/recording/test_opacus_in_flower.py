@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import environment, executable

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
