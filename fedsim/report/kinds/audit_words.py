@@ -127,7 +127,7 @@ def limits(report: AuditReport) -> str:
 def is_unclipped(report: AuditReport) -> bool:
     """Return whether nothing bounds what one update can change."""
     release = report.details.release if isinstance(report, RecordedReport) else None
-    return release is not None and not release.clipped
+    return release is not None and release.noise != "none" and not release.clipped
 
 
 # What was found

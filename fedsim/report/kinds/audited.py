@@ -180,10 +180,14 @@ def _colour(text: str) -> str:
 
 def _power(report: AuditReport) -> str:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
-    intervals = f"Intervals and bounds: {percent(report.confidence)} confidence."
+    told = f"Intervals and bounds: {percent(report.confidence)} confidence."
+    if (noise := report.row.noise) is not None:
+        told += (
+            f" The noise is {number(noise.low)} to {number(noise.high)} times the claimed noise."
+        )
     if report.alarms:
-        return intervals  # noise may be missing
-    return f"{intervals} {would_have_noticed(report.row.detects)}".rstrip()
+        return told  # noise may be missing
+    return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
 
 
 # The page

@@ -91,6 +91,7 @@ def test_of_an_audits_verdict_and_its_gate_the_larger_status_counts(
 ) -> None:
     checked = gate.parsed(["epsilon.low > 3"], "app audit")
     every = OfEvery(AuditOptions(), None, False, strict, checked)
-    report = {"kind": "app audit", "measured": {"epsilon_lower_bound": 4.0 if shut else 2.0}}
+    row = {"attack": {"epsilon_at_least": 4.0 if shut else 2.0}}
+    report = {"kind": "app audit", "vantage": "server", "rows": {"server": row}}
     found: Any = SimpleNamespace(verdict=verdict, report=report)
     assert every.exit_status(found) == status

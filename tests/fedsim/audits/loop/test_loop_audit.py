@@ -15,8 +15,8 @@ from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import drawn, loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
-from fedsim.cli.auditing.code_audit import loop_results as results
 from fedsim.cli.main import app
+from fedsim.report.kinds import audited as words
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
 OWN, OPACUS = LOOPS / "own_loops.py", LOOPS / "opacus_loops.py"
@@ -45,7 +45,7 @@ def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
 def test_processes_side_by_side_measure_what_one_measures() -> None:
     for loop in (f"{OPACUS}:noise_at_50", f"{OWN}:clip_after_average"):
         one, three = (outcome(loop, trials=60, records=30, workers=count) for count in (1, 3))
-        assert one.as_json() == three.as_json()
+        assert one.report == three.report
         assert one.advantage == three.advantage
 
 
@@ -79,7 +79,7 @@ def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
     assert (found.verdict, rules(found), found.alarms) == (
         Verdict.SUSPECT, {"realised-noise"}, 1
     )  # fmt: skip
-    assert found.as_json()["alarms"] == 1
+    assert found.report["alarms"] == 1
 
 
 @pytest.mark.slow
@@ -101,8 +101,9 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() 
     assert f"noise at least {right.noise.at_least:.1%}" in right.reasons[0]
     assert right.epsilon < right.noise.epsilon < right.claim.epsilon
     assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
-    assert "over all steps" in dict(results(less))["By measured noise"]
-    assert "If the noise were below 0.9" in dict(results(right))["Detects"]
+    assert "with the least noise that was measured over all steps" in words.page(less)
+    assert less.row.limit is not None and less.row.limit.source == "measured"
+    assert right.row.detects is not None and right.row.detects > 0.9
     # A claim of exactly what theory says has no room for the measurement, and is right.
     exact = replace(right, claim=replace(right.claim, epsilon=right.epsilon))
     assert exact.verdict is Verdict.SUPPORTED
@@ -212,7 +213,7 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
     out = tmp_path / "audit"
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
     result = run(f"audit loop {OWN}:no_clipping {claim} --trials 100 --out {out}")
-    assert (result.exit_code, "CONVICTED" in result.stdout) == (4, True)
+    assert (result.exit_code, "is refuted" in result.stdout) == (4, True)
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["claim"]["source"]) == ("convicted", "given")
     assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()
@@ -224,7 +225,7 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
 def test_the_terminal_says_what_to_return_to_see_more() -> None:
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
     text = " ".join(run(f"audit loop {RETURNED}:last_noise_400 {claim}").stdout.split())
-    assert "The loop returned one model. By theory, 100 trials convict it in 95% of" in text
+    assert "By theory, 100 trials convict the loop in 95% of cases if the noise in" in text
     assert "Return each step's sum, an array [k, P], or the model after each step" in text
 
 

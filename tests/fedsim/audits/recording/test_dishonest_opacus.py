@@ -68,9 +68,9 @@ def verdict(
     claimed = engine.get_epsilon(DELTA) * 1.05
     del optimizer, module, loader
     gc.collect()
-    report = audit(read_transcript(path), AuditOptions(claim=Claim(claimed, DELTA))).as_json()
+    report = audit(read_transcript(path), AuditOptions(claim=Claim(claimed, DELTA))).report
     texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
-    return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
+    return report["verdict"], " ".join([*report["reasons"], *texts])
 
 
 def clipping(factor: Callable[[Tensor], Tensor]) -> Callable[[Any], None]:
