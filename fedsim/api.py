@@ -172,7 +172,7 @@ class Run:
     def _drawn(self) -> dict[str, "Figure"]:
         from fedsim.report import page  # noqa: PLC0415
 
-        drawn = page.Pictures(self.report, self.transcript).figures
+        drawn = page.Pictures(self.report, self.transcript).drawn
         return {name: figure.drawing for name, figure in drawn.items()}
 
 

@@ -23,8 +23,8 @@ from fedsim.privacy import participation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Trust
-from fedsim.report.page import SECTIONS, Pictures, render_html
-from fedsim.report.sections import observers
+from fedsim.report.page import Pictures, render_html
+from fedsim.report.sections.evidence import SECTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(
@@ -137,10 +137,11 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     section = _named("A report section")["SECTION"]
     run(small({}))
     report = _report(tmp_path)
-    page = render_html(report, Pictures(report, {}, (*SECTIONS[:1], section, *SECTIONS[1:])))
+    sections = (*SECTIONS[:1], section, *SECTIONS[1:])
+    page = render_html(report, Pictures(report, {}), sections=sections)
     headings = re.findall(r'<h2 id="[^"]*">([^<]*) <a', page)
-    place = headings.index(observers.SECTION.title)
-    assert headings[place + 2] == "Where the time went"
+    place = headings.index(SECTIONS[0].title)
+    assert headings[place + 1] == "Where the time went"
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 

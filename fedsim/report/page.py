@@ -15,115 +15,86 @@ from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import html, pictures
+from fedsim.report.document.wording import plain
 from fedsim.report.figures.series import series
-from fedsim.report.sections import (
-    attacks,
-    beliefs,
-    first,
-    lower_bounds,
-    observers,
-    reading,
-    risks,
-    target,
-    theory,
-    training,
-)
+from fedsim.report.sections import drawn as run_drawings
+from fedsim.report.sections import evidence, first, observers, reading
 from fedsim.report.sections.first import About
-from fedsim.report.sections.section import Section, SectionTranscript
-
-SECTIONS = (
-    observers.SECTION,
-    beliefs.SECTION,
-    attacks.ONE_RUN,
-    attacks.CRAFTED,
-    training.UTILITY,
-    risks.SECTION,
-    beliefs.OBSERVED,
-    risks.CURVES,
-    training.AT_CLIENTS,
-    theory.SECTION,
-    theory.BAYESIAN,
-    lower_bounds.SECTION,
-    attacks.MEMBERSHIP,
-    beliefs.PREDICTION,
-    beliefs.RESIDUALS,
-    training.CONFIGURATION,
-)
-"""A section is a module of `fedsim.report.sections` and a line here. Sections for specialists stand
-in a folded part behind the others."""
+from fedsim.report.sections.section import is_client, is_sampled, trials_of
 
 
 class Pictures:
     """The figures of a run, each drawn once, when it is first needed."""
 
-    def __init__(
-        self,
-        report: Report,
-        transcript: Mapping[str, Any],
-        sections: Sequence[Section] = SECTIONS,
-    ) -> None:
-        self.sections = sections
+    def __init__(self, report: Report, transcript: Mapping[str, Any]) -> None:
         self._report, self._transcript = report, transcript
 
     @cached_property
-    def drawn(self) -> Mapping[Section, Sequence[doc.Figure]]:
-        transcript = SectionTranscript.of(self._transcript)
-        return {section: [*section.figures(self._report, transcript)] for section in self.sections}
-
-    @property
-    def figures(self) -> dict[str, doc.Figure]:
-        return {figure.name: figure for figures in self.drawn.values() for figure in figures}
+    def drawn(self) -> Mapping[str, doc.Figure]:
+        found = run_drawings.figures(self._report, self._transcript)
+        return {figure.name: figure for figure in found}
 
     @cached_property
-    def files(self) -> dict[str, str | bytes]:
-        return {name: pictures.picture(figure.drawing) for name, figure in self.figures.items()}
+    def embedded(self) -> dict[str, doc.Picture]:
+        return {
+            name: doc.Picture(
+                *(name, pictures.picture(figure.drawing), figure.title, figure.caption),
+                [*series(figure.drawing)],
+            )
+            for name, figure in self.drawn.items()
+        }
 
     @property
     def contents(self) -> dict[str, bytes]:
         """The content of each picture by the name of its file."""
-        contents = {}
-        for name, picture in self.files.items():
-            if isinstance(picture, str):
-                contents[f"{name}.svg"] = picture.encode()
-            else:
-                contents[f"{name}.png"] = picture
-        return contents
-
-    def embedded(self, figure: doc.Figure) -> doc.Picture:
-        return doc.Picture(
-            *(figure.name, self.files[figure.name], figure.title, figure.caption),
-            [*series(figure.drawing)],
-        )
+        drawn = [(name, picture.drawn) for name, picture in self.embedded.items()]
+        return {
+            **{f"{name}.svg": each.encode() for name, each in drawn if isinstance(each, str)},
+            **{f"{name}.png": each for name, each in drawn if isinstance(each, bytes)},
+        }
 
 
-def render_html(report: Report, drawn: Pictures, about: About | None = None) -> str:
+def scope(report: Report) -> str:
+    """Return what was run, in a line."""
+    mechanism, one = report.mechanism, "one client's data" if is_client(report) else "one record"
+    replaced = report.neighbouring == "replace"
+    facts = {
+        trials_of(report): True,
+        f"{report.rounds} rounds": True,
+        f"{report.clients} clients": True,
+        f"{report.trust} trust": True,
+        f"compared: {one} replaced" if replaced else f"compared: with and without {one}": True,
+        "unit of privacy: a client's whole data": is_client(report),
+        f"sampling rate {plain(mechanism.sampling_rate)}": is_sampled(report),
+        f"{mechanism.local_steps} local steps": mechanism.local_steps > 1,
+    }
+    return " · ".join(fact for fact, holds in facts.items() if holds)
+
+
+def render_html(
+    report: Report,
+    drawn: Pictures,
+    about: About | None = None,
+    sections: Sequence[evidence.Section] = evidence.SECTIONS,
+) -> str:
     """Return the report as one HTML page that needs no other file, script or network."""
-    parts = [
-        (section.specialist, doc.Part(section.heading(report), content))
-        for section in drawn.sections
-        if (content := _blocks(section, report, drawn))
-    ]
     about = about or About()
-    blocks = [part for specialist, part in parts if not specialist]
-    blocks.insert(1, target.part(report, about.target))
     notes: list[doc.Block] = [*first.cautions(report)]
     if others := [each for each in report.warnings if each not in report.contradictions.values()]:
         notes.append(doc.Bullets(others))
+    parts = evidence.parts(report, drawn.embedded, about.target, sections)
+    states = (observers.state_words(report, row) for row in observers.shown(report))
+    parts.insert(-1, reading.part(states))
     if notes:
-        blocks.insert(0, doc.Part("Read this before you use the numbers", notes, anchor="cautions"))
-    blocks.append(
-        reading.part(observers.state_words(report, row) for row in observers.shown(report))
-    )
-    if apart := [part for specialist, part in parts if specialist]:
-        blocks.append(doc.Part("For specialists", apart, folded=True, anchor="specialists"))
+        parts.insert(0, doc.Part("Read this before you use the numbers", notes, anchor="cautions"))
     return html.render(
         doc.Document(
             title=f"{report.name} – identifiability report",
             kind="Identifiability report",
             heading=report.name,
-            note=training.scope(report),
+            note=scope(report),
             first=first.first(report, about),
-            blocks=blocks,
+            blocks=parts,
             footer=(
                 f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
                 doc.Code("fedsim run config.toml"),
@@ -136,19 +107,6 @@ def render_html(report: Report, drawn: Pictures, about: About | None = None) -> 
 def about(directory: RunDirectory) -> About:
     stated, facts = directory.config.run, directory.read_facts()
     return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
-
-
-def _blocks(section: Section, report: Report, drawn: Pictures) -> list[doc.Block]:
-    left = {figure.name: figure for figure in drawn.drawn.get(section, ())}
-    blocks: list[doc.Block] = []
-    for block in section.words(report):
-        if not isinstance(block, doc.Place):
-            blocks.append(block)
-        elif block.figure in left:
-            blocks.append(drawn.embedded(left.pop(block.figure)))
-        elif block.otherwise:
-            blocks.append(doc.Prose(block.otherwise))
-    return [*blocks, *map(drawn.embedded, left.values())]
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
@@ -165,12 +123,10 @@ def write_report(
     limits: Mapping[str, Scalar] | None = None,
 ) -> Report:
     """Write report.json, the figures and report.html of a run; return the report."""
-
     report, transcript = assembled(directory, confidence, delta, limits)
     pictures = Pictures(report, transcript)
     write_figures(pictures, directory.path / "figures")
-    page = render_html(report, pictures, about(directory))
-    directory.write_text("report.html", page)
+    directory.write_text("report.html", render_html(report, pictures, about(directory)))
     # Last, because its presence says that the run is finished.
     directory.write_json("report.json", encode(report))
     return report

@@ -1,15 +1,51 @@
-"""The result of a run on the terminal: at most 20 lines, the alarms last but one."""
+"""The result of a run on the terminal: at most 20 lines, of which the last but one decides."""
 
-from rich.console import Group, RenderableType
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
 from fedsim.report.document import terminal
-from fedsim.report.document.blocks import Mark
-from fedsim.report.document.wording import counted, least_loss
-from fedsim.report.sections import first, observers, theory
-from fedsim.report.sections.section import confidence_of, model_in_short
+from fedsim.report.document.wording import counted, least_loss, number
+from fedsim.report.sections import first, observers
+from fedsim.report.sections.section import confidence_of, model_in_short, released
+
+MOST_LINES = 19
+"""On a terminal of 80 columns or more, beside the path of the page, which follows."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A part of the result; `rank`: those of the highest rank give way first, those of 0 never."""
+
+    shown: RenderableType
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a run; without `verbose`, what has no room on the screen is left out."""
+
+    paragraphs: tuple[Paragraph, ...]
+    ending: str
+    verbose: bool = False
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        kept, left_out = [*self.paragraphs], False
+        lines = {id(each): len(console.render_lines(each.shown, options)) for each in kept}
+        while not self.verbose and sum(lines[id(each)] for each in kept) >= MOST_LINES:
+            last = max(kept, key=lambda each: each.rank)
+            if not last.rank:
+                break
+            kept.remove(last)
+            left_out = True
+        yield from (each.shown for each in kept)
+        yield Text(f"{self.ending} More: fedsim report RUN -v." if left_out else self.ending)
 
 
 def summary(
@@ -22,58 +58,71 @@ def summary(
         seconds: time that it took; None if unknown.
         verbose: whether every observer's numbers follow.
     """
-    took = "" if seconds is None else f"    {seconds:.0f} s"
-    played = (
-        f"{counted(report.trials, 'trial')}, {_rounds(report)}, {counted(report.clients, 'client')}"
-    )
-    texts = list(report.contradictions.values())
-    if len(texts) > 1 and not verbose:
-        texts = [f"{text.partition('. ')[0].removesuffix('.')}." for text in texts]
-    alarms = [Text(f"ALARM: {text}\n", "bold red") for text in texts]
-    lines: list[RenderableType] = [
-        Text(f"{command or report.name}    {played}{took}\n", "bold"),
-        *alarms,
-        Text(f"{first.question(report)}\n"),
-        _observers(report),
-        Text(f"\n{_what_it_shows(report)}"),
-        Text(f"Model: {model_in_short(report)}"),
-    ]
-    told = first.cautions(report)
-    said = theory.released(report), first.canaries(report).strip(), *(each.title for each in told)
-    lines.append(Text(" ".join(filter(None, said))))
-    if verbose:
-        lines += observers.listed(report)
-        lines += [Text(str(label.text)) for label in told if label.text]
-        lines.append(Text(report.mechanism.dp_note))
-    lines += [Text(text) for text, met in first.own_limits(report) if met]
     decisions = first.decisions(report)
-    lines += map(Text, decisions)
     ending = f"{counted(report.alarms, 'alarm')}, {len(decisions) or 'nothing'} to decide."
-    return Group(*lines, Text(ending))
+    paragraphs = _paragraphs(report, _begun(report, command, seconds), decisions, verbose)
+    return Summary(tuple(paragraphs), ending, verbose)
 
 
-def _rounds(report: Report) -> str:
-    budget = report.budget
-    if not budget.stopped:
-        return counted(report.rounds, "round")
-    return f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+def _begun(report: Report, command: str, seconds: float | None) -> str:
+    budget, took = report.budget, "" if seconds is None else f"    {seconds:.0f} s"
+    rounds = counted(report.rounds, "round")
+    if budget.stopped:
+        rounds = f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+    clients, trials = counted(report.clients, "client"), counted(report.trials, "trial")
+    return f"{command or report.name}    {trials}, {rounds}, {clients}{took}\n"
+
+
+def _paragraphs(
+    report: Report, begun: str, decisions: list[str], verbose: bool
+) -> Iterator[Paragraph]:
+    alarms = list(report.contradictions.values())
+    if len(alarms) > 1 and not verbose:
+        alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
+    yield Paragraph(Text(begun, "bold"))
+    for place, text in enumerate(alarms):
+        yield Paragraph(Text(f"ALARM: {text}\n", "bold red"), 8 * (place > 0))
+    yield Paragraph(Text(f"{first.question(report)}\n"), 4)
+    yield Paragraph(_observers(report))
+    yield Paragraph(Text(f"\n{observers.MEANT}"), 5)
+    yield Paragraph(Text(_what_it_shows(report)), 1)
+    yield Paragraph(Text(f"Model: {model_in_short(report)}"), 2)
+    told = first.cautions(report)
+    facts = filter(None, (released(report), first.canaries(report).strip()))
+    for place, text in enumerate([*facts, *(label.title for label in told)]):
+        yield Paragraph(Text(text), min(place, 1) * 6)
+    if verbose:
+        for row in observers.shown(report):
+            yield from map(Paragraph, _in_full(report, row.observer))
+        yield from (Paragraph(Text(str(label.text))) for label in told if label.text)
+        yield Paragraph(Text(report.mechanism.dp_note))
+    yield from (Paragraph(Text(text), 7) for text, met in first.own_limits(report) if met)
+    yield from (Paragraph(Text(each), 3) for each in decisions)
 
 
 def _observers(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
-    headings = "observer", "right answers", "limit", f"ε (δ={report.bounds.delta:g})", "verdict"
-    for heading in headings:
-        table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
-    for row in observers.shown(report):
-        mark: Mark = observers.mark(report, row)
-        table.add_row(
-            Text(observers.NAMES[row.observer]),
-            Text(observers.right(row)),
-            Text(observers.right_at_most(row)),
-            Text(observers.epsilon(row)),
-            Text(mark.text.lower(), terminal.COLOURS.get(mark.kind, "")),
-        )
+    rows = observers.shown(report)
+    for heading in (*observers.short(report, rows[0]), "Verdict"):
+        name = heading.lower().replace(" = ", "=")
+        whole = heading != "Verdict"
+        table.add_column(name, header_style="", overflow="fold", no_wrap=whole)
+    for row in rows:
+        mark, cells = observers.mark(report, row), observers.short(report, row).values()
+        verdict = Text(mark.text.lower(), terminal.COLOURS.get(mark.kind, ""))
+        table.add_row(*map(Text, cells), verdict)
     return table
+
+
+def _in_full(report: Report, observer: str) -> Iterator[Text]:
+    row = report.rows[observer]
+    yield Text(f"{observers.NAMES[observer]}: {observers.mark(report, row).text}", "bold")
+    for heading, (text, detail) in observers.numbers(report, row).items():
+        yield Text(f"  {heading}: {text}{f' ({detail})' * bool(detail)}")
+    if row.attack is not None and row.attack.chance is not None:
+        chance = number(row.attack.chance)
+        yield Text(f"  a coin's advantage: −{chance} to {chance}")
+    yield Text(f"  {observers.reading(report, row)}")
 
 
 def _what_it_shows(report: Report) -> str:

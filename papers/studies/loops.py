@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-from pydantic_core import to_json
 from tables import Table, Value
 
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
@@ -42,22 +40,13 @@ OWN_CLAIM = Claim(0.9285, 1e-5, Scope.RUN, "given")
 class Here:
     """A channel to this very process: hundreds of others would load PyTorch for as many audits."""
 
-    def __init__(self) -> None:
-        self._answers: Iterator[Any] | None = None
-        self._asked = b""
+    def __init__(self, trials: running.LoopTrials) -> None:
+        self._trials = trials
 
-    def ask(self, message: object, answers: TypeAdapter[Any]) -> Any:
-        """Return the answer to a message.
-
-        Args:
-            message: an order, then requests.
-            answers: not needed where nothing is sent.
-        """
+    def call(self, answers: Any, name: str, *arguments: Any) -> Any:
+        """Return a method's answer, which needs no check where nothing is sent."""
         del answers
-        self._asked = to_json(message, inf_nan_mode="constants")
-        if self._answers is None:
-            self._answers = running.answers(self._asked, iter(lambda: self._asked, None))
-        return next(self._answers)
+        return getattr(self._trials, name)(*arguments)
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
@@ -112,8 +101,9 @@ def audit(
     """
     relation = Neighbouring.ADD_REMOVE
     order = LoopOrder(loop, data, records, target, relation.value, seed)
-    process = LoopProcess(order, Here())  # type: ignore[arg-type]
-    return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
+    with running.opened(order) as opened:
+        process = LoopProcess(Here(opened))  # type: ignore[arg-type]
+        return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
 
 
 def _audit(loop: str, records: int, trials: int, seed: int = 0) -> LoopAudit:

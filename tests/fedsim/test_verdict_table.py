@@ -24,7 +24,7 @@ from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.recorded_report import ProvenByCanaries, ProvenPrivacy, StepRelease
+from fedsim.audits.recorded.recorded_report import ProvenPrivacy, StepRelease
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.cli import gate
@@ -288,8 +288,8 @@ def _recorded(evidence: Evidence) -> str:
             "independent": evidence["doubt"] != "alike",
         }
     )
-    all_rounds = ProvenByCanaries(_epsilon_or_none(evidence["canaries"]))
-    canary: Any = SimpleNamespace(proven=all_rounds)
+    all_rounds = _epsilon_or_none(evidence["canaries"])
+    canary: Any = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
@@ -15,13 +14,12 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import description, records
+from fedsim.audits.app import game, loading, records
 from fedsim.audits.app import guarantee as theory
 from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
     App,
     AppObservation,
-    AppOrder,
     AppProcess,
     CentralNoise,
     ClientRun,
@@ -33,9 +31,9 @@ from fedsim.audits.app.rules import findings
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.options import check_numbers
-from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop.support import MeasuredNoise
-from fedsim.audits.results.rows import Noise, Row
+from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
 from fedsim.config import Scalar
@@ -84,10 +82,6 @@ class RecordDetails:
     noise: MeasuredNoise | None
     """Measured noise of all clients together; None where none was measured."""
 
-    @classmethod
-    def of(cls, audited: RecordAudit) -> Self:
-        return cls(audited.clients, audited.steps, audited.noise)
-
 
 @dataclass(frozen=True, kw_only=True)
 class AppDetails:
@@ -99,26 +93,14 @@ class AppDetails:
     """The target's message in the world without its update."""
     clients: int
     """Number of clients of the federation."""
-    trials: int
-    """Number of attacked runs."""
-    seed: int
-    """Seed of the audit."""
     configuration: Configuration
     """The configuration, read off the strategy and mods, with observations of an honest run."""
     noise_multipliers: list[float] | None
     """True noise multiplier of every round; None where theory cannot tell."""
     epsilon_of_run: float | None
     """Epsilon of all messages together; None where theory cannot tell."""
-    wins: int
-    """Trials in which the attack named the right world."""
-    losses: int
-    """Trials in which it named the wrong world."""
-    ties: int
-    """Trials in which it favoured neither."""
-    lower_bounds: Mapping[str, EpsilonBound]
-    """Lower bounds on epsilon by the attack, which hold together."""
-    contradicts_theory: bool
-    """Whether the attack disproves a claim that theory supports."""
+    decisions: Decisions
+    """What the attack decided."""
     records: RecordDetails | None
     """None where the claim is about a client."""
 
@@ -206,40 +188,27 @@ class AppAudit(Judged):
     @property
     def unjudged(self) -> Sequence[Row]:
         records, predicted = self.records, self.predicted_advantage
-        noise = None
-        if records is not None and records.noise is not None:
-            noise = Noise(records.noise.at_least, math.inf, records.noise.confidence)
-        row = Row(
-            observer=self.vantage.value,
-            standing="not-measured",
-            limit=self.limit("measured" if self.noise_off else "theory"),
-            attack=self.attack if records is None else None,
-            predicted=None
-            if predicted is None
-            else Predicted(None, predicted, None, "closed form"),
-            detects=self.seen_below,
-            note="" if records is None else "no attack was made on a record",
-            noise=noise,
+        return self.observed(
+            "measured" if self.noise_off else "theory",
+            self.attack if records is None else None,
+            None if records is None or records.noise is None else records.noise.ratio,
+            self.seen_below,
+            "" if records is None else "no attack was made on a record",
+            None if predicted is None else Predicted(None, predicted, None, "closed form"),
         )
-        return [row]
 
     @property
     def details(self) -> AppDetails:
+        seen = self.records
         return AppDetails(
             scope=self.scope,
             neighbouring=self.neighbouring,
             clients=self.clients,
-            trials=self.trials,
-            seed=self.seed,
             configuration=self.configuration,
             noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
             epsilon_of_run=self.epsilon_of_run,
-            wins=self.advantage.wins,
-            losses=self.advantage.losses,
-            ties=self.advantage.ties,
-            lower_bounds=self.lower_bounds,
-            contradicts_theory=self.contradictory,
-            records=None if self.records is None else RecordDetails.of(self.records),
+            decisions=self.decisions,
+            records=None if seen is None else RecordDetails(seen.clients, seen.steps, seen.noise),
         )
 
 
@@ -254,7 +223,7 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration, trainings = theory.observe(audited, seed)
+    configuration, trainings = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
     scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
     vantage = theory.vantage_of(configuration, claim)
@@ -265,10 +234,10 @@ def audit(
     central = configuration.central
     mixed = mixed or (participant and central is not None and central.varies)
     predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
-    game = theory.play(
+    played = game.play(
         audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
     )
-    worlds, scores = game.scores(scope)
+    worlds, scores = played.scores(scope)
     reason = _not_normal(configuration, guarantee)
     observed = worlds, scores, delta, reason
     seen_below = by_watching(configuration.observation) if participant else 0.0
@@ -413,11 +382,11 @@ def audit_directory(
         raise InputError(
             f"{ROUNDS_KEY} is {count}, so that the app would release nothing; give at least 1"
         )
-    description.read(app.expanduser().resolve())  # before a process takes seconds to start
-    order = AppOrder(str(app), clients, overrides)
-    with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
+    loading.described(app.expanduser().resolve())  # before a process takes seconds to start
+    module, order = "fedsim.audits.app.execution", (app, clients, overrides)
+    with started(module, "app", time_limit, *order, log=log) as channel:
         return audit(
-            AppProcess(order, channel),
+            AppProcess(channel, clients),
             trials=trials,
             seed=seed,
             claim=claim,

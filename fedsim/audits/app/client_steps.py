@@ -1,7 +1,7 @@
 """The steps of Opacus that the clients of an app take in an honest run, round by round."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from flwr.app import Message
@@ -29,6 +29,29 @@ class ClientWatch(LoopWatch):
         self.noises[-1] = self.noises[-1][:room].copy()
 
 
+@dataclass
+class _Client:
+    """Rounds of one client; `bare`: those that changed the model without a step of Opacus."""
+
+    rounds: list[ObservedRun] = field(default_factory=list)
+    noises: list[Floats] = field(default_factory=list)
+    bare: int = 0
+
+    def run(self) -> ClientRun:
+        steps = [step for each in self.rounds for step in each.steps]
+        whole = replace(
+            self.rounds[-1],
+            steps=tuple(replace(step, place=place) for place, step in enumerate(steps, 1)),
+            explained=all(each.explained for each in self.rounds),
+            epochs=sum(each.epochs for each in self.rounds),
+            beside=tuple(pair for each in self.rounds for pair in each.beside),
+            unnoised=sum(each.unnoised for each in self.rounds),
+            start="",
+        )
+        noise = np.concatenate([*self.noises, np.empty(0)])[:LONGEST_NOISE]
+        return ClientRun(whole, len(self.rounds), self.bare, echo_p_value(noise))
+
+
 class ClientSteps:
     """Watches the clients of one run.
 
@@ -38,9 +61,7 @@ class ClientSteps:
 
     def __init__(self, watch: ClientWatch) -> None:
         self._watch, self.late = watch, False
-        self._rounds: dict[int, list[ObservedRun]] = {}
-        self._noises: dict[int, list[Floats]] = {}
-        self._bare: dict[int, int] = {}
+        self._clients: dict[int, _Client] = {}
 
     def trained(self, partition: int, message: Message, train: Callable[[], Message]) -> Message:
         """Return the reply to a message, and note the steps that made it."""
@@ -49,57 +70,35 @@ class ClientSteps:
         reply = train()
         self.late |= wrap(self._watch)
         if reply.has_content() and len(reply.content.array_records) == 1:
-            self._note(partition, message, reply)
+            self._note(self._clients.setdefault(partition, _Client()), message, reply)
         return reply
 
     def runs(self) -> dict[int, ClientRun]:
-        return {partition: self._run(partition) for partition in self._rounds}
+        return {partition: client.run() for partition, client in self._clients.items()}
 
-    def _note(self, partition: int, message: Message, reply: Message) -> None:
+    def _note(self, client: _Client, message: Message, reply: Message) -> None:
         received, sent = (
             {name: array.numpy() for name, array in model_of(each.content).items()}
             for each in (message, reply)
         )
         before, after = vector(received), vector(sent)
-        rounds = self._rounds.setdefault(partition, [])
-        beside = _beside(reply, carried(sent), len(rounds) + 1)
-        seen = self._watch.seen(after, after, beside, None)
-        made = self._watch.start, self._watch.state
+        metrics = [
+            (name, f"{value!r}")
+            for record in reply.content.metric_records.values()
+            for name, value in record.items()
+        ]
+        # Integer arrays and metrics that differ between runs tell more than the steps do.
+        number = len(client.rounds) + 1
+        beside = ((f"{name} of round {number}", text) for name, text in (*metrics, *carried(sent)))
+        seen = self._watch.seen(after, after, tuple(beside), None)
         # Apart from what steps made, the reply must be the model that the client received.
+        made = self._watch.start, self._watch.state
         parts = [
             rest(model, np.empty(0) if own is None else own)
             for model, own in zip((before, after), made, strict=True)
         ]
         same = all(each is not None for each in parts) and np.array_equal(*parts)  # type: ignore
-        rounds.append(replace(seen, explained=same and not self._watch.moved))
-        self._bare[partition] = self._bare.get(partition, 0) + (not seen.steps and not same)
-        noises = self._noises.setdefault(partition, [])
-        noises += self._watch.noises if sum(map(len, noises)) < LONGEST_NOISE else []
-
-    def _run(self, partition: int) -> ClientRun:
-        rounds = self._rounds[partition]
-        steps = [step for each in rounds for step in each.steps]
-        numbered = (replace(step, place=place) for place, step in enumerate(steps, 1))
-        whole = replace(
-            rounds[-1],
-            steps=tuple(numbered),
-            explained=all(each.explained for each in rounds),
-            epochs=sum(each.epochs for each in rounds),
-            beside=tuple(pair for each in rounds for pair in each.beside),
-            unnoised=sum(each.unnoised for each in rounds),
-            start="",
-        )
-        noise = np.concatenate([*self._noises[partition], np.empty(0)])[:LONGEST_NOISE]
-        return ClientRun(whole, len(rounds), self._bare[partition], echo_p_value(noise))
-
-
-def _beside(
-    reply: Message, whole: tuple[tuple[str, str], ...], number: int
-) -> tuple[tuple[str, str], ...]:
-    """Return integer arrays and metrics of a reply; those that differ between runs tell more."""
-    named = [
-        (name, f"{value!r}")
-        for metrics in reply.content.metric_records.values()
-        for name, value in metrics.items()
-    ]
-    return tuple((f"{name} of round {number}", text) for name, text in (*whole, *named))
+        client.rounds.append(replace(seen, explained=same and not self._watch.moved))
+        client.bare += not seen.steps and not same
+        if sum(map(len, client.noises)) < LONGEST_NOISE:
+            client.noises += self._watch.noises

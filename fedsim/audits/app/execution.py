@@ -32,14 +32,10 @@ from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app import introspection, loading
 from fedsim.audits.app.client_steps import ClientSteps, ClientWatch
-from fedsim.audits.app.introspection import floating, scripted
-from fedsim.audits.app.loading import FlowerApp, Train, loaded, missing, patched
+from fedsim.audits.app.introspection import configuration_of, floating, model_of, scripted
+from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
 from fedsim.audits.app.process import (
-    ORDER,
-    REQUEST,
-    AppAnswer,
     AppObservation,
     AppRound,
     AppStatement,
@@ -60,6 +56,18 @@ from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.delta import ASSUMED
 
+NO_NUMBERS = (
+    "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
+    "This audit shifts a model's weights along a direction, so that it needs numeric weights"
+)
+SEVERAL = (
+    "the app runs rounds of several strategies ({}). This audit judges one mechanism, and rounds "
+    "of the others release something else: audit an app for each of them"
+)
+UNTRAINED = (
+    "the app trained no model through Strategy.start of flwr.serverapp.strategy: its server itself "
+    "sent {}. This audit judges models that clients train and a strategy aggregates"
+)
 MOST_QUESTIONS = 8
 """Most times that a strategy may ask for the clients before it sends the next message."""
 
@@ -78,30 +86,25 @@ class AuditedApp:
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return the observations of one run of the app, after setting every global seed."""
-        recorder = _Run(self.clients, script)
+        recorder = _Run(script, self._app)
         self._recorder, self._steps = recorder, ClientSteps(self._watch)
         grid = _AuditGrid(self, recorder, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
-            with (
-                _hooks(recorder, grid),
-                loading.older_stack(self._app.mods),
-                quiet,
-                _without_logs(),
-            ):
+            with _hooks(recorder, grid), without_older_stack(), quiet, _without_logs():
                 self._app.server_app(grid, context)
         except (AppFailedError, InputError):
             raise
         # SystemExit too: an app that ends the process would end the audit without a verdict.
         except (Exception, SystemExit) as error:
-            raise recorder.failure(error, self._app) from error
+            raise recorder.failure(error) from error
         finally:
             recorder.detach()
         if self._steps.late:
             return self.execute(seed, script)
-        return replace(recorder.finish(self._app), clients=self._steps.runs())
+        return replace(recorder.finish(), clients=self._steps.runs())
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message in place of the app's train function (a Flower mod)."""
@@ -115,25 +118,27 @@ class AuditedApp:
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
-        # A client that was not sampled in the honest run answers like one that was.
-        usable = [key for key in self._templates if key[0] == kind]
-        if not usable:
+        template = self._template(kind, partition)
+        if template is None:
             raise AppFailedError("no client replied in the honest run")
-        wanted = (kind, partition)
-        chosen = wanted if wanted in self._templates else usable[0]
-        template = copy.deepcopy(self._templates[chosen])
         return Message(scripted(template, message, script, partition), reply_to=message)
+
+    def _template(self, kind: str, partition: int) -> RecordDict | None:
+        """Return a copy of the honest run's reply to a message; None without one.
+
+        A client that had no such message in the honest run answers like one that had.
+        """
+        usable = {key[1]: each for key, each in self._templates.items() if key[0] == kind}
+        found = usable.get(partition, next(iter(usable.values()), None))
+        return copy.deepcopy(found)
 
     def remembered(self, message: Message, context: Context) -> Message | None:
         """Return the honest run's reply to a message that is not training; None without one.
 
         Only the type of the message counts: the metrics need not be those of this model.
         """
-        kind = message.metadata.message_type
-        content = self._templates.get((kind, _partition(context)))
-        if content is None:  # a client that had no message in the honest run answers like another
-            content = next((each for key, each in self._templates.items() if key[0] == kind), None)
-        return None if content is None else Message(copy.deepcopy(content), reply_to=message)
+        content = self._template(message.metadata.message_type, _partition(context))
+        return None if content is None else Message(content, reply_to=message)
 
     def remember(self, message: Message, context: Context, reply: Message) -> None:
         kind = message.metadata.message_type
@@ -196,8 +201,8 @@ class _Watch(RoundSink):
 
 
 class _Run:
-    def __init__(self, clients: int, script: Script | None) -> None:
-        self.clients, self.script = clients, script
+    def __init__(self, script: Script | None, app: FlowerApp) -> None:
+        self.script, self._app = script, app
         self.statements: list[AppStatement] = []
         self.seeded = False
         self.local: LocalDpMod | None = None
@@ -223,18 +228,19 @@ class _Run:
             return
         if reply.has_error():
             raise AppFailedError(self._failed)
-        introspection.model_of(reply.content)
-        if not any(map(floating, introspection.model_of(message.content).values())):
-            raise InputError(loading.NO_NUMBERS)
+        model_of(reply.content)
+        if not any(map(floating, model_of(message.content).values())):
+            raise InputError(NO_NUMBERS)
 
-    def failure(self, error: BaseException, app: FlowerApp) -> Exception:
-        if self._kinds and not app.trains:  # why it failed does not matter
-            return InputError(loading.untrained(self._kinds))
-        why = f"the app failed: {type(error).__name__}: {error}"
-        return self._explained(f"{why}; before that, {self._failed}" if self._failed else why, app)
+    def failure(self, error: BaseException) -> Exception:
+        if self._kinds and not self._app.trains:  # why it failed does not matter
+            return self._untrained()
+        before = f"; before that, {self._failed}" if self._failed else ""
+        return AppFailedError(f"the app failed: {type(error).__name__}: {error}{before}")
 
-    def _explained(self, why: str, app: FlowerApp) -> AppFailedError:
-        return AppFailedError(why + missing(why, app.described))
+    def _untrained(self) -> InputError:
+        sent = [f"{count} messages of type '{kind}'" for kind, count in self._kinds.items()]
+        return InputError(UNTRAINED.format(" and ".join(sent) or "no message"))
 
     def attach(self, strategy: Strategy) -> None:
         if any(strategy is each for each, _ in self._recorders):
@@ -291,22 +297,19 @@ class _Run:
         shift = float((model - self._sent) @ direction(script.seed, model.size))
         self._rounds[place] = replace(self._rounds[place], model_shift=shift)
 
-    def finish(self, app: FlowerApp) -> Execution:
-        if self._failed and not self._rounds and app.trains:
-            raise self._explained(self._failed, app)
+    def finish(self) -> Execution:
+        if self._failed and not self._rounds and self._app.trains:
+            raise AppFailedError(self._failed)
         if not self._rounds:
-            raise InputError(loading.untrained(self._kinds))
+            raise self._untrained()
         if self.script is not None:
             self._moved(-1, self._released, self.script)
-        names = dict.fromkeys(
-            " > ".join(introspection.configuration_of(each).strategies) for each in self._strategies
-        )
-        if len(names) > 1:
-            raise InputError(loading.SEVERAL.format(", then ".join(names)))
-        mods = (*app.mods, self.local) if self.local is not None else app.mods
-        configuration = introspection.configuration_of(
-            self._strategies[-1], mods, len(self._rounds), self._mechanisms
-        )
+        names = (" > ".join(configuration_of(each).strategies) for each in self._strategies)
+        if len(different := dict.fromkeys(names)) > 1:
+            raise InputError(SEVERAL.format(", then ".join(different)))
+        mods = (*self._app.mods, self.local) if self.local is not None else self._app.mods
+        rounds = len(self._rounds)
+        configuration = configuration_of(self._strategies[-1], mods, rounds, self._mechanisms)
         observation = None if self.script is not None else self._observed()
         return Execution(tuple(self._rounds), replace(configuration, observation=observation))
 
@@ -399,14 +402,5 @@ def _without_logs() -> Iterator[None]:
         log.setLevel(level)
 
 
-def answers(first: bytes, later: Iterator[bytes]) -> Iterator[AppAnswer]:
-    order = ORDER.validate_json(first, strict=True)
-    with opened(Path(order.directory), order.clients, order.overrides) as app:
-        yield AppAnswer(name=app.name)
-        for each in later:
-            request = REQUEST.validate_json(each, strict=True)
-            yield AppAnswer(execution=app.execute(request.seed, request.script))
-
-
 if __name__ == "__main__":
-    channel.serve(answers)
+    channel.serve(opened)

@@ -1,12 +1,12 @@
 """Reads the privacy configuration off Flower's objects, and writes replies of scripted runs."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -18,13 +18,7 @@ from flwr.serverapp.strategy import (
 )
 
 from adversaries.arrays import Floats
-from fedsim.audits.app.process import (
-    CentralNoise,
-    Configuration,
-    LocalNoise,
-    Script,
-    direction,
-)
+from fedsim.audits.app.process import CentralNoise, Configuration, LocalNoise, Script, direction
 from fedsim.audits.app.rules import findings
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
@@ -54,12 +48,9 @@ def central_wrapper(strategy: Strategy) -> Any | None:
     return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
 
 
-def own_code(strategies: Iterable[Strategy]) -> str | None:
-    """Return the first strategy that aggregates by its own code; None if all code is Flower's."""
-    for each in strategies:
-        if not type(each).aggregate_train.__module__.startswith("flwr."):
-            return type(each).__name__
-    return None
+def own_code(strategies: Iterable[Strategy]) -> bool:
+    """Return whether a strategy aggregates by code that is not Flower's."""
+    return not all(_of_flower(type(each).aggregate_train) for each in strategies)
 
 
 def averages(strategy: Strategy) -> bool:
@@ -83,28 +74,9 @@ def configuration_of(
         rounds=rounds,
         strategies=tuple(type(each).__name__ for each in strategies),
         mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
-        known=all(type(each).__module__.startswith("flwr.") for each in strategies),
+        known=all(map(_of_flower, map(type, strategies))),
         central=_of_rounds(central, mechanisms) if central and mechanisms else central,
         local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
-    )
-
-
-def _of_rounds(central: CentralNoise, mechanisms: Sequence[Mapping[str, Any]]) -> CentralNoise:
-    """Return the noise with the norms of every round, and otherwise that of the least noise."""
-    multipliers, clients, norms, noise_norms = (
-        tuple(each.get(name, math.nan) for each in mechanisms)
-        for name in (
-            *("noise_multiplier", "num_sampled_clients"),
-            *("clipping_norm", "noise_clipping_norm"),
-        )
-    )
-    return replace(
-        central,
-        noise_multiplier=min(multipliers),
-        sampled_clients=max(clients),
-        clipping_norms=norms,
-        noise_norms=noise_norms,
-        noise_per_norm=tuple(z / n for z, n in zip(multipliers, clients, strict=True)),
     )
 
 
@@ -123,24 +95,27 @@ def local_noise(mod: LocalDpMod) -> LocalNoise:
     return LocalNoise(*(float(value) for value in values))
 
 
+def _of_flower(code: Any) -> bool:
+    return str(code.__module__).startswith("flwr.")
+
+
 def _central_noise(strategy: Strategy) -> CentralNoise | None:
     """Return the noise of Flower's wrapper; None where the app's code may release without it."""
     wrapper = central_wrapper(strategy)
     if wrapper is None:
         return None
     outwards = chain(strategy)[: chain(strategy).index(wrapper) + 1]
-    if own_code(outwards) is not None:
+    if own_code(outwards):
         return None
-    adaptive = isinstance(wrapper, ADAPTIVE)
+    adaptive, norm = isinstance(wrapper, ADAPTIVE), (float(wrapper.clipping_norm),)
     method = wrapper._add_noise_to_aggregated_arrays
-    names = ("add_gaussian_noise_inplace", "compute_stdv")
-    inner = (getattr(method, "__globals__", {}).get(name) for name in names)
-    parts = [method, *(each for each in inner if each is not None)]
+    called = ("add_gaussian_noise_inplace", "compute_stdv")
+    inner = (getattr(method, "__globals__", {}).get(name) for name in called)
     return CentralNoise(
         strategy=type(wrapper).__name__,
         noise_multiplier=float(wrapper.noise_multiplier),
-        clipping_norms=(float(wrapper.clipping_norm),),
-        noise_norms=(float(wrapper.clipping_norm),),
+        clipping_norms=norm,
+        noise_norms=norm,
         sampled_clients=int(wrapper.num_sampled_clients),
         client_clips=isinstance(wrapper, CLIENT_SIDE),
         adaptive=adaptive,
@@ -148,24 +123,38 @@ def _central_noise(strategy: Strategy) -> CentralNoise | None:
         plain_mean=averages(wrapper.strategy),
         weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
         equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
-        own_noise=not all(str(each.__module__).startswith("flwr.") for each in parts),
+        own_noise=not all(map(_of_flower, [method, *(each for each in inner if each)])),
     )
 
 
-Train = Callable[[Message, Context], Message]
+def _of_rounds(central: CentralNoise, mechanisms: Sequence[Mapping[str, Any]]) -> CentralNoise:
+    """Return the noise with the norms of every round, and otherwise that of the least noise."""
+
+    def values(name: str) -> tuple[Any, ...]:
+        return tuple(each.get(name, math.nan) for each in mechanisms)
+
+    multipliers, clients = values("noise_multiplier"), values("num_sampled_clients")
+    return replace(
+        central,
+        noise_multiplier=min(multipliers),
+        sampled_clients=max(clients),
+        clipping_norms=values("clipping_norm"),
+        noise_norms=values("noise_clipping_norm"),
+        noise_per_norm=tuple(z / n for z, n in zip(multipliers, clients, strict=True)),
+    )
 
 
 def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
+    """Return an honest reply with the model, and the target's weight, that the script says."""
     model = model_of(message.content)
     size = sum(math.prod(array.shape) for array in model.values() if floating(array))
-    if partition == script.target:
-        update = script.length * direction(script.seed, size)
-    else:
-        update = np.zeros(size)
+    targeted = partition == script.target
+    update = script.length * direction(script.seed, size) if targeted else np.zeros(size)
+    if not targeted:
         update[0] = script.idle
     for name in template.array_records:
         template[name] = _moved(model, update)
-    if partition == script.target and script.weight is not None:
+    if targeted and script.weight is not None:
         for metrics in template.metric_records.values():
             if script.weighted_by in metrics:
                 whole = isinstance(metrics[script.weighted_by], int)

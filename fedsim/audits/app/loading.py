@@ -1,13 +1,9 @@
 """A user's Flower app, loaded from its directory. Loading executes the app's code."""
 
-import difflib
 import importlib
-import importlib.metadata
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +15,18 @@ from flwr.server.compat import app as older
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
-from fedsim.audits.app import description
+from fedsim.common import reading
 from fedsim.config import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]
-NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+
+OLDER = (
+    "the app's server runs Flower's older flwr.server stack. This audit runs strategies of "
+    "flwr.serverapp.strategy: move the server to one of them, with strategy.start(grid, ...), and "
+    "the clients to functions under @app.train(). SecAgg+ (secaggplus_mod) is only in the older "
+    "stack, and cannot be audited"
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class FlowerApp:
     Attributes:
         run_config: every declared key, dotted, overrides included.
         mods: mods that the app put around its train functions, in its order.
-        described: content of its pyproject.toml.
+        trains: whether its client app has a train function.
     """
 
     name: str
@@ -42,34 +44,62 @@ class FlowerApp:
     client_app: ClientApp
     run_config: dict[str, Scalar]
     mods: tuple[object, ...]
-    described: Mapping[str, Any]
     trains: bool
+
+
+def described(root: Path) -> dict[str, Any]:
+    """Return what pyproject.toml says; nothing of the app is executed.
+
+    Raises InputError if it describes no app.
+    """
+    path = root / "pyproject.toml"
+    try:
+        table: Any = reading.toml(path)
+    except FileNotFoundError:
+        raise InputError(
+            f"'{root}' has no pyproject.toml; name a Flower app's directory. A script that calls "
+            "start_server or start_simulation cannot be audited"
+        ) from None
+    whole = table
+    for key in ("tool", "flwr", "app", "components"):
+        table = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(table, dict) or not {"serverapp", "clientapp"} <= table.keys():
+        raise InputError(
+            f"'{path}' does not describe a Flower app: [tool.flwr.app.components] must name "
+            "serverapp and clientapp"
+        )
+    return dict(whole)
 
 
 @contextmanager
 def loaded(
     directory: Path, overrides: Mapping[str, Scalar], innermost: Innermost
 ) -> Iterator[FlowerApp]:
+    """Yield the app of a directory, with a mod next to its train functions."""
     root = directory.expanduser().resolve()
-    described = description.read(root)
-    run_config = dict(flatten(described["tool"]["flwr"]["app"].get("config", {})))
-    for key in overrides:
-        if key not in run_config:
-            near = difflib.get_close_matches(key, run_config, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(run_config)}"
-            raise InputError(f"the app declares no run configuration key '{key}'; {hint}")
-    run_config |= overrides
+    project = described(root)
+    app = project["tool"]["flwr"]["app"]
+    run_config = dict(flatten(app.get("config", {})))
+    if undeclared := [key for key in overrides if key not in run_config]:
+        raise InputError(
+            f"the app declares no run configuration key '{undeclared[0]}'; it has "
+            f"{', '.join(run_config)}"
+        )
     with _importable(root), _observed_clients(innermost) as (mods, trained):
-        server_app = _component(root, described, "serverapp", ServerApp)
-        client_app = _component(root, described, "clientapp", ClientApp)
-        name = str(described.get("project", {}).get("name", root.name))
-        trains = client_app in trained
-        parts = server_app, client_app, run_config, tuple(mods), described, trains
-        yield FlowerApp(name, *parts)
+        server_app = _component(root, app["components"], "serverapp", ServerApp)
+        client_app = _component(root, app["components"], "clientapp", ClientApp)
+        yield FlowerApp(
+            name=str(project.get("project", {}).get("name", root.name)),
+            server_app=server_app,
+            client_app=client_app,
+            run_config={**run_config, **overrides},
+            mods=tuple(mods),
+            trains=client_app in trained,
+        )
 
 
-def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type) -> Any:
-    reference = str(described["tool"]["flwr"]["app"]["components"][kind])
+def _component(root: Path, components: Mapping[str, Any], kind: str, type_: type) -> Any:
+    reference = str(components[kind])
     module, _, attribute = reference.partition(":")
     top = module.partition(".")[0]
     if top in sys.modules and not _within(sys.modules[top], root):
@@ -85,7 +115,8 @@ def _component(root: Path, described: Mapping[str, Any], kind: str, type_: type)
     # SystemExit too: an app that ends the process would end the audit without a verdict.
     except (Exception, SystemExit) as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())
-        why += missing(why, described)
+        if isinstance(error, ModuleNotFoundError):
+            why += "; install the dependencies that its pyproject.toml lists"
         raise InputError(f"the app's {kind} '{reference}' cannot be loaded: {why}") from None
     if not isinstance(component, type_):
         actual = type(component).__name__
@@ -99,30 +130,6 @@ def _within(module: Any, root: Path) -> bool:
     file = names.get("__file__")
     places = [file] if file is not None else list(names.get("__path__", ()))
     return bool(places) and all(Path(str(each)).is_relative_to(root) for each in places)
-
-
-def missing(why: str, described: Mapping[str, Any]) -> str:
-    """Return why an import failed, as the end of a sentence; "" if no import did."""
-    match = NO_MODULE.search(why)
-    if match is None:
-        return ""
-    top, _, inner = match.group(1).partition(".")
-    if inner and _installed(top):
-        return f"; the installed {top} {importlib.metadata.version(top)} has no such module"
-    lines = [str(line) for line in described.get("project", {}).get("dependencies", ())]
-    absent = [f"'{line}'" for line in lines if not _installed(line)]
-    if not absent:
-        return "; all dependencies in its pyproject.toml are installed"
-    return f"; these dependencies are not installed: {', '.join(absent)}; install them with pip"
-
-
-def _installed(requirement: str) -> bool:
-    """Return whether any version of a requirement's package is installed; markers are ignored."""
-    name = re.match(r"[\w.-]+", requirement.strip())
-    try:
-        return name is None or bool(importlib.metadata.version(name.group()))
-    except importlib.metadata.PackageNotFoundError:
-        return False
 
 
 @contextmanager
@@ -177,74 +184,12 @@ def patched(holder: Any, name: str, replacement: Any) -> Iterator[None]:
         setattr(holder, name, original)
 
 
-OLDER = (
-    "the app's server runs {strategies} of Flower's older flwr.server stack{secure}. This audit "
-    "runs strategies of flwr.serverapp.strategy: move the server to one of them, with "
-    "strategy.start(grid, ...), and the clients to functions under @app.train()"
-)
-
-NO_NUMBERS = (
-    "the app's model has no floating-point numbers (for example trees that are sent as bytes). "
-    "This audit shifts a model's weights along a direction, so that it needs numeric weights"
-)
-
-SEVERAL = (
-    "the app runs rounds of several strategies ({}). This audit judges one mechanism, and rounds "
-    "of the others release something else: audit an app for each of them"
-)
-
-SECURE = ", with SecAgg+ (secaggplus_mod), which Flower offers only for that stack"
-
-
 @contextmanager
-def older_stack(mods: tuple[object, ...]) -> Iterator[None]:
+def without_older_stack() -> Iterator[None]:
     """Refuse a server of the older stack as soon as it starts, inside the block."""
 
-    def refuse(strategy: Any) -> None:
-        names = " > ".join(_chain(strategy)) or "a strategy"
-        secure = any(getattr(mod, "__name__", "").startswith("secagg") for mod in mods)
-        raise InputError(OLDER.format(strategies=names, secure=SECURE if secure else ""))
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InputError(OLDER)
 
-    def context(
-        self: LegacyContext,
-        context: Any,
-        config: Any = None,
-        strategy: Any = None,
-        client_manager: Any = None,
-    ) -> None:
-        refuse(strategy)
-
-    def start(server: Any, config: Any, strategy: Any, client_manager: Any) -> Any:
-        refuse(strategy or getattr(server, "strategy", None))
-
-    with ExitStack() as stack:
-        stack.enter_context(patched(LegacyContext, "__init__", context))
-        stack.enter_context(patched(older, "init_defaults", start))
+    with patched(LegacyContext, "__init__", refuse), patched(older, "init_defaults", refuse):
         yield
-
-
-def _chain(strategy: Any) -> list[str]:
-    names: list[str] = []
-    while strategy is not None and len(names) < 8:
-        names.append(type(strategy).__name__)
-        strategy = getattr(strategy, "strategy", None)
-    return names
-
-
-def untrained(kinds: Counter[str]) -> str:
-    first = "the app trained no model through Strategy.start of flwr.serverapp.strategy"
-    if not kinds:
-        return f"{first}: its server sent no message"
-    sent = " and ".join(
-        f"{count} {'message' if count == 1 else 'messages'} of type '{kind}'"
-        for kind, count in kinds.items()
-    )
-    if not any(kind.startswith("train") for kind in kinds):
-        return (
-            f"the app trains no model: its server sent {sent}. This audit judges models that "
-            "clients train; it cannot judge statistics of their data"
-        )
-    return (
-        f"{first}: its server itself sent {sent}, and this audit does not know how it used the "
-        "replies; let a strategy aggregate them"
-    )

@@ -9,15 +9,13 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.child_process.channel import Channel, ProcessReply
+from fedsim.audits.child_process.channel import Channel
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config import Scalar
 from fedsim.privacy.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
@@ -163,22 +161,15 @@ class Configuration:
 
 def claim_of(configuration: Configuration) -> Claim | None:
     """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon."""
-    observation = configuration.observation
+    observation, local = configuration.observation, configuration.local
     if observation is not None and observation.statements:
         last = observation.statements[-1]
         source = "the app's accountant, at the end of the run"
-        return Claim(
-            last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, unit="client"
-        )
-    return local_claim(configuration)
-
-
-def local_claim(configuration: Configuration) -> Claim | None:
-    local = configuration.local
+        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
     if local is None or not 0 < local.delta < 1:
         return None
     source = "LocalDpMod, for every message"
-    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, unit="client")
+    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, "client")
 
 
 @dataclass(frozen=True)
@@ -257,48 +248,26 @@ class Execution:
 class App(Protocol):
     """An app that can run many times, in this process or another."""
 
-    @property
-    def name(self) -> str:
-        """Name of the app."""
+    clients: int
 
     @property
-    def clients(self) -> int:
-        """Number of clients of the app."""
+    def name(self) -> str: ...
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return the observations of one run of the app, after setting every global seed."""
 
 
-@dataclass(frozen=True)
-class AppOrder:
-    directory: str
-    clients: int
-    overrides: dict[str, Scalar]
-
-
-@dataclass(frozen=True)
-class AppRequest:
-    seed: int
-    script: Script | None
-
-
-@dataclass(frozen=True)
-class AppAnswer(ProcessReply):
-    name: str | None = None
-    execution: Execution | None = None
-
-
-ORDER, REQUEST, ANSWER = TypeAdapter(AppOrder), TypeAdapter(AppRequest), TypeAdapter(AppAnswer)
-
-
 class AppProcess:
-    def __init__(self, order: AppOrder, channel: Channel) -> None:
-        self._channel = channel
-        self.clients = order.clients
-        self.name = channel.ask(order, ANSWER).name or ""
+    """An app in another process."""
+
+    def __init__(self, channel: Channel, clients: int) -> None:
+        self._channel, self.clients = channel, clients
+        self._name: str = channel.call(str, "name")
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     def execute(self, seed: int, script: Script | None = None) -> Execution:
-        answer = self._channel.ask(AppRequest(seed, script), ANSWER)
-        if answer.execution is None:
-            raise self._channel.no_measurement()
-        return answer.execution
+        execution: Execution = self._channel.call(Execution, "execute", seed, script)
+        return execution

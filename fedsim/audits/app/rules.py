@@ -9,10 +9,9 @@ import math
 from dataclasses import dataclass
 
 from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.process import Configuration, claim_of, local_claim
+from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration, claim_of
 from fedsim.audits.judgement.claim import Claim, Finding, Rule, Scope, objections
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
-from fedsim.privacy.trust.model import Vantage
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,14 @@ class RuleSubject:
     claim: Claim | None
     guarantee: theory.AppGuarantee | None
 
+    @property
+    def central(self) -> CentralNoise | None:
+        return self.configuration.central
+
+    @property
+    def run(self) -> AppObservation | None:
+        return self.configuration.observation
+
 
 def _local_sensitivity(subject: RuleSubject) -> Finding | None:
     local = subject.configuration.local
@@ -40,9 +47,7 @@ def _local_sensitivity(subject: RuleSubject) -> Finding | None:
     return Finding(
         f"LocalDpMod clips to {local.clipping_norm:g}, so that one client's update can differ by "
         f"{needed:g} ({subject.neighbouring.value}). But it scales its noise to a sensitivity of "
-        f"{local.sensitivity:g}: the noise is {needed / local.sensitivity:.3g} times too small"
-        if local.sensitivity
-        else "LocalDpMod has sensitivity 0, so that it adds no noise",
+        f"{local.sensitivity:g}",
         f"set sensitivity={needed:g}",
     )
 
@@ -65,7 +70,7 @@ def _local_formula(subject: RuleSubject) -> Finding | None:
 
 
 def _weighted_average(subject: RuleSubject) -> Finding | None:
-    central, run = subject.configuration.central, subject.configuration.observation
+    central, run = subject.central, subject.run
     if central is None or not central.plain_mean or central.equal_weights_enforced:
         return None
     if run is not None and run.constant_weights:
@@ -73,8 +78,6 @@ def _weighted_average(subject: RuleSubject) -> Finding | None:
     effect = "one client can make up any part of the average"
     if run is not None:
         effect = f"one client can make up {theory.share(central, run, 0):.3f} of the average"
-        total = sum(run.weights.values())
-        effect += f" (with the weights of this run, up to {max(run.weights.values()) / total:.3f})"
     return Finding(
         f"{central.strategy} divides its noise by {central.sampled_clients} clients, as if every "
         f"update counted 1/{central.sampled_clients}. But the average is weighted by "
@@ -87,7 +90,7 @@ def _weighted_average(subject: RuleSubject) -> Finding | None:
 
 
 def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
-    run = subject.configuration.observation
+    run = subject.run
     if run is None or not run.statements:
         return None
     last, releases = run.statements[-1], len(run.participants)
@@ -103,7 +106,7 @@ def _rebuilt_accountant(subject: RuleSubject) -> Finding | None:
 
 
 def _inner_strategy(subject: RuleSubject) -> Finding | None:
-    central = subject.configuration.central
+    central = subject.central
     if central is None or central.plain_mean:
         return None
     inner = subject.configuration.strategies[-1]
@@ -117,7 +120,7 @@ def _inner_strategy(subject: RuleSubject) -> Finding | None:
 
 
 def _client_clipping(subject: RuleSubject) -> Finding | None:
-    central, run = subject.configuration.central, subject.configuration.observation
+    central, run = subject.central, subject.run
     if central is None or not central.client_clips or run is None or not run.client_norm_kept:
         return None
     mod = "adaptiveclipping_mod" if central.adaptive else "fixedclipping_mod"
@@ -129,28 +132,23 @@ def _client_clipping(subject: RuleSubject) -> Finding | None:
 
 
 def _adaptive_clipping(subject: RuleSubject) -> Finding | None:
-    central = subject.configuration.central
-    if central is None or not central.adaptive:
+    if subject.central is None or not subject.central.adaptive:
         return None
-    pairs = zip(central.noise_norms, central.clipping_norms, strict=False)
-    ratios = [after / before for after, before in pairs]
-    observed = subject.configuration.observation is not None and len(ratios) > 0
-    span = f" (here {min(ratios):.4f} to {max(ratios):.4f} times C_t)" if observed else ""
     return Finding(
-        "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1"
-        f"{span}. One client changes the count of clipped updates by 1, but the noise on the count "
-        "is for a change of 1/2",
+        "updates are clipped to C_t, but the noise is scaled to the already updated C_t+1. One "
+        "client changes the count of clipped updates by 1, but the noise on the count is for a "
+        "change of 1/2",
         "use fixed clipping, or choose noise_multiplier and clipped_count_stddev by the epsilon "
         "that this report states",
     )
 
 
 def _varying_noise(subject: RuleSubject) -> Finding | None:
-    central = subject.configuration.central
+    central = subject.central
     if central is None or not central.varies:
         return None
     return Finding(
-        f"the noise multiplier or the number of clients that divides the noise differs between "
+        "the noise multiplier or the number of clients that divides the noise differs between "
         f"rounds. Every round counts with the least noise: multiplier "
         f"{central.noise_multiplier:.4g}, divided by {central.sampled_clients} clients",
         "keep noise_multiplier and num_sampled_clients the same in all rounds",
@@ -158,8 +156,7 @@ def _varying_noise(subject: RuleSubject) -> Finding | None:
 
 
 def _seeded_noise(subject: RuleSubject) -> Finding | None:
-    run = subject.configuration.observation
-    if run is None or not run.seeded or subject.configuration.central is None:
+    if subject.central is None or subject.run is None or not subject.run.seeded:
         return None
     return Finding(
         "the server sets the seed or the state of NumPy's global generator (numpy.random.seed, "
@@ -169,45 +166,24 @@ def _seeded_noise(subject: RuleSubject) -> Finding | None:
     )
 
 
-def _adds_noise(configuration: Configuration) -> bool:
-    central = configuration.central
-    noisy = central is not None and central.adds_noise
-    return noisy or configuration.local is not None
-
-
-def _unknown_strategy(subject: RuleSubject) -> Finding | None:
-    if subject.configuration.known or _adds_noise(subject.configuration):
-        return None
-    return Finding(
-        f"{subject.configuration.strategies[0]} is not one of Flower's strategies: theory does not "
-        "know what it adds, so that only the attack can judge it",
-        "state the claimed epsilon and delta",
-        severity="note",
-    )
-
-
 def _no_noise(subject: RuleSubject) -> Finding | None:
-    configuration = subject.configuration
-    if not configuration.known or _adds_noise(configuration):
+    central, configuration = subject.central, subject.configuration
+    noisy = central is not None and central.adds_noise
+    if not configuration.known or noisy or configuration.local is not None:
         return None
-    run, claim = configuration.observation, subject.claim
+    if subject.run is not None and subject.claim is not None and subject.claim.unit == "client":
+        return Finding(
+            "nothing adds noise: every participant receives the average of the unchanged updates",
+            "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant",
+        )
     # A claim about records may rest on noise within training.
-    updates = run is not None and claim is not None and claim.unit == "client"
     return Finding(
-        "nothing adds noise: every participant receives the average of the unchanged updates"
-        if updates
-        else (
-            "nothing adds noise after training: every participant receives the average of the "
-            "updates as training returns them, with whatever noise training adds"
-        ),
-        "wrap the strategy in DifferentialPrivacyServerSideFixedClipping with an accountant"
-        if updates
-        else (
-            "change nothing if training is private by itself (for example with Opacus) and the "
-            "claim is about records; otherwise wrap the strategy in "
-            "DifferentialPrivacyServerSideFixedClipping"
-        ),
-        severity="alarm" if updates else "note",
+        "nothing adds noise after training: every participant receives the average of the updates "
+        "as training returns them, with whatever noise training adds",
+        "change nothing if training is private by itself (for example with Opacus) and the claim "
+        "is about records; otherwise wrap the strategy in "
+        "DifferentialPrivacyServerSideFixedClipping",
+        severity="note",
     )
 
 
@@ -219,34 +195,13 @@ def _noise_below_claim(subject: RuleSubject) -> Finding | None:
     if claim.allows(epsilon):
         return None
     steps = len(guarantee.multipliers) if claim.scope is Scope.RUN else 1
-    least = min(guarantee.multipliers)
     return Finding(
-        f"{steps} {'rounds' if steps > 1 else 'round'} with a true noise multiplier of "
-        f"{least:.4g} {'is' if steps == 1 else 'are'} private at epsilon "
-        f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'}, delta {claim.delta:g}; the "
+        f"the least true noise multiplier is {min(guarantee.multipliers):.4g} (rounds in the "
+        f"claim: {steps}), which gives epsilon "
+        f"{'infinity' if math.isinf(epsilon) else f'{epsilon:.4g}'} at delta {claim.delta:g}; the "
         f"claim is {claim.epsilon:.4g}",
         f"a true noise multiplier of {theory.enough_noise(claim, steps):.4g} keeps the claim"
         if claim.epsilon > 0
-        else "no finite noise keeps epsilon 0",
-    )
-
-
-def _local_below_claim(subject: RuleSubject) -> Finding | None:
-    own = local_claim(subject.configuration)
-    if own is None or subject.claim in (None, own):
-        return None
-    guarantee = theory.guarantee(subject.configuration, subject.neighbouring, Vantage.SERVER)
-    if guarantee is None:
-        return None
-    epsilon = guarantee.epsilon(own.delta, own.scope)
-    if own.allows(epsilon):
-        return None
-    return Finding(
-        f"LocalDpMod claims epsilon {own.epsilon:.4g} for every message, towards the server; its "
-        f"noise gives {'no finite epsilon' if math.isinf(epsilon) else f'epsilon {epsilon:.4g}'} "
-        "(the verdict is on another claim)",
-        f"a true noise multiplier of {theory.enough_noise(own, 1):.4g} keeps it"
-        if own.epsilon > 0
         else "no finite noise keeps epsilon 0",
     )
 
@@ -261,16 +216,15 @@ RULES: dict[str, Rule[RuleSubject]] = {
     "adaptive-clipping": _adaptive_clipping,
     "varying-noise": _varying_noise,
     "seeded-noise": _seeded_noise,
-    "unknown-strategy": _unknown_strategy,
     "no-noise": _no_noise,
     "noise-below-claim": _noise_below_claim,
-    "local-below-claim": _local_below_claim,
 }
 
 
 def findings(
     configuration: Configuration, neighbouring: Neighbouring, claim: Claim | None = None
 ) -> tuple[Finding, ...]:
+    """Return what the rules find, and the checks of the recorded rounds that no rule repeats."""
     claim = claim or claim_of(configuration)
     vantage = theory.vantage_of(configuration, claim)
     guarantee = theory.guarantee(configuration, neighbouring, vantage)

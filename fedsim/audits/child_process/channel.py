@@ -1,10 +1,12 @@
 """Runs a user's code in its own process, so that nothing it does there becomes a verdict.
 
-The audit sends a line of JSON over a private socket and gets one back. It is an error if the
-process ends, exceeds the time limit, or sends anything else.
+The audit calls methods of an object in that process. A call is a line of JSON over a private
+socket, and so is its answer. It is an error if the process ends, exceeds the time limit, or sends
+anything else.
 """
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -13,11 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import IO, TypeVar
+from functools import cache
+from typing import IO, Any, Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, validate_call
 from pydantic_core import to_json
 
 from adversaries.errors import InputError
@@ -32,95 +34,96 @@ step of a small network took 7.5 ms of CPU this way, and 11 ms with busy waiting
 GRACE = 2.0
 """Seconds in which a process may end by itself before it is killed."""
 
-NO_MEASUREMENT = "the {}'s process sent something other than measurements; there is no verdict"
+Log = IO[bytes] | None
 
 
 class AppFailedError(RuntimeError):
     """The audited code failed, or did not do its task."""
 
 
-@dataclass(frozen=True)
-class ProcessReply:
-    """An answer of the process, or why there is none.
-
-    Attributes:
-        refused: text of an InputError in the process: the request is at fault.
-        failed: text of an AppFailedError in the process: the code is at fault.
-    """
-
-    refused: str | None = None
-    failed: str | None = None
-
-
-Answer = TypeVar("Answer", bound=ProcessReply)
-Log = IO[bytes] | None
-
-
 class Channel:
+    """Calls methods of the object that a process serves; `kind`: "app" or "loop", for messages."""
+
     def __init__(
         self, kind: str, channel: socket.socket, process: subprocess.Popen[bytes], time_limit: float
     ) -> None:
         self._kind, self._channel = kind, channel
         self._process, self._time_limit = process, time_limit
 
-    def ask(
-        self, message: object, answers: TypeAdapter[Answer], longest: int = LONGEST_ANSWER
-    ) -> Answer:
+    def call(self, answers: Any, name: str, *arguments: object) -> Any:
+        """Return a method's answer, or an attribute, which must be of the type `answers`.
+
+        Raises InputError where the process refuses its input, and AppFailedError where the code
+        fails or no such answer comes.
+        """
         try:
-            deadline, received = time.monotonic() + self._time_limit, bytearray()
-            try:
-                self._channel.settimeout(self._time_limit)
-                self._channel.sendall(_line(message))
-                while not received.endswith(b"\n"):
-                    # A deadline too: processes that the code started may keep the socket open.
-                    self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
-                    part = self._channel.recv(2**16)
-                    if not part:
-                        raise AppFailedError(self._ended())
-                    received += part
-                    if len(received) > longest:
-                        raise self.no_measurement()
-            except TimeoutError:
-                raise AppFailedError(
-                    f"the {self._kind} did not answer within {self._time_limit:g} s, so that "
-                    "there is no verdict; give it a longer time limit"
-                ) from None
-            except (BrokenPipeError, ConnectionResetError):
-                raise AppFailedError(self._ended()) from None
-            answer = answers.validate_json(bytes(received), strict=True)
+            line = self._exchanged(_line((name, *arguments)))
+            how, answer = _replies(answers).validate_json(line, strict=True)
+        except TimeoutError:
+            raise AppFailedError(
+                f"the {self._kind} did not answer within {self._time_limit:g} s, so that there is "
+                "no verdict; give it a longer time limit"
+            ) from None
+        except (BrokenPipeError, ConnectionResetError):
+            raise AppFailedError(self._ended()) from None
         except ValidationError:
             raise self.no_measurement() from None
-        if answer.refused is not None:
-            raise InputError(answer.refused)
-        if answer.failed is not None:
-            raise AppFailedError(answer.failed)
+        if how == "refused":
+            raise InputError(answer)
+        if how == "failed":
+            raise AppFailedError(answer)
         return answer
 
     def no_measurement(self) -> AppFailedError:
-        return AppFailedError(NO_MEASUREMENT.format(self._kind))
+        return AppFailedError(
+            f"the {self._kind}'s process sent something other than measurements; there is no "
+            "verdict"
+        )
+
+    def _exchanged(self, line: bytes) -> bytes:
+        deadline, received = time.monotonic() + self._time_limit, bytearray()
+        self._channel.settimeout(self._time_limit)
+        self._channel.sendall(line)
+        while not received.endswith(b"\n"):
+            # A deadline too: processes that the code started may keep the socket open.
+            self._channel.settimeout(max(deadline - time.monotonic(), 1e-3))
+            part = self._channel.recv(2**16)
+            if not part:
+                raise AppFailedError(self._ended())
+            received += part
+            if len(received) > LONGEST_ANSWER:
+                raise self.no_measurement()
+        return bytes(received)
 
     def _ended(self) -> str:
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            return (
-                f"the {self._kind}'s process closed its channel without an answer; there is no "
-                "verdict"
-            )
-        how = f"with exit status {status}"
-        if status < 0:
-            how = f"by signal {-status}" + (", perhaps for lack of memory" * (status == -9))
-        return f"the {self._kind}'s process ended {how} before it was measured; there is no verdict"
+            how = "closed its channel"
+        else:
+            how = f"ended with exit status {status}"
+            how = how if status >= 0 else f"ended by signal {-status}"
+            how += ", perhaps for lack of memory," if status == -signal.SIGKILL else ""
+        return f"the {self._kind}'s process {how} before it was measured; there is no verdict"
+
+
+@cache
+def _replies(answers: Any) -> TypeAdapter[Any]:
+    words = tuple[Literal["refused", "failed"], str]
+    return TypeAdapter(tuple[Literal["answer"], answers] | words)
 
 
 @contextlib.contextmanager
-def started(module: str, kind: str, time_limit: float, log: Log = None) -> Iterator[Channel]:
-    """Start a process that ends with the block, and yield it.
+def started(
+    module: str, kind: str, time_limit: float, *order: object, log: Log = None
+) -> Iterator[Channel]:
+    """Start a process that ends with the block, and yield the channel to it.
 
     Args:
         module: module that the process runs, with its socket's descriptor as an argument.
         kind: kind of the audited code in messages, such as "app".
         time_limit: seconds for every answer.
+        order: arguments of the function that `module` serves.
         log: file that takes everything that the code prints; None: nothing is kept.
     """
     # Unbuffered, so that a killed process leaves all that it printed.
@@ -139,6 +142,7 @@ def started(module: str, kind: str, time_limit: float, log: Log = None) -> Itera
                 start_new_session=True,
             )
         try:
+            channel.sendall(_line(order))
             yield Channel(kind, channel, process, time_limit)
         finally:
             with contextlib.suppress(OSError):  # the process has ended
@@ -151,23 +155,29 @@ def started(module: str, kind: str, time_limit: float, log: Log = None) -> Itera
             process.wait()
 
 
-def serve(answers: Callable[[bytes, Iterator[bytes]], Iterator[ProcessReply]]) -> None:
-    """Answer, in the process, until the audit ends; argv[1] is the socket's descriptor."""
-    with socket.socket(fileno=int(sys.argv[1])) as channel:
+def serve(opened: Callable[..., contextlib.AbstractContextManager[Any]]) -> None:
+    """Serve an object in the process until the audit ends; argv[1] is the socket's descriptor.
+
+    opened: a context manager of the object. Its arguments are the order.
+    """
+    with socket.socket(fileno=int(sys.argv[1])) as channel, contextlib.suppress(BrokenPipeError):
         channel.set_inheritable(False)
-        try:
-            with channel.makefile("rb") as messages:
-                first = messages.readline()
-                if not first:  # the audit ended before its first message
+        with channel.makefile("rb") as messages:
+            try:
+                order = messages.readline()
+                if not order:  # the audit ended before its first message
                     return
-                for answer in answers(first, messages):
-                    channel.sendall(_line(answer))
-        except InputError as error:
-            channel.sendall(_line(ProcessReply(refused=str(error))))
-        except AppFailedError as error:
-            channel.sendall(_line(ProcessReply(failed=str(error))))
-        except BrokenPipeError:  # the audit was interrupted, and reports that itself
-            return
+                with validate_call(opened)(*json.loads(order)) as served:
+                    for line in messages:
+                        name, *arguments = json.loads(line)
+                        answer = getattr(served, name)
+                        if callable(answer):
+                            answer = validate_call(answer)(*arguments)
+                        channel.sendall(_line(("answer", answer)))
+            except InputError as error:
+                channel.sendall(_line(("refused", str(error))))
+            except AppFailedError as error:
+                channel.sendall(_line(("failed", str(error))))
 
 
 def _line(message: object) -> bytes:

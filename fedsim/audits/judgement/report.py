@@ -11,7 +11,8 @@ from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
 from fedsim.audits.judgement.document import AuditDocument, encode
 from fedsim.audits.results.checks import GateCheck, GateRule, of_audit
-from fedsim.audits.results.rows import Attack, Limit, Row, Source, judged
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged
+from fedsim.audits.results.theory import Predicted
 from fedsim.privacy.identifiability import advantage_of_epsilon
 
 
@@ -35,13 +36,9 @@ class AuditReport:
     if TYPE_CHECKING:  # fields of some reports, and properties of others
 
         @property
-        def name(self) -> str:
-            """Name of what was audited."""
-
+        def name(self) -> str: ...
         @property
-        def unit(self) -> str | None:
-            """Unit of privacy: "record" or "client"; None where it is unknown."""
-
+        def unit(self) -> str | None: ...
         @property
         def judgement(self) -> Judgement:
             """The verdict on the claim, and its reasons."""
@@ -183,6 +180,26 @@ class TranscriptReport(AuditReport, Generic[Details]):
         return None if self.row.limit is None else self.row.limit.epsilon
 
 
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions of an attack over all trials."""
+
+    trials: int
+    """Number of attacked runs."""
+    wins: int
+    """Trials in which the attack named the right world."""
+    losses: int
+    """Trials in which it named the wrong world."""
+    ties: int
+    """Trials in which it favoured neither."""
+    seed: int
+    """Seed of the audit."""
+    lower_bounds: Mapping[str, EpsilonBound]
+    """Lower bounds on epsilon, which hold together."""
+    contradict_theory: bool
+    """Whether they disprove a claim that theory supports."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judged(AuditReport):
     """An audit that runs a user's code many times, where theory and an attack judge a claim.
@@ -220,12 +237,33 @@ class Judged(AuditReport):
         """Whether the attack disproves a claim that theory supports: one of them is wrong."""
         return self.verdict is Verdict.CONVICTED and self.allowed
 
-    def limit(self, source: Source) -> Limit | None:
-        """Return what theory allows; None where it cannot tell."""
-        if self.epsilon is None:
-            return None
-        most = advantage_of_epsilon(self.epsilon, self.delta)
-        return Limit.of_epsilon(self.epsilon, most, source)
+    @property
+    def decisions(self) -> Decisions:
+        found = self.advantage
+        counts = self.trials, found.wins, found.losses, found.ties
+        return Decisions(*counts, self.seed, self.lower_bounds, self.contradictory)
+
+    def observed(
+        self,
+        source: Source,
+        attack: Attack | None,
+        noise: Noise | None,
+        detects: float | None,
+        note: str,
+        predicted: Predicted | None = None,
+    ) -> list[Row]:
+        """Return the row of the judged observer.
+
+        Args:
+            source: where the noise of theory's epsilon comes from.
+            noise: measured noise; None where the noise itself was not observed.
+        """
+        limit = None
+        if self.epsilon is not None:
+            most = advantage_of_epsilon(self.epsilon, self.delta)
+            limit = Limit.of_epsilon(self.epsilon, most, source)
+        measured = limit, attack, predicted, detects, note
+        return [Row(self.vantage, "not-measured", *measured, noise=noise)]
 
     @property
     def attack(self) -> Attack:

@@ -10,18 +10,6 @@ from fedsim.audits.live.live_rounds import CanaryFindings
 from fedsim.audits.results.checks import GateRule
 from fedsim.federation.transcripts.records import TranscriptFacts
 
-CANARIES = (
-    "The signal of one made-up record of norm C in the sums of one training so far. It is "
-    "divided by the noise and the other records that hide it. The claimed signal counts the "
-    "noise alone, and is an upper bound. The belief in a canary's true state starts at 1/2, and "
-    "assumes the claimed noise."
-)
-
-NOISE = (
-    "The largest possible noise, as a multiple of the claimed noise. It is found from the released "
-    "numbers alone, for any records, and is valid after every round."
-)
-
 
 @dataclass(frozen=True)
 class EverythingReleased:

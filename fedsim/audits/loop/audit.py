@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -19,16 +21,15 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.options import check_numbers
-from fedsim.audits.judgement.report import Judged, largest
+from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, Learnt, LoopOrder, LoopProcess
+from fedsim.audits.loop.measurement import Features, Influence, LoopOrder, LoopProcess
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
-from fedsim.audits.loop.step_sums import Influence
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
-from fedsim.audits.results.rows import Noise, Row
+from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.step import Step
 from fedsim.common.installation import installed
@@ -83,24 +84,10 @@ class LoopDetails:
     """How D' differs from D."""
     records: int
     """Number of records in D."""
-    trials: int
-    """Number of judged runs."""
     runs: int
     """Number of all runs of the loop."""
-    seed: int
-    """Seed of the audit."""
-    wins: int
-    """Trials in which the attack named the right world."""
-    losses: int
-    """Trials in which it named the wrong world."""
-    ties: int
-    """Trials in which it favoured neither."""
-    lower_bounds: Mapping[str, EpsilonBound]
-    """Lower bounds on epsilon by the attack, which hold together."""
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
-    contradicts_theory: bool
-    """Whether the attack disproves a claim that theory supports."""
     noise: MeasuredNoise | None
     """Measured noise of all steps; None where no step with noise was observed."""
     missed_below: float | None
@@ -121,6 +108,8 @@ class LoopDetails:
     """Numbers beside the weights that differ between honest runs."""
     influence: Influence
     """What one replaced record changes in the steps."""
+    decisions: Decisions
+    """What the attack decided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,18 +186,13 @@ class LoopAudit(Judged):
     @property
     def unjudged(self) -> Sequence[Row]:
         noise, off = self.noise, self.observation.noise_off is not None
-        measured = None if noise is None else Noise(noise.at_least, math.inf, noise.confidence)
-        row = Row(
-            observer=self.vantage,
-            standing="not-measured",
-            limit=self.limit("measured" if off else "theory"),
-            attack=self.attack,
-            predicted=None,
-            detects=None if noise is None else noise.seen_below,
-            note="" if noise is not None else "the noise itself was not observed",
-            noise=measured,
+        return self.observed(
+            "measured" if off else "theory",
+            self.attack,
+            None if noise is None else noise.ratio,
+            None if noise is None else noise.seen_below,
+            "" if noise is not None else "the noise itself was not observed",
         )
-        return [row]
 
     @property
     def details(self) -> LoopDetails:
@@ -220,15 +204,8 @@ class LoopAudit(Judged):
             decided_by=self.score,
             neighbouring=observation.neighbouring,
             records=observation.records,
-            trials=self.trials,
             runs=self.runs,
-            seed=self.seed,
-            wins=self.advantage.wins,
-            losses=self.advantage.losses,
-            ties=self.advantage.ties,
-            lower_bounds=self.lower_bounds,
             provable=self.provable,
-            contradicts_theory=self.contradictory,
             noise=self.noise,
             missed_below=None if self.noise is None else self.noise.missed_below,
             power=self.power,
@@ -239,6 +216,7 @@ class LoopAudit(Judged):
             changed=None if observation.changed is None else list(observation.changed),
             beside=list(observation.beside),
             influence=observation.influence,
+            decisions=self.decisions,
         )
 
 
@@ -263,12 +241,13 @@ def audit_loop(
     if target not in ("crafted", "real"):
         raise InputError(f"--target is '{target}'; give crafted or real")
     order = LoopOrder(function, data, records, target, neighbouring.value, seed)
+    module = "fedsim.audits.loop.running"
     with ExitStack() as processes:
         channels = [
-            processes.enter_context(started("fedsim.audits.loop.running", "loop", time_limit, log))
+            processes.enter_context(started(module, "loop", time_limit, order, log=log))
             for _ in range(places.processes(workers))
         ]
-        loops = [LoopProcess(order, channel) for channel in channels]
+        loops = [LoopProcess(channel) for channel in channels]
         found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
         return replace(found, strict=strict)
 
@@ -283,12 +262,15 @@ def audited(
     progress: Callable[[int], None],
 ) -> LoopAudit:
     loop, seeds = loops[0], _Seeds(order.seed)
-    pair, learnt = _choose_pair(loop, seeds)
+    pair = _choose_pair(loop, seeds)
     observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    for other in loops[1:]:
-        other.take(pair, loop)
+    with TemporaryDirectory() as folder:
+        if len(loops) > 1:
+            loop.keep(Path(folder, "directions"))
+        for other in loops[1:]:
+            other.take(Path(folder, "directions"))
     pilots = _measured(loops, pair, max(40, trials // 4), seeds, lambda done: None)
     judged = _measured(loops, pair, trials, seeds, progress)
     while not loop.noise.enough(confidence):  # these runs only measure the noise
@@ -307,12 +289,12 @@ def audited(
     stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
     noise = support.measured(observation, delta, confidence)
-    detectable = None
+    power = None
     if claim is not None and noise is None:
-        apart = steps_apart(worlds, features)
-        detectable = support.power(learnt, apart, trials, claim, neighbouring)
+        needed = support.least_apart(trials, claim.epsilon, claim.delta)
+        power = Power(steps_apart(worlds, features), needed)
     return LoopAudit(
-        loop=loop.name,
+        loop=order.function,
         data=order.data,
         target=order.target,
         observation=observation,
@@ -324,7 +306,7 @@ def audited(
         lower_bounds=stated,
         proven=largest(sure),
         provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
-        power=detectable,
+        power=power,
         confidence=confidence,
         findings=findings(observation),
         pair=loop.pairs[pair],
@@ -390,18 +372,17 @@ class _Seeds:
         return drawn.permutation(np.arange(count) % 2 == 0)
 
 
-def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> tuple[int, Learnt]:
-    """Return the pair of worlds that pilots tell apart best, and what they learnt about it."""
-    apart, learnt = [], []
+def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> int:
+    """Return the pair of worlds that pilots tell apart best."""
+    apart = []
     for pair in range(len(loop.pairs)):
-        learnt.append(loop.pilot(pair, seeds.next(PILOTS)))
+        distance = loop.pilot(pair, seeds.next(PILOTS))
         if len(loop.pairs) == 1:
-            return pair, learnt[0]
+            return pair
         measured = separation(*_measured([loop], pair, CHOOSING, seeds, lambda _: None))
         # The largest of several features exceeds 0 by chance, which must not choose the pair.
-        apart.append(max(learnt[-1].distance, measured - CHANCE))
-    best = int(np.argmax(apart))
-    return best, learnt[best]
+        apart.append(max(distance, measured - CHANCE))
+    return int(np.argmax(apart))
 
 
 def _measured(

@@ -9,14 +9,13 @@ sqrt(5) times the clipping norm; under replacement, 2 times. This is a bound, no
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.loop.measurement import ObservedRun
-from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
+from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.steps import checks, composition
 from fedsim.audits.steps import noise as of_noise
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
@@ -66,7 +65,7 @@ class LoopObservation:
     more: NoiseSums = NOTHING
     varies: bool = False
     changed: tuple[str, ...] | None = ()
-    influence: Influence = NO_INFLUENCE
+    influence: Influence = field(default_factory=Influence)
     echo: float = 1.0
 
     @property

@@ -16,9 +16,10 @@ from itertools import combinations
 import numpy as np
 
 from adversaries.arrays import Bools
-from fedsim.audits.loop.contract import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
 from fedsim.audits.loop.loader_records import checksums
-from fedsim.audits.loop.step_sums import Influence, StepSum
+from fedsim.audits.loop.measurement import Influence
+from fedsim.audits.loop.watching import StepSum
+from fedsim.audits.loop.worlds import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
 from fedsim.common.randomness import StreamRole, generator
 
 REAL = 8
@@ -121,7 +122,7 @@ def replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
         data.with_record(place, sign * loud * point, label)
         for loud in (LOUD, VERY_LOUD)
         for sign in (1, -1)
-        for label in rare_and_common(data.labels)
+        for label in rare_and_common(data)
     ]
 
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from pydantic import TypeAdapter
-
-from fedsim.audits.child_process.channel import Channel, ProcessReply
-from fedsim.audits.loop.step_sums import NO_INFLUENCE, Influence
+from fedsim.audits.child_process.channel import Channel
 from fedsim.audits.steps.classes import LoopStatement
-from fedsim.audits.steps.noise import NOTHING, NoiseSums
+from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.step import Step
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
@@ -21,26 +19,7 @@ direction. energy: logarithm of the released numbers' squared length. steps: num
 """
 
 Features = tuple[float, ...]
-FULL = 0.95
-Form = Literal["watched", "model", "models", "steps"]
-"""What a loop releases: steps of Opacus's optimizer, one model, the model after each step, or the
-steps themselves."""
-
-
-@dataclass(frozen=True)
-class Learnt:
-    """Knowledge of a pair of worlds, learnt from pilots.
-
-    Attributes:
-        distance: approximate distance of the worlds, in standard deviations.
-        rows: k, the number of rows released.
-        rate: share of rows in which the target takes part, in (0, 1].
-    """
-
-    distance: float
-    form: Form
-    rows: int
-    rate: float
+World = Literal["present", "absent", "twin", "stranger"]
 
 
 @dataclass(frozen=True)
@@ -81,11 +60,43 @@ class ObservedRun:
         return ", then ".join(dict.fromkeys(step.sampling for step in self.steps if step.sampling))
 
 
-World = Literal["present", "absent", "twin", "stranger"]
+@dataclass(frozen=True)
+class Influence:
+    """What replaced records changed in the steps of otherwise equal runs.
+
+    Attributes:
+        moved: largest change of a step's clipped sum by one record, in clipping norms.
+        always: change that every step with the record showed, for one pair of replacements.
+        gradients: largest number of gradients that one record changed in one step.
+        items: largest number of the loader's items whose gradients one record changed.
+        places: number of records that were replaced, one at a time.
+        halves: number of runs in which half of all records were replaced.
+        strays: largest number of gradients of a step that changed, less that of its changed items.
+        elsewhere: largest number of gradients of a step that changed though their item did not.
+        copies: largest number of the loader's items that one record is known to change.
+        copied: place of that record; -1 where its copies are not equal to it.
+        alike: number of items that equal earlier ones, where they are no given records.
+        unseen: why nothing was compared; "" where it was.
+    """
+
+    moved: float = 0.0
+    always: float = 0.0
+    gradients: int = 0
+    items: int = 0
+    places: int = 0
+    halves: int = 0
+    strays: int = 0
+    elsewhere: int = 0
+    copies: int = 0
+    copied: int = -1
+    alike: int = 0
+    unseen: str = ""
 
 
 @dataclass(frozen=True)
 class LoopOrder:
+    """What a process audits: a function as MODULE:NAME, and the data that it trains on."""
+
     function: str
     data: str
     records: int
@@ -94,98 +105,67 @@ class LoopOrder:
     seed: int
 
 
-@dataclass(frozen=True)
-class LoopRequest:
-    """A request after the order was answered.
+class LoopProcess:
+    """Calls a `running.LoopTrials` in another process, and counts its runs of the loop.
 
     Attributes:
-        kind: "observe" a run for each seed, "replay" one, "replace" single records in one, learn
-            from "pilots", or "measure" runs; "share" what the pilots showed, or "take" it from
-            another process.
-        pair: index of the pair of worlds.
-        world: world of observed runs.
-        worlds: whether the target is in the data, for each measured run.
-        direction: what another process shared.
+        pairs: names of the pairs of worlds.
+        noise: noise of all attacked runs.
     """
 
-    kind: Literal["observe", "replay", "replace", "pilots", "measure", "share", "take"]
-    pair: int
-    seeds: tuple[int, ...]
-    world: World = "present"
-    worlds: tuple[bool, ...] = ()
-    direction: str = ""
-
-
-@dataclass(frozen=True)
-class LoopAnswer(ProcessReply):
-    pairs: tuple[str, ...] = ()
-    many: bool = False
-    learnt: Learnt | None = None
-    runs: tuple[ObservedRun, ...] = ()
-    echo: float = 1.0
-    features: tuple[Features, ...] = ()
-    noise: NoiseSums = NOTHING
-    changed: tuple[str, ...] | None = ()
-    influence: Influence = NO_INFLUENCE
-    runs_made: int = 0
-    direction: str = ""
-
-
-ORDER, REQUEST, ANSWER = TypeAdapter(LoopOrder), TypeAdapter(LoopRequest), TypeAdapter(LoopAnswer)
-
-LONGEST_DIRECTION = 2**30
-"""Most bytes of a direction that processes share: about 100 million parameters."""
-
-
-class LoopProcess:
-    def __init__(self, order: LoopOrder, channel: Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel, self.runs, self.noise = channel, 0, NoiseSums()
-        answer = channel.ask(order, ANSWER)
-        self.name, self.pairs, self.many = order.function, answer.pairs, answer.many
+        self.pairs: tuple[str, ...] = channel.call(tuple[str, ...], "names")
 
     def observed(
         self, pair: int, world: World, seeds: Sequence[int]
     ) -> tuple[tuple[ObservedRun, ...], float]:
         """Return honest runs, and the p-value of their noise's repetition."""
         self.runs += len(seeds)
-        request = LoopRequest("observe", pair, tuple(seeds), world)
-        answer = self._channel.ask(request, ANSWER)
-        if len(answer.runs) != len(seeds):
-            raise self._channel.no_measurement()
-        return answer.runs, answer.echo
+        answers = tuple[tuple[ObservedRun, ...], float]
+        runs, echo = self._channel.call(answers, "observed", pair, world, seeds)
+        self._check(runs, seeds)
+        return runs, echo
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
+        """Return names of tensors that depend on the data while every step stays the same."""
         self.runs += 4
-        return self._channel.ask(LoopRequest("replay", pair, (seed,)), ANSWER).changed
+        changed: tuple[str, ...] | None
+        changed = self._channel.call(tuple[str, ...] | None, "changed", pair, seed)
+        return changed
 
     def influence(self, seed: int) -> Influence:
         """Return what a replaced record changes in the steps of a run with this seed."""
-        answer = self._channel.ask(LoopRequest("replace", 0, (seed,)), ANSWER)
-        self.runs += answer.runs_made
-        return answer.influence
+        influence, runs = self._channel.call(tuple[Influence, int], "influence", seed)
+        self.runs += runs
+        return influence
 
-    def pilot(self, pair: int, seeds: Sequence[int]) -> Learnt:
-        """Make the process learn a pair's direction from two runs a seed; return what it learnt."""
+    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Make the process learn a pair's direction from two runs a seed.
+
+        Returns the approximate distance of the worlds, in standard deviations.
+        """
         self.runs += 2 * len(seeds)
-        learnt = self._channel.ask(LoopRequest("pilots", pair, tuple(seeds)), ANSWER).learnt
-        if learnt is None:
-            raise self._channel.no_measurement()
-        return learnt
+        return float(self._channel.call(float, "pilot", pair, seeds))
 
-    def take(self, pair: int, other: "LoopProcess") -> None:
-        """Make the process measure as another one does, whose pilots it does not repeat."""
-        # A direction has the size of the model.
-        share = LoopRequest("share", pair, ())
-        shared = other._channel.ask(share, ANSWER, LONGEST_DIRECTION).direction
-        self._channel.ask(LoopRequest("take", pair, (), direction=shared), ANSWER)
+    def keep(self, file: Path) -> None:
+        """Make the process write the directions that it learnt, for `take` of another one."""
+        self._channel.call(None, "keep", file)
+
+    def take(self, file: Path) -> None:
+        self._channel.call(None, "take", file)
 
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[tuple[Features, ...], NoiseSums]:
         """Return the features of each run, and the noise of their steps."""
         self.runs += len(seeds)
-        request = LoopRequest("measure", pair, tuple(seeds), worlds=tuple(map(bool, worlds)))
-        answer = self._channel.ask(request, ANSWER)
-        if len(answer.features) != len(seeds):
+        answers = tuple[tuple[Features, ...], NoiseSums]
+        chosen = [bool(world) for world in worlds]
+        features, noise = self._channel.call(answers, "features", pair, chosen, seeds)
+        self._check(features, seeds)
+        return features, noise
+
+    def _check(self, measured: Sequence[Any], seeds: Sequence[int]) -> None:
+        if len(measured) != len(seeds):
             raise self._channel.no_measurement()
-        return answer.features, answer.noise

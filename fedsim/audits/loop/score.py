@@ -1,6 +1,6 @@
 """The score that tells a loop's two worlds apart, chosen on runs that judge nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +20,15 @@ class Score:
 
     Attributes:
         name: name of the feature, or "all together".
+        weights: of the features.
     """
 
     name: str
-    weights: tuple[float, ...]
-    threshold: float
+    weights: Floats
+    threshold: float = 0.0
 
     def of(self, features: Floats) -> Floats:
-        return features @ np.array(self.weights) - self.threshold
+        return features @ self.weights - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:
@@ -54,8 +55,8 @@ def best_score(worlds: Bools, features: Floats, delta: float) -> Score:
     The candidates are each feature alone, and Fisher's discriminant of all.
     """
 
-    def proven(scores: Floats, cut: float) -> float:
-        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, cut).epsilon
+    def proven(scores: Floats) -> float:
+        return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, 0.0).epsilon
 
     return _best(worlds, features, _candidates(worlds, features), proven)
 
@@ -67,48 +68,40 @@ def learnt_of_steps(worlds: Bools, features: Floats) -> Score:
     counts are most precise in its middle.
     """
 
-    def apart(scores: Floats, cut: float) -> float:
-        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, cut).details
+    def apart(scores: Floats) -> float:
+        rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, 0.0).details
         return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
 
-    candidates = [each for each in _candidates(worlds, features) if each[0] in OF_STEPS]
+    candidates = [each for each in _candidates(worlds, features) if each.name in OF_STEPS]
     return _best(worlds, features, candidates, apart)
 
 
 def _best(
-    worlds: Bools,
-    features: Floats,
-    candidates: list[tuple[str, Floats]],
-    worth: Callable[[Floats, float], float],
+    worlds: Bools, features: Floats, candidates: Sequence[Score], worth: Callable[[Floats], float]
 ) -> Score:
-    best, chosen = (-1.0, -1.0), Score(*_weighted(*candidates[0]), 0.0)
-    for name, weights in candidates:
-        scores = features @ weights
-        values = np.unique(scores)
+    best, chosen = (-1.0, -1.0), candidates[0]
+    for candidate in candidates:
+        values = np.unique(candidate.of(features))
         cuts = (values[1:] + values[:-1]) / 2
         if len(cuts) > THRESHOLDS:
             cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
         for cut in cuts:
-            gap = float((scores[worlds] > cut).mean() - (scores[~worlds] > cut).mean())
-            candidate = worth(scores, float(cut)), gap
-            if candidate > best:
-                best, chosen = candidate, Score(*_weighted(name, weights), float(cut))
+            score = Score(candidate.name, candidate.weights, float(cut))
+            scores = score.of(features)
+            gap = float((scores[worlds] > 0).mean() - (scores[~worlds] > 0).mean())
+            rank = worth(scores), gap
+            if rank > best:
+                best, chosen = rank, score
     return chosen
 
 
-def _weighted(name: str, weights: Floats) -> tuple[str, tuple[float, ...]]:
-    return name, tuple(map(float, weights))
-
-
-def _candidates(worlds: Bools, features: Floats) -> list[tuple[str, Floats]]:
+def _candidates(worlds: Bools, features: Floats) -> list[Score]:
     with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
-    signs = np.where(with_it >= without, 1.0, -1.0)
-    single = [
-        (name, np.eye(len(FEATURES))[place] * signs[place]) for place, name in enumerate(FEATURES)
-    ]
+    units = np.diag(np.where(with_it >= without, 1.0, -1.0))
     within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
     # Standardised features, and a ridge: few runs estimate nearly collinear features badly.
     scale = np.maximum(within.std(axis=0), 1e-9)
     covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
     fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
-    return [*single, ("all together", fisher)]
+    single = [Score(name, unit) for name, unit in zip(FEATURES, units, strict=True)]
+    return [*single, Score("all together", fisher)]

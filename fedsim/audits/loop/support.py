@@ -6,16 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom, norm
 
-from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_high, binomial_low
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import NOISE_TAIL, LoopObservation
-from fedsim.audits.loop.measurement import FULL, Learnt
+from fedsim.audits.results.rows import Noise
 from fedsim.audits.run import detectable
 from fedsim.audits.run.detectable import POWER
 from fedsim.audits.steps import noise as of_noise
-from fedsim.privacy.mechanism import Neighbouring, sensitivity
 
 LARGEST = 50.0
 """Largest mu considered; above it all trials are won."""
@@ -28,42 +26,20 @@ THRESHOLDS = np.linspace(-6.0, 12.0, 181)
 
 @dataclass(frozen=True)
 class Power:
-    """What an audit could detect.
+    """What counts of trials could detect in a loop whose noise was not observed.
 
     Attributes:
         apart: distance of the judged runs' worlds by all steps, in standard deviations.
         needed: distance for a conviction in 95 % of audits; inf where no distance would do.
-        multiplier: noise multiplier of a row below which the claim is convicted; 0 for none.
-        of_steps: share of the noise that the claim needs, below which an audit convicts that has
-            the sums of all steps, with the target in each; 0 for none.
     """
 
-    learnt: Learnt
     apart: float
     needed: float
-    multiplier: float
-    of_steps: float
 
     @property
     def share(self) -> float:
+        """Share of the present noise below which these trials would convict the loop."""
         return min(1.0, self.apart / self.needed)
-
-
-def power(
-    learnt: Learnt, apart: float, trials: int, claim: Claim, neighbouring: Neighbouring
-) -> Power:
-    """Return what an audit of `trials` runs could detect in a loop without observed noise."""
-    needed = least_apart(trials, claim.epsilon, claim.delta)
-    multiplier = of_steps = 0.0
-    if math.isfinite(needed):
-        rate = 1.0 if learnt.rate >= FULL else learnt.rate
-        # Central limit theorem of sampled Gaussian steps, as in `Direction.distance`.
-        squared = (needed / rate) ** 2 / learnt.rows
-        z = 1 / math.sqrt(squared if rate == 1 else math.log1p(squared))
-        multiplier = z * sensitivity(neighbouring, 1.0)
-        limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
-        of_steps = min(1.0, limit / needed)
-    return Power(learnt, apart, needed, multiplier, of_steps)
 
 
 def least_apart(trials: int, epsilon: float, delta: float) -> float:
@@ -187,6 +163,11 @@ class MeasuredNoise:
     seen_below: float
     numbers: int
     runs: int
+
+    @property
+    def ratio(self) -> Noise:
+        """The measured noise over the configured noise, of which the low end is known."""
+        return Noise(self.at_least, math.inf, self.confidence)
 
     @property
     def missed_below(self) -> float:

@@ -9,11 +9,31 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.audits.loop.loader_records import contents
 from fedsim.audits.loop.measurement import ObservedRun
-from fedsim.audits.loop.step_sums import StepSum
 from fedsim.audits.steps.classes import ClassWatch, rest
 from fedsim.audits.steps.step import Step, watched_step
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.common.opacus_clipping import flat
+
+
+@dataclass(frozen=True)
+class StepSum:
+    """A step without its noise.
+
+    Attributes:
+        clipped: clipped sum [P].
+        limit: largest L2 norm of a clipped gradient, C.
+        members: indices that the loader drew for the step, in order.
+        norms: norm of each summed gradient [layers, rows]; None where it is not visible.
+    """
+
+    clipped: Floats
+    limit: float
+    members: tuple[int, ...]
+    norms: Floats | None
+
+    @property
+    def rows(self) -> int:
+        return -1 if self.norms is None else int(self.norms.shape[1])
 
 
 @dataclass
@@ -35,6 +55,11 @@ class LoopWatch(ClassWatch):
         self.noises.append(step.noise / seen.std if seen.std > 0 else np.empty(0))
         self.sums.append(StepSum(flat(step.summed), step.limit, step.members or (), step.norms))
 
+    def contents(self, given: tuple[Any, Any] | None) -> list[str] | None:
+        """Return checksums of the loader's records, as `loader_records.contents` does."""
+        dataset = self.batches.dataset
+        return [] if dataset is None or given is None else contents(dataset, given)
+
     def seen(
         self,
         model: Floats | None,
@@ -50,8 +75,7 @@ class LoopWatch(ClassWatch):
             beside: the model's integer tensors, as `contract.carried` returns them.
             given: the records' features [n, ...] and labels [n]; None where they are not known.
         """
-        dataset = self.batches.dataset
-        records = [] if dataset is None or given is None else contents(dataset, given)
+        records = self.contents(given)
         end = np.empty(0) if self.state is None else self.state
         kept = rest(end if model is None else model, end)
         start = end if self.start is None else self.start
@@ -60,7 +84,7 @@ class LoopWatch(ClassWatch):
             statement=self.statement,
             size=self.batches.records,
             records=tuple(sorted(records or ())),
-            computed=type(dataset).__name__ if records is None else "",
+            computed=type(self.batches.dataset).__name__ if records is None else "",
             explained=bool(self.steps) and kept is not None and not self.moved,
             epochs=self.batches.epochs,
             beside=beside,

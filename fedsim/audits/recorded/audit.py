@@ -1,16 +1,8 @@
 """The report of a recorded transcript: what its vantage point reveals about each client.
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
-a file and a running federation in the same way.
-
-- A *server's* transcript has every update. The aggregate less the updates is noise. Its size is
-  measured, and so is what the aggregate reveals about one client to an observer who knows the rest.
-- A *participant's* transcript with a local mechanism has its update before and after the noise. The
-  same is measured, towards the server.
-- A participant's transcript with *canaries* measures the privacy of one update through any server,
-  by a coin that only this client knows.
-- A training *loop*'s transcript has the sums to which DP-SGD added its noise. The size of the noise
-  is measured, and batches, divisor and accountant are checked.
+a file and a running federation in the same way. The modules of the vantage points document what
+they measure: `server_rounds`, `participant_rounds` and `loop_steps`.
 
 In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
 mean has no change in place of this update, with the same weights and number of clients.
@@ -136,7 +128,7 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
     refuted, unjudged = [], []
     if canary is not None:
         unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "that canaries show")
+        refuted += _refutation(claim, canary.epsilon_proven_all_rounds, "that canaries show")
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
     elif why := _unjudgeable(release):

@@ -25,7 +25,7 @@ from fedsim.audits.recorded.recorded_report import (
     ProvenPrivacy,
     StepRelease,
 )
-from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
+from fedsim.audits.recorded.transcript_release import noise_measured, noise_multipliers
 from fedsim.audits.steps import checks
 from fedsim.audits.steps.composition import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
@@ -149,7 +149,7 @@ class LoopSteps:
         )
         epsilon = Estimated(*map(account.of, ends))
         return StepRelease(
-            **vars(noise(self._releases, level, stated, confidence)),
+            **noise_measured(self._releases, level, stated, confidence),
             unit=unit,
             towards="an observer that sees every noisy gradient and knows all other data",
             round_numbers=[release.round for release in self._releases],

@@ -31,20 +31,6 @@ class Estimated(OpenEstimate):
         return Estimated(self.point * scale, self.low * scale, self.high * scale)
 
 
-@dataclass(frozen=True)
-class Ratio(Estimated):
-    """Noise over its configured size. `confidence` is that of the interval, in (0, 1)."""
-
-    confidence: float
-
-
-@dataclass(frozen=True)
-class CanarySignal(OpenEstimate):
-    """Signal of a canary, in standard deviations of all that hides it."""
-
-    confidence: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class ClientPrivacy:
     """The privacy of one client's updates under the measured noise.
@@ -105,8 +91,8 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasedNoise:
-    """The noise in all releases.
+class ReleaseReport:
+    """What all releases together reveal, towards one observer, and their noise.
 
     Attributes:
         noise: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
@@ -114,6 +100,8 @@ class ReleasedNoise:
         claimed_std: configured standard deviation of each round; None where unknown.
         left_over_std: standard deviation of the aggregate without all known updates.
         claimed_noise_multiplier: multiplier of equal steps that compose to these.
+        epsilon_at_least: lower bound on the largest epsilon, at the report's confidence.
+        independent: whether no two rounds have the same noise.
     """
 
     parameters: int
@@ -125,20 +113,9 @@ class ReleasedNoise:
     left_over_std: list[float]
     left_over_interval: list[Interval]
     rounding_std: list[float]
-    realised_over_claimed: Ratio | None
+    realised_over_claimed: Estimated | None
     claimed_noise_multiplier: float | None
     noise_multiplier: Estimated | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseReport(ReleasedNoise):
-    """What all releases together reveal, towards one observer.
-
-    Attributes:
-        epsilon_at_least: lower bound on the largest epsilon, at the report's confidence.
-        independent: whether no two rounds have the same noise.
-    """
-
     towards: str
     round_numbers: list[int]
     clients: list[ClientPrivacy]
@@ -220,18 +197,14 @@ class StepRelease(ReleaseReport):
 Release = MeanRelease | StepRelease | UpdateRelease
 
 
-@dataclass(frozen=True)
-class ProvenByCanaries:
-    epsilon_all_rounds: float
-    confidence: float = ALARM_CONFIDENCE
-
-
 @dataclass(frozen=True, kw_only=True)
 class CanaryReport:
     """What a participant's canaries measure through any server.
 
     Attributes:
         loud: number of rounds whose coin put the canary in.
+        mu: signal of the canary, in standard deviations of all that hides it.
+        epsilon_proven_all_rounds: lower bound at the confidence of an alarm.
         reason: why there is no estimate; None if there is one.
         belief: in the canary, from earlier rounds alone.
     """
@@ -239,7 +212,7 @@ class CanaryReport:
     towards: str
     rounds: int
     loud: int
-    mu: CanarySignal
+    mu: OpenEstimate
     reason: str | None
     p_value: float | None
     epsilon_one_round: OpenEstimate
@@ -247,7 +220,7 @@ class CanaryReport:
     guesses: int
     right_guesses: int
     epsilon_proven_one_round: float
-    proven: ProvenByCanaries
+    epsilon_proven_all_rounds: float
     round_numbers: list[int]
     scores: list[float]
     coins: list[bool]

@@ -62,11 +62,10 @@ def _released(observer: str, release: ReleaseReport, confidence: float) -> Row:
         confidence,
         log_odds=max(0.0, *believed) if believed else None,
     )
-    noise = None if ratio is None else Noise(ratio.low, ratio.high, ratio.confidence)
+    noise = None if ratio is None else Noise(ratio.low, ratio.high, confidence)
     return _row(observer, limit, attack, noise, release.seen_below)
 
 
 def _by_canaries(canary: CanaryReport, confidence: float) -> Attack:
-    proven = canary.proven.epsilon_all_rounds
-    at_least = canary.epsilon_all_rounds.low
+    proven, at_least = canary.epsilon_proven_all_rounds, canary.epsilon_all_rounds.low
     return Attack.proving(at_least, proven, "canaries", confidence, trials=canary.rounds)

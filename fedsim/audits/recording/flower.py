@@ -103,7 +103,7 @@ def mechanism_of(
         "strategy": configuration.strategies[0],
         "inner_strategy": configuration.strategies[-1],
         # The aggregate of the innermost strategy decides whether the whole is a mean.
-        "aggregation": "mean" if mean and own_code(chain(strategy)) is None else "other",
+        "aggregation": "mean" if mean and not own_code(chain(strategy)) else "other",
     }
     if key := weighting_key(strategy):
         keys["weighted_by"] = key

@@ -96,7 +96,7 @@ AGREES = StateWords(
 TOO_FEW = StateWords(
     "Too few trials",
     "open",
-    "the interval is so wide that it says little about how often the adversary is right",
+    "the interval contains both guessing and the limit",
     "Add trials.",
 )
 NOT_MEASURED = StateWords(
@@ -213,7 +213,7 @@ def words_of(
     """Return the words of a state.
 
     Args:
-        interval: interval of the advantage. If it is wide, agreement with the limit says little.
+        interval: interval of the advantage. If it contains guessing too, the trials cannot tell.
         measured: for "not-measured", whether there is a measurement without an interval.
         unlimited: for "no-limit", the words that say why there is no limit.
     """
@@ -221,7 +221,6 @@ def words_of(
         return unlimited
     if state == "not-measured":
         return CANNOT_TELL if measured else NOT_MEASURED
-    # An advantage is twice the share of right answers, less 1.
-    if state == "agrees" and interval and (interval[1] - interval[0]) / 2 >= VAGUE:
+    if state == "agrees" and interval and interval[0] <= 0:
         return TOO_FEW
     return WORDS[state]

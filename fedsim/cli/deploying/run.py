@@ -65,7 +65,7 @@ def run(
     console = Terminal(stderr=True, quiet=quiet)
     values = _overrides(set_, out)
     run_directory = _carry_out(directory, config_file, values, experiment, console)
-    command = f"fedsim deploy run {directory} {config_file.name}"
+    command = f"fedsim deploy run {directory} {config_file}"
     conclude(run_directory, start, results(quiet=quiet, as_json=json_), console, command)
     if json_:
         print_json(run_directory.read_json("report.json"))

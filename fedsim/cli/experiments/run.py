@@ -107,7 +107,7 @@ def run(
             plan = prepare(directory.config)
             check_batches(plan, placed)
         carry_out(plan, directory, runtime, console, named, placed)
-        command = f"fedsim run {config_file.name if config_file else f'--resume {resume}'}"
+        command = f"fedsim run {config_file if config_file else f'--resume {resume}'}"
         conclude(directory, start, results(quiet=quiet, as_json=json_), console, command, verbose)
     conclude_with(directory, json_, checked)
 

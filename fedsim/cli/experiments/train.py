@@ -137,7 +137,7 @@ def rehearse(
     directory = begin(plan, console, placed)
     if not directory.finished:
         carry_out(plan, directory, runtime, console, named, placed)
-    command = f"fedsim rehearse {config_file and config_file.name}"
+    command = f"fedsim rehearse {config_file}"
     conclude(directory, start, results(quiet=quiet, as_json=json_), console, command, verbose)
     conclude_with(directory, json_, checked)
 

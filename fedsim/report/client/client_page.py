@@ -80,7 +80,7 @@ def render_html(report: ClientReport) -> str:
             if training.measured and training.measured.shown is not None:
                 record = f"Record {most[0][0]}, the most exposed"
                 why = "This page is for its owner alone."
-                blocks += target.record(training.measured.shown, record, why)
+                blocks.append(target.record(training.measured.shown, record, why))
         blocks += map(doc.Prose, _said(training))
     for training in report.trainings:
         if (exposure := _exposure(training)) and len(exposure.rounds):

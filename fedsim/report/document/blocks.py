@@ -3,9 +3,9 @@
 An audit or a study returns a document; `html`, `terminal` and `markdown` render it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing  # is slow to import
@@ -50,20 +50,7 @@ class Label:
     kind: ClassVar = "label"
     title: str
     text: Words = ""
-    items: Sequence[str] = ()
     alarming: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """A measurement, its limit in words, and their meaning; mark: None without a limit."""
-
-    name: str
-    answer: str
-    limit: str
-    reading: str
-    detail: str = ""
-    mark: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -141,12 +128,16 @@ class Bullets:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a section's figure; otherwise: paragraph to show without it, "" for none."""
+class Html:
+    """A template of a page with its values; macros of `html` and the page's outline join them.
 
-    kind: ClassVar = "place"
-    figure: str
-    otherwise: str = ""
+    figures: by the names under which the template places them, as `drawn`.
+    """
+
+    kind: ClassVar = "html"
+    template: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    figures: "Mapping[str, Figure | Picture]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -162,10 +153,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that has been drawn, as an SVG document, a PNG, or markup of a page.
-
-    series: the numbers behind the figure; none for markup.
-    """
+    """A figure that has been drawn, as an SVG document or a PNG, with the numbers behind it."""
 
     kind: ClassVar = "figure"
     name: str
@@ -220,7 +208,7 @@ class Bars:
     own: float | None = None
 
 
-Block = Prose | Listing | Table | Heading | Bullets | Label | Place | Figure | Picture | Bars | Part
+Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Picture | Bars | Part
 
 
 @dataclass(frozen=True)
@@ -247,6 +235,7 @@ class FirstScreen:
         answer: sentences; the first answers the reader's question.
         figure: None if the page has no vantage point.
         table: three to five rows.
+        note: what the table's columns mean.
         checks: in any order; the page shows the failed ones first.
     """
 
@@ -254,6 +243,7 @@ class FirstScreen:
     alarming: bool = False
     figure: Bars | Figure | Picture | None = None
     table: Table | None = None
+    note: str = ""
     checks: Sequence[Check] = ()
     steps: Sequence[Words] = ()
     sign_off: Entries = field(default_factory=list)
@@ -290,14 +280,3 @@ def tabulated(
 
 def _or_dash(text: str | None) -> str:
     return DASH if text is None else text
-
-
-def of_row(row: Row) -> Line:
-    return Line(
-        Cell(row.name),
-        [
-            Cell(row.answer, row.detail, style="value"),
-            Cell(row.limit),
-            Cell(row.reading, mark=row.mark, style=""),
-        ],
-    )

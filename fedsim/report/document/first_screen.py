@@ -195,7 +195,7 @@ def parts(first: FirstScreen) -> dict[str, list[Block]]:
     places: dict[str, list[Block]] = {
         "shown": [] if first.figure is None else [first.figure],
         "told": _steps(first.steps),
-        "table": [] if first.table is None else [first.table],
+        "table": _table(first),
     }
     return {name: blocks for name, blocks in places.items() if blocks}
 
@@ -214,8 +214,12 @@ def behind(first: FirstScreen) -> list[Block]:
 
 
 def in_short(first: FirstScreen) -> list[Block]:
-    table = [] if first.table is None else [first.table]
-    return [*map(Prose, first.answer), *table, *_steps(first.steps)]
+    return [*map(Prose, first.answer), *_table(first), *_steps(first.steps)]
+
+
+def _table(first: FirstScreen) -> list[Block]:
+    note = [Prose(first.note, small=True)] if first.note else []
+    return [] if first.table is None else [first.table, *note]
 
 
 def counted(checks: Sequence[Check]) -> str:

@@ -1,301 +1,173 @@
 """A document as one HTML page, which needs no other file, script or network.
 
-The template lays out what others have worded; it decides nothing. It is in Python because a Flower
-bundle carries only Python. Anchors and the list of contents follow from what the page says.
+The templates lay out what a document says. They are in Python because a Flower bundle carries only
+Python. Anchors, the list of contents and the names of regions follow from the order of the page.
 """
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 from urllib.parse import quote
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 import fedsim
-from fedsim.report.document import first_screen, outline, pictures, terms
+from fedsim.report.document import first_screen, pictures, terms, wording
 from fedsim.report.document.blocks import (
     Block,
     Code,
     Document,
     Figure,
+    Html,
     Link,
     Mark,
     Part,
     Picture,
     Words,
 )
+from fedsim.report.document.style import STYLE
 from fedsim.report.figures.series import series
 
-STYLE = """\
-<style>
-:root { color-scheme: light dark; --paper: #fff; --ink: #1f2933; --muted: #5b6770; --line: #dfe4e8;
-  --wash: #f5f7f9; --blue: #005a8f; --here: #eaf3f9; --good: #00684e; --alarm: #a63a00;
-  --caution: #7a5900; --caution-wash: #fdf7e3; --caution-line: #e3c873; --alarm-wash: #fdf0e9;
-  --alarm-line: #e5a98a; --series-blue: #0072b2; --series-vermilion: #d55e00;
-  --series-green: #00785a; --series-purple: #8e4a84; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --paper: #14191e; --ink: #e4e9ed; --muted: #a7b3bc; --line: #3a4650; --wash: #1d242b;
-    --blue: #7cc4f0; --here: #1b3142; --good: #5fd3a8; --alarm: #ff9f70; --caution: #e6c25c;
-    --caution-wash: #2a2414; --caution-line: #6f5d22; --alarm-wash: #33201a;
-    --alarm-line: #8a4a2d; --series-blue: #56b4e9; --series-vermilion: #ff8f4d;
-    --series-green: #3ecf9f; --series-purple: #d99ccb; }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.6rem 1.5rem 4rem; max-width: 61rem; background: var(--paper);
-  color: var(--ink); line-height: 1.55; font-size: 16px;
-  font-family: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-a { color: var(--blue); }
-a.anchor { color: var(--muted); font-weight: 400; text-decoration: none; opacity: 0; }
-a.anchor:focus, :hover > a.anchor { opacity: 1; }
-.skip { position: absolute; left: -99rem; padding: .5rem 1rem; background: var(--paper); }
-.skip:focus { left: 1rem; top: 1rem; z-index: 1; }
-:focus-visible { outline: 3px solid var(--blue); outline-offset: 2px; }
-main:focus { outline: none; }
-[id] { scroll-margin-top: 1rem; }
-header .kind { color: var(--muted); font-size: .85rem; letter-spacing: .06em;
-  text-transform: uppercase; margin: 0; }
-h1 { font-size: 2rem; line-height: 1.2; margin: .1rem 0 .4rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.3rem; margin: 2.8rem 0 .6rem; padding-top: .9rem;
-  border-top: 1px solid var(--line); }
-h3 { font-size: 1.08rem; margin: 1.8rem 0 .3rem; }
-h4 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
-h2, h3, h4, p, li, figcaption { overflow-wrap: break-word; }
-p { margin: .6rem 0; max-width: 46rem; }
-.meta { color: var(--muted); font-size: .9rem; }
-.contents { margin: 1rem 0; font-size: .92rem; }
-.contents ul { list-style: none; margin: .3rem 0; padding: 0; }
-.contents li { margin: .3rem 0; line-height: 1.35; }
-.contents .level-3 { padding-left: 1rem; font-size: .94em; }
-.contents a { text-decoration: none; }
-.contents a:hover { text-decoration: underline; }
-.verdict { margin: 1rem 0; padding: .9rem 1.3rem; background: var(--wash);
-  border-left: 5px solid var(--blue); border-radius: 0 6px 6px 0; }
-.verdict.alarm { border-color: var(--alarm); }
-.verdict p { font-size: 1.12rem; line-height: 1.45; margin: 0; max-width: none; }
-.verdict p + p { margin-top: .4rem; font-size: 1rem; }
-.label { margin: .6rem 0; padding: .7rem 1rem; border-radius: 6px;
-  border: 1px solid var(--caution-line); background: var(--caution-wash); }
-.label strong { color: var(--caution); }
-.label.alarm { border-color: var(--alarm-line); background: var(--alarm-wash); }
-.label.alarm strong { color: var(--alarm); }
-.label ul { margin: .2rem 0 0; padding-left: 1.2rem; }
-.table, .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; margin: .8rem 0 1rem; font-size: .93rem; }
-th, td { text-align: left; vertical-align: top; padding: .5rem .9rem .5rem 0;
-  border-bottom: 1px solid var(--line); }
-th { font-weight: 600; }
-thead th { color: var(--muted); font-size: .82rem; border-bottom: 2px solid var(--line); }
-td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5rem; }
-td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
-.first td.limit, .first td.value { min-width: 0; }
-.vantages td.limit, .vantages td.value { min-width: 3.5rem; }
-.vantages td:last-child { min-width: 15rem; }
-.compact { width: auto; font-size: .85rem; font-variant-numeric: tabular-nums; }
-.compact th, .compact td { padding: .15rem 1.1rem .15rem 0; }
-.compact tbody th { font-weight: 400; }
-td small, th small { display: block; font-weight: 400; color: var(--muted); }
-tr.here { background: var(--here); }
-tr.here th { padding-left: .5rem; }
-.mark { font-weight: 600; }
-.mark.good { color: var(--good); }
-.mark.alarm { color: var(--alarm); }
-.mark.open { color: var(--muted); }
-.mark.caution { color: var(--caution); }
-dl { display: grid; grid-template-columns: minmax(9rem, 13rem) 1fr; margin: .4rem 0 1rem;
-  font-size: .93rem; }
-dt, dd { margin: 0; padding: .3rem 0; border-bottom: 1px solid var(--line); }
-dt { color: var(--muted); padding-right: .8rem; }
-.settings { grid-template-columns: repeat(2, minmax(8rem, 11rem) 1fr); }
-.settings .long { grid-column: 1; }
-.settings .long + dd { grid-column: 2 / -1; }
-dd { overflow-wrap: anywhere; padding-right: .8rem; }
-figure { margin: 1.8rem 0; }
-figure svg, figure img { display: block; width: 100%; min-width: 34rem; height: auto; }
-figure svg text { font-family: inherit !important; }
-.plate { background: #fff; }
-figcaption { color: var(--muted); font-size: .92rem; max-width: 46rem; margin-bottom: .5rem; }
-figcaption strong { color: var(--ink); }
-.first { display: grid; gap: 0 2rem; grid-template-columns: minmax(0, 1fr); }
-.first h2 { font-size: 1.02rem; margin: 1rem 0 .3rem; padding: 0; border: 0; }
-.first figure { margin: .6rem 0; }
-.first table { margin: .2rem 0; font-size: .88rem; }
-.first th, .first td { padding: .3rem .7rem .3rem 0; }
-.first ul { margin: .2rem 0; padding: 0; list-style: none; font-size: .93rem; }
-.first li { margin: .3rem 0; line-height: 1.4; }
-.first-told code { display: block; color: var(--muted); font-size: .8em; }
-figure .target img { width: 9rem; min-width: 0; image-rendering: pixelated; }
-.bar p { margin: .5rem 0 .1rem; line-height: 1.35; font-size: .93rem; }
-figure svg.bars { min-width: 0; max-width: none; height: 22px; font-size: 12px;
-  overflow: visible; }
-.bar + svg.bars { height: 34px; }
-.bars .track { fill: var(--wash); stroke: var(--line); }
-.bars .allowed { fill: var(--line); }
-.bars .measured { fill: var(--series-blue); }
-.bars line { stroke: var(--ink); stroke-width: 1.5; }
-.bars .limit { stroke-width: 4; }
-.bars .own { stroke: var(--series-vermilion); stroke-width: 2.5; stroke-dasharray: 4 3; }
-.bars text { fill: var(--muted); }
-details { margin: .8rem 0; }
-summary { cursor: pointer; color: var(--blue); }
-summary h2 { display: inline; border: 0; }
-#specialists { margin-top: 2.8rem; padding-top: .9rem; border-top: 1px solid var(--line); }
-figure details { font-size: .92rem; margin: .3rem 0; }
-code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .88em;
-  overflow-wrap: anywhere; }
-footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
-  color: var(--muted); font-size: .88rem; }
-@media (max-width: 48rem) {
-  body { padding: 1.2rem 1rem 3rem; }
-  h1 { font-size: 1.5rem; }
-  .stacked thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px;
-    overflow: hidden; }
-  .stacked, .stacked tbody { display: block; }
-  .stacked tr { display: flex; flex-wrap: wrap; column-gap: 1.1rem; padding: .6rem 0;
-    border-bottom: 1px solid var(--line); }
-  .stacked th, .stacked td { border: 0; padding: .1rem 0; min-width: 0; overflow-wrap: anywhere; }
-  .stacked th { flex: 0 0 100%; }
-  .stacked td small { display: inline; margin-left: .4rem; }
-  .stacked [data-label]:not([data-label=""])::before { content: attr(data-label) ": ";
-    color: var(--muted); font-weight: 400; }
-  dl, .settings { grid-template-columns: minmax(0, 1fr); }
-  .settings .long + dd { grid-column: 1; }
-  dt { border: 0; padding-bottom: 0; }
-  dd { padding-top: 0; }
-}
-@media screen and (max-width: 36rem) {
-  figure .scroll::before { content: "Scroll sideways to see the whole figure.";
-    color: var(--muted); font-size: .82rem; }
-}
-@media screen and (min-width: 60rem) {
-  .first:has(> .first-shown + .first-told) {
-    grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
-  .first-table { grid-column: 1 / -1; }
-}
-@media screen and (min-width: 76rem) {
-  body:has(> .contents) { display: grid; grid-template-columns: 14rem minmax(0, 56rem);
-    max-width: none; justify-content: center; column-gap: 2.5rem; }
-  body:has(> .contents) > :not(.contents, .skip) { grid-column: 2; }
-  .contents { grid-column: 1; grid-row: 1 / span 3; margin: 0; }
-  .contents details { position: sticky; top: 1.5rem; max-height: calc(100vh - 3rem);
-    overflow-y: auto; margin: 0; }
-  @supports selector(::details-content) {
-    .contents summary { list-style: none; color: var(--muted); pointer-events: none; }
-    .contents details::details-content { content-visibility: visible; display: block; }
-  }
-}
-@media print {
-  @page { size: A4; margin: 14mm; @bottom-right { content: counter(page) " / " counter(pages);
-    font: 8pt sans-serif; color: #5b6770; } }
-  :root { font-size: 9.2pt; }
-  body { font-size: 1rem; max-width: none; padding: 0; }
-  figure svg, figure img { max-width: 12.5cm; min-width: 0; }
-  .verdict, .label, tr.here { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
-  h2, h3, h4, summary, figcaption { break-after: avoid; }
-  .scroll, figcaption, tr, .verdict, .label { break-inside: avoid; }
-  .skip, a.anchor, .contents { display: none; }
-  .table, .scroll { overflow: visible; }
-  table { font-size: 8.5pt; }
-  th, td { overflow-wrap: break-word; padding-right: .6rem; }
-  td.value, td.limit { min-width: 0; }
-  .vantages td:last-child { min-width: 11rem; }
-  .compact, details table { font-size: 7pt; }
-  details th, details td { padding-right: .3rem; white-space: normal; overflow-wrap: anywhere; }
-  summary { color: var(--muted); }
-  summary::after { content: " (folded: unfold it to print it)"; }
-}
-</style>"""
-
-
 BLOCKS = """\
-{% macro cell(found, heading) %}
-<td{% if found.style %} class="{{ found.style }}"{% endif %} data-label="{{ heading }}">\
-{% if found.mark %}{{ found.mark | worded }} {% endif %}{{ found.text | worded }}\
-{% if found.detail %}<small>{{ found.detail }}</small>{% endif %}</td>
+{% macro heading(level, title, anchor, page, plain=False) %}
+{% set id = page.heading(level, title, anchor) %}
+<h{{ level }}{% if id %} id="{{ id }}"{% endif %}>{{ title }}\
+{% if id and not plain %} <a class="anchor" href="#{{ id }}" aria-label="Link to “{{ title }}”">#\
+</a>{% endif %}</h{{ level }}>
+{%- endmacro %}
+{% macro cells(headings, texts) %}
+{% for text in texts %}<td data-label="{{ headings[loop.index] }}">{{ text | worded }}</td>\
+{% endfor %}
 {% endmacro %}
-{% macro table(block) %}
-<div class="table"><table class="{{ block.style }}">
-{% if block.headings %}
-<thead><tr>{% for heading in block.headings %}\
+{% macro row(headings, name, texts) %}
+<tr><th scope="row" data-label="{{ headings[0] }}">{{ name | worded }}</th>\
+{{ cells(headings, texts) }}</tr>
+{% endmacro %}
+{% macro grid(headings, page, style="stacked") %}
+<div class="table" {{ page.region("Table") }}><table class="{{ style }}">
+{% if headings %}
+<thead><tr>{% for heading in headings %}\
 {% if heading %}<th scope="col">{{ heading }}</th>{% else %}<td></td>{% endif %}\
 {% endfor %}</tr></thead>
 {% endif %}
 <tbody>
+{{ caller() }}
+</tbody></table></div>
+{% endmacro %}
+{% macro table(block, page) %}
+{% call grid(block.headings, page, block.style) %}
 {% for group in block.groups %}
-{% if group.title %}
-<tr><th scope="rowgroup" colspan="{{ block.headings | length }}">{{ group.title }}</th></tr>
-{% endif %}
 {% for line in group.lines %}
 <tr{% if line.here %} class="here"{% endif %}>\
 <th scope="row"{% if block.headings %} data-label="{{ block.headings[0] }}"{% endif %}>\
 {{ line.name.text | worded }}\
 {% if line.name.detail %}<small>{{ line.name.detail }}</small>{% endif %}</th>\
 {% for found in line.cells %}\
-{{ cell(found, block.headings[loop.index] if block.headings else "") | trim }}\
-{% endfor %}</tr>
+<td{% if found.style %} class="{{ found.style }}"{% endif %} \
+data-label="{{ block.headings[loop.index] if block.headings else '' }}">\
+{% if found.mark %}{{ found.mark | worded }} {% endif %}{{ found.text | worded }}\
+{% if found.detail %}<small>{{ found.detail }}</small>{% endif %}</td>{% endfor %}</tr>
 {% endfor %}
 {% endfor %}
-</tbody></table></div>
+{% endcall %}
 {% endmacro %}
-{% macro bullets(items, numbered) %}
+{% macro fact(name, value) %}
+<dt{% if value | string | length > 80 %} class="long"{% endif %}>{{ name }}</dt><dd>{{ value }}</dd>
+{% endmacro %}
+{% macro bullets(items, numbered=False) %}
 <{{ "ol" if numbered else "ul" }}>
 {% for item in items %}
 <li>{{ item | worded }}</li>
 {% endfor %}
 </{{ "ol" if numbered else "ul" }}>
 {% endmacro %}
-{% macro part(block, level) %}
-{% set heading = "h%d" % level %}
+{% macro part(block, level, page) %}
 {% if not block.folded %}
-<{{ heading }}{{ block.anchor | anchored }}>{{ block.title }}</{{ heading }}>
-{{ laid_out(block.blocks, level + 1) }}
+{{ heading(level, block.title, block.anchor, page) }}
+{{ laid_out(block.blocks, level + 1, page) }}
 {% else %}
-<details{{ block.anchor | anchored }}>
+<details{% if block.anchor %} id="{{ page.anchor(block.anchor) }}"{% endif %}>
 <summary>\
-{% if block.heads %}<{{ heading }}>{{ block.title }}</{{ heading }}>{% else %}{{ block.title }}\
-{% endif %}</summary>
-{{ laid_out(block.blocks, level + 1 if block.heads else level) }}
+{% if block.heads %}{{ heading(level, block.title, "", page, True) }}\
+{% else %}{{ block.title }}{% endif %}</summary>
+{{ laid_out(block.blocks, level + 1 if block.heads else level, page) }}
 </details>
 {% endif %}
 {% endmacro %}
-{% macro laid_out(blocks, level) %}
+{% macro figure(block, page) %}
+<figure>
+<figcaption>{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}\
+{{ block.caption }}</figcaption>
+{{ block | pictured(page) }}
+</figure>
+{% endmacro %}
+{% macro laid_out(blocks, level, page) %}
 {% for block in blocks %}
 {% if block.kind == "prose" %}
 <p{% if block.small %} class="meta"{% endif %}>{{ block.text | worded }}</p>
 {% elif block.kind == "heading" %}
-<h{{ level }}{{ block.anchor | anchored }}>{{ block.text }}</h{{ level }}>
+{{ heading(level, block.text, block.anchor, page) }}
 {% elif block.kind == "listing" %}
 <dl{% if block.several %} class="settings"{% endif %}>
-{% for name, value in block.entries %}
-<dt{% if value | string | length > 80 %} class="long"{% endif %}>{{ name }}</dt><dd>{{ value }}</dd>
-{% endfor %}
+{% for name, value in block.entries %}{{ fact(name, value) }}{% endfor %}
 </dl>
 {% elif block.kind == "table" %}
-{{ table(block) }}
+{{ table(block, page) }}
 {% elif block.kind == "bullets" %}
 {{ bullets(block.items, block.numbered) }}
 {% elif block.kind == "label" %}
 <div class="label{{ ' alarm' if block.alarming else '' }}">\
-{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}{{ block.text | worded }}
-{% if block.items %}{{ bullets(block.items, False) }}{% endif %}</div>
+{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}{{ block.text | worded }}</div>
 {% elif block.kind == "figure" %}
-<figure>
-<figcaption>{% if block.title %}<strong>{{ block.title }}</strong> {% endif %}\
-{{ block.caption }}</figcaption>
-{{ block | pictured }}
-</figure>
+{{ figure(block, page) }}
 {% elif block.kind == "bars" %}
 <figure class="bars">
 <figcaption>{{ block | captioned }}</figcaption>
 {{ block | barred }}
 </figure>
 {% elif block.kind == "part" %}
-{{ part(block, level) }}
+{{ part(block, level, page) }}
+{% elif block.kind == "html" %}
+{{ block | filled(page) }}
 {% endif %}
 {% endfor %}
 {% endmacro %}
 """
 
+BODY = """\
+{% from "blocks" import laid_out, heading %}
+{% if document.first.answer %}
+<section class="verdict{{ ' alarm' if document.first.alarming else '' }}">
+{% for sentence in document.first.answer %}
+<p>{{ sentence | worded }}</p>
+{% endfor %}
+</section>
+{% endif %}
+{% if first %}
+<div class="first">
+{% for name, blocks in first.items() %}
+<section class="first-{{ name }}">
+{{ laid_out(blocks, 2, page) }}
+</section>
+{% endfor %}
+</div>
+{% endif %}
+{{ laid_out(document.blocks, 2, page) }}
+{{ laid_out(behind, 2, page) }}
+<details class="terms">
+<summary>{{ heading(2, "Terms", "", page, True) }}</summary>
+<dl>
+{% for term, meaning in terms %}
+<dt>{{ term }}</dt><dd>{{ meaning }}</dd>
+{% endfor %}
+</dl>
+</details>
+"""
+
 PAGE = """\
-{% from "blocks" import laid_out %}
 <!DOCTYPE html>
 <html lang="en">
 <head>
@@ -312,34 +184,20 @@ PAGE = """\
 <h1>{{ document.heading }}</h1>
 {% if document.note %}<p class="meta">{{ document.note | worded }}</p>{% endif %}
 </header>
-<!-- contents -->
-<main id="content" tabindex="-1">
-{% if document.first.answer %}
-<section class="verdict{{ ' alarm' if document.first.alarming else '' }}">
-{% for sentence in document.first.answer %}
-<p>{{ sentence | worded }}</p>
+{% if page.headings | length >= 3 %}
+<nav class="contents" aria-label="Contents">
+<details>
+<summary>Contents</summary>
+<ul>
+{% for level, anchor, title in page.headings if level < 4 %}
+<li class="level-{{ level }}"><a href="#{{ anchor }}">{{ title }}</a></li>
 {% endfor %}
-</section>
-{% endif %}
-{% if first %}
-<div class="first">
-{% for name, blocks in first.items() %}
-<section class="first-{{ name }}">
-{{ laid_out(blocks, 2) }}
-</section>
-{% endfor %}
-</div>
-{% endif %}
-{{ laid_out(document.blocks, 2) }}
-{{ laid_out(behind, 2) }}
-<details class="terms">
-<summary><h2>Terms</h2></summary>
-<dl>
-{% for term, meaning in terms %}
-<dt>{{ term }}</dt><dd>{{ meaning }}</dd>
-{% endfor %}
-</dl>
+</ul>
 </details>
+</nav>
+{% endif %}
+<main id="content" tabindex="-1">
+{{ body }}
 </main>
 <footer>{{ (document.footer or "fedsim " ~ version) | worded }}</footer>
 </body>
@@ -347,21 +205,88 @@ PAGE = """\
 """
 
 
+class Outline:
+    """The headings of a page, and the names of the regions that the keyboard reaches and scrolls.
+
+    linked: whether headings have anchors; a fragment inside another page has none.
+    """
+
+    def __init__(self, linked: bool = True) -> None:
+        self.headings: list[tuple[int, str, str]] = []
+        self._linked, self._taken = linked, {"content"}
+        self._regions = Counter[str]()
+
+    def heading(self, level: int, title: str, anchor: str) -> str:
+        """Note a heading, and return its anchor."""
+        words = anchor or re.sub(r"[^\w]+", "-", title.lower()).strip("-") or "section"
+        unique = self.anchor(words)
+        self.headings.append((level, unique, title))
+        return unique
+
+    def anchor(self, words: str) -> str:
+        """Return an anchor that no other element has; "" without anchors."""
+        unique, count = words, 1
+        while unique in self._taken:
+            count += 1
+            unique = f"{words}-{count}"
+        self._taken.add(unique)
+        return unique if self._linked else ""
+
+    def region(self, kind: str) -> Markup:
+        """Return the attributes of a region, which may be wider than the screen."""
+        self._regions[kind] += 1
+        where = f": {self.headings[-1][2]}" if self.headings else ""
+        name = f"{kind} {self._regions[kind]}{where}"
+        return Markup('role="region" tabindex="0" aria-label="{}"').format(name)
+
+
 def render(document: Document) -> str:
-    page = ENVIRONMENT.get_template("page").render(
+    page = Outline()
+    body = ENVIRONMENT.get_template("body").render(
         document=document,
+        page=page,
         first=first_screen.parts(document.first),
         behind=first_screen.behind(document.first),
-        style=STYLE,
-        version=fedsim.__version__,
         terms=terms.TERMS,
     )
-    return outline.outlined(page)
+    return ENVIRONMENT.get_template("page").render(
+        document=document,
+        page=page,
+        body=Markup(body),
+        style=STYLE,
+        version=fedsim.__version__,
+    )
 
 
-def fragment(blocks: Sequence[Block], level: int = 2) -> Markup:
+def fragment(blocks: Sequence[Block], level: int = 2, page: Outline | None = None) -> Markup:
     # A macro of a template's module is known at run time alone.
-    return Markup(vars(ENVIRONMENT.get_template("blocks").module)["laid_out"](blocks, level))
+    laid_out = vars(ENVIRONMENT.get_template("blocks").module)["laid_out"]
+    return Markup(laid_out(blocks, level, page or Outline(linked=False)))
+
+
+MACROS = '{% from "blocks" import grid, row, table, fact, bullets, figure %}\n'
+
+
+@cache
+def _compiled(source: str) -> Template:
+    return ENVIRONMENT.from_string(MACROS + source)
+
+
+class _Drawn(dict[str, Markup]):
+    """The figures of a template, each drawn where it is placed; nothing for one that is missing."""
+
+    def __init__(self, figures: Mapping[str, Figure | Picture], page: Outline) -> None:
+        super().__init__()
+        self._figures, self._page = figures, page
+
+    def __missing__(self, name: str) -> Markup:
+        found = self._figures.get(name)
+        return Markup("") if found is None else fragment([found], page=self._page)
+
+
+def _filled(block: Html, page: Outline) -> Markup:
+    values = {**block.values, "page": page, "drawn": _Drawn(block.figures, page)}
+    return Markup(_compiled(block.template).render(values))
 
 
 def _worded(text: Words) -> Markup:
@@ -382,11 +307,7 @@ def _address(to: str) -> str:
     return f"{quote(path)}{mark}{anchor}"
 
 
-def _anchored(anchor: str) -> Markup:
-    return Markup(' id="{}"').format(anchor) if anchor else Markup("")
-
-
-def _pictured(figure: Figure | Picture) -> Markup:
+def _pictured(figure: Figure | Picture, page: Outline) -> Markup:
     """Return a figure with the numbers behind it folded away below.
 
     What is seen in it follows its title or caption for readers who see no pictures.
@@ -395,29 +316,32 @@ def _pictured(figure: Figure | Picture) -> Markup:
         drawn, shown = figure.drawn, figure.series
     else:
         drawn, shown = pictures.picture(figure.drawing), [*series(figure.drawing)]
-    if isinstance(drawn, Markup):
-        return drawn
     label = f"{figure.title or figure.caption} {pictures.seen(shown)}".strip()
-    region = Markup('<div class="scroll">{}</div>\n').format(
-        pictures.embedded(drawn, figure.name, label)
+    region = Markup('<div class="scroll" {}>{}</div>\n').format(
+        page.region("Figure"), pictures.embedded(drawn, figure.name, label)
     )
     if not (tables := pictures.tables(shown)):
         return region
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
-    return region + fragment([behind])
+    return region + fragment([behind], page=page)
 
 
 ENVIRONMENT = Environment(
-    loader=DictLoader({"blocks": BLOCKS, "page": PAGE}),
+    loader=DictLoader({"blocks": BLOCKS, "body": BODY, "page": PAGE}),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-ENVIRONMENT.filters |= {
+FILTERS: Mapping[str, Any] = {
     "worded": _worded,
-    "anchored": _anchored,
     "pictured": _pictured,
+    "filled": _filled,
     "captioned": first_screen.caption,
     "barred": first_screen.drawn,
+    "ends": lambda ends, worded=wording.number: wording.span(ends, worded),
+    "number": wording.number,
+    "percent": wording.percent,
+    "plain": wording.plain,
 }
+ENVIRONMENT.filters |= FILTERS

@@ -10,7 +10,6 @@ from fedsim.audits.judgement.claim import Scope
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_results import LiveReport
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.audits.loop.measurement import FULL
 from fedsim.audits.loop.support import Power
 from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
@@ -51,6 +50,12 @@ WORLDS = (
     "After the run, repeat the audit with --worlds RUN. RUN says which trials used the record, so "
     "the audit can count right answers."
 )
+MORE_OF_A_LOOP = (
+    "Return each step's sum, an array [k, P], or a list of the models after each step, or "
+    "increase --trials. If the loop draws its first model otherwise than by torch.nn.init, draw "
+    "it from a constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
+    "after it."
+)
 COMPARED = {
     Neighbouring.ADD_REMOVE: "sends no change",
     Neighbouring.REPLACE: "sends another update",
@@ -59,8 +64,6 @@ ADVERSARY = {
     Vantage.SERVER: "the server, which sees every message",
     Vantage.PARTICIPANT: "a participant, which sees the model of every round",
 }
-
-Blocks = Iterator[doc.Block]
 
 
 def played(report: AuditReport) -> str:
@@ -242,41 +245,17 @@ def _by_counting(report: LoopAudit) -> str:
 
 
 def _by_power(power: Power, trials: int) -> list[str]:
-    learnt = power.learnt
-    if learnt.form == "model":
-        fault = (
-            "the noise in the returned model, divided by the change that one record causes, is "
-            f"below {power.multiplier:.3g}"
-        )
-        more = (
-            "Return each step's sum, an array [k, P], or the model after each step. The audit "
-            f"then detects noise below {power.of_steps:.3g} of the noise that the claim needs."
-        )
-    else:
-        part = "" if learnt.rate >= FULL else f" and a record is in {learnt.rate:.2g} of the steps"
-        fault = f"the noise multiplier of a step is below {power.multiplier:.3g}{part}"
-        more = (
-            "Increase --trials. If a record is in every step, these trials detect noise below "
-            f"{power.of_steps:.3g} of the noise that the claim needs."
-        )
-    if learnt.form != "steps":
-        more += (
-            " If the loop draws its first model otherwise than by torch.nn.init, draw it from a "
-            "constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
-            "after it."
-        )
     return [
-        f"By theory, {trials} trials convict the loop in {POWER:.0%} of cases if {fault}. By "
-        "measurement, they would convict it if it added less than "
-        f"{power.share:.3g} of its present noise.",
-        more,
+        f"By measurement, {trials} trials would convict this loop in {POWER:.0%} of cases if it "
+        f"added less than {power.share:.3g} of its present noise.",
+        MORE_OF_A_LOOP,
     ]
 
 
 # What was audited
 
 
-def about(report: AuditReport) -> Blocks:
+def about(report: AuditReport) -> Iterator[doc.Block]:
     """Yield what was audited and compared, for the folded part of a page."""
     match report:
         case AppAudit():
@@ -345,7 +324,7 @@ def _of_loop(report: LoopAudit) -> list[tuple[str, str]]:
     return rows
 
 
-def _of_recording(report: RecordedReport) -> Blocks:
+def _of_recording(report: RecordedReport) -> Iterator[doc.Block]:
     found = report.details
     measured = [one for one in (found.release, found.canary) if one is not None]
     if assumptions := [text for one in measured for text in one.assumptions]:

@@ -1,10 +1,13 @@
 """The first screen of a run: the answer, the figure, the table, and what to decide."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from adversaries.statistics.intervals import clopper_pearson
+from fedsim.audits.measurements.one_run_report import LEADING
+from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
 from fedsim.audits.results.rows import RunRow as Row
@@ -23,8 +26,8 @@ from fedsim.report.document.first_screen import (
     shares,
 )
 from fedsim.report.document.wording import number, percent, plain
-from fedsim.report.sections import attacks, observers
-from fedsim.report.sections.observers import NAMES
+from fedsim.report.sections import observers
+from fedsim.report.sections.observers import NAMES, WHO
 from fedsim.report.sections.section import (
     challenge_of,
     clients_of,
@@ -54,51 +57,76 @@ class About:
     target: Shown | None = None
 
 
+QUESTIONS = {
+    ("client", False): "Could an adversary tell whether one client's data were used?",
+    ("client", True): "Could an adversary tell whether one client's data or their replacement were "
+    "used?",
+    ("crafted", False): "Could an adversary tell whether the crafted target was used?",
+    ("crafted", True): "Could an adversary tell whether the crafted target or its replacement was "
+    "used?",
+    ("record", False): "Could an adversary tell whether one person's record was used?",
+    ("record", True): "Could an adversary tell whether one person's record or its replacement was "
+    "used?",
+}
+"""By what is attacked, and whether something takes its place."""
+
+
 def question(report: Report) -> str:
     """Return the question that the run answers."""
-    replaced = report.neighbouring == "replace"
-    if is_client(report):
-        what = f"one client's data{' or their replacement' * replaced} were"
-    elif report.challenge.kind != "record":
-        what = f"the crafted target{' or its replacement' * replaced} was"
-    else:
-        what = f"one person's record{' or its replacement' * replaced} was"
-    return f"Could an adversary tell whether {what} used?"
+    what = "record" if report.challenge.kind == "record" else "crafted"
+    what = "client" if is_client(report) else what
+    return QUESTIONS[what, report.neighbouring == "replace"]
+
+
+ANSWERS = {
+    "alarm": "Do not rely on the limits below. {who} was right in {right}.",
+    "alarm in one training": "Do not rely on the limits below.",
+    "one training": "{who} reached a belief of {belief} in one training; the noise allows "
+    "{rho_beta}. One training has no success rate.",
+    "too few": "{trials} are too few to tell. {who} was right in {rate} of them ({low} to {high}); "
+    "guessing is right in 50%, and {allowed}.",
+    "above by chance": "{who} was right in {rate} of {trials}; guessing is right in 50%, and "
+    "{allowed}. Chance can explain that it is above the limit.",
+    "measured": "{who} was right in {rate} of {trials}; guessing is right in 50%, and {allowed}.",
+}
 
 
 def answer(report: Report) -> str:
     """Return the answer to the question, for the audited observer, in sentences."""
     row, attack = report.here, report.attack
-    who, limit = observers.WHO[row.observer], row.limit.rho_alpha
-    who = f"{who[:1].upper()}{who[1:]}"
+    who, limit, between = WHO[row.observer], row.limit.rho_alpha, _between(report)
     if is_alarming(report):
-        rate = "" if attack.advantage is None else f" {who} was right in {observers.right(row)}."
-        return f"Do not rely on the limits below.{rate}"
-    at_most = f"theory allows at most {percent(share(limit))}"
-    allowed = "theory sets no limit" if limit >= 1 else at_most
-    if attack.advantage is None:
-        rarely = ""
-        if math.isfinite(report.accounted.epsilon):
-            rarely = f", except in up to {percent(report.accounted.exceeded)} of trainings"
-        return (
-            f"{who} reached a belief of {percent(attack.belief)} in one training; the noise "
-            f"allows {percent(report.accounted.rho_beta)}{rarely}. One training has no "
-            f"success rate.{canaries(report)}"
-        )
-    between = _between(report)
-    if between is not None and between[1] - between[0] >= VAGUE:
-        return (
-            f"{trials_of(report).capitalize()} are too few to tell. {who} is right in between "
-            f"{percent(between[0])} and {percent(between[1])} of cases; guessing is right in "
-            f"50%, and {allowed}.{canaries(report)}"
-        )
-    chance = ""
-    if between is not None and share(attack.advantage) > share(limit):
-        chance = " Chance can explain that it is above the limit." * (between[0] <= share(limit))
-    return (
-        f"{who} was right in {percent(share(attack.advantage))} of {trials_of(report)}; guessing "
-        f"is right in 50%, and {allowed}.{chance}{canaries(report)}"
+        state = "alarm in one training" if attack.advantage is None else "alarm"
+    elif attack.advantage is None:
+        state = "one training"
+    elif between is not None and _says_little(report, between):
+        state = "too few"
+    else:
+        above = between is not None and between[0] <= share(limit) < share(attack.advantage)
+        state = "above by chance" if above else "measured"
+    low, high = between or (0.0, 1.0)
+    rarely = ""
+    if math.isfinite(report.accounted.epsilon):
+        rarely = f", except in up to {percent(report.accounted.exceeded)} of trainings"
+    text = ANSWERS[state].format(
+        who=f"{who[:1].upper()}{who[1:]}",
+        right=observers.right(row),
+        belief=percent(attack.belief),
+        rho_beta=f"{percent(report.accounted.rho_beta)}{rarely}",
+        trials=trials_of(report),
+        low=percent(low),
+        high=percent(high),
+        rate=percent(share(attack.advantage or 0.0)),
+        allowed="theory sets no limit"
+        if limit >= 1
+        else f"theory allows at most {percent(share(limit))}",
     )
+    return text if is_alarming(report) else f"{text}{canaries(report)}"
+
+
+def _says_little(report: Report, between: Ends) -> bool:
+    wide = between[1] - between[0] >= VAGUE
+    return wide or observers.state_words(report, report.here) is TOO_FEW
 
 
 def _between(report: Report) -> Ends | None:
@@ -114,36 +142,75 @@ def _between(report: Report) -> Ends | None:
 
 
 def canaries(report: Report) -> str:
-    if report.one_run is None:
+    run = report.one_run
+    if run is None:
         return ""
-    bound, name = attacks.headline(report.one_run), attacks.headline_name(report.one_run)
-    proven = "nothing"
+    bound, proven = run.bounds[LEADING], "nothing"
     if bound.epsilon:
         proven = f"that ε is at least {number(bound.epsilon)}{observers.condition('one_run')}"
     return (
         f" The canaries of one trial show {proven} ({percent(bound.confidence)} confidence, "
-        f"{name}). The claim is ε = {number(report.one_run.claimed_epsilon)}."
+        f"one-run {CANARY_BOUNDS[LEADING]}). The claim is ε = {number(run.claimed_epsilon)}."
     )
+
+
+UNCLIPPED = "Gradients are not clipped: no DP guarantee."
+SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
+REHEARSED = (
+    "This rehearses the training of the same file: its noise comes from a seed and protects no one."
+)
+OF_THE_SEED = "Anyone who knows the seed can remove the noise."
+OTHERWISE = (
+    "A training with the same settings has these limits if its noise is secret, drawn by the "
+    "operating system. To protect: fedsim train."
+)
+
+
+def _is_simulated(report: Report) -> bool:
+    rounding = report.mechanism.rounding
+    return rounding is not None and rounding.secure_aggregation == "simulated"
+
+
+CAUTIONS: tuple[tuple[Callable[[Report], bool], str, str], ...] = (
+    (
+        lambda report: not is_clipped(report),
+        UNCLIPPED,
+        "Nothing bounds what one record can change, so no amount of noise gives a guarantee.",
+    ),
+    (
+        lambda report: report.mechanism.sensitivity == "local",
+        "The noise was scaled to the attacked target: no DP guarantee.",
+        "Such a run measures how tight the theory is; the local sensitivity depends on the data.",
+    ),
+    (
+        lambda report: report.config["audit.mode"] == "oracle",
+        "This is an oracle audit: it protects no one.",
+        "The auditor computed the beliefs from the noise, which the clients disclosed. The numbers "
+        "equal the adversary's own.",
+    ),
+    (
+        _is_simulated,
+        "Secure aggregation was simulated: no DP guarantee.",
+        "The server saw every message, each with one client's share of the noise. The limits for "
+        "the server assume that secure aggregation hides the single messages.",
+    ),
+    (
+        lambda report: report.bayesian is not None,
+        "Gradient distances were released: no DP guarantee.",
+        "For the Bayesian accountant, the clients disclosed norms or distances of their records' "
+        "gradients without noise.",
+    ),
+)
+"""When a run protects no person, or less than it seems to; title and text. The gravest first."""
 
 
 def cautions(report: Report) -> list[doc.Label]:
     """Return why the run protects no person, or less than it seems to; the gravest first."""
-    released, mechanism, rounding = report.released, report.mechanism, report.mechanism.rounding
-    labels: list[doc.Label] = []
-    if not is_clipped(report):
-        labels.append(doc.Label(*UNCLIPPED))
-    if mechanism.sensitivity == "local":
-        labels.append(doc.Label(*LOCAL))
-    if report.config["audit.mode"] == "oracle":
-        labels.append(doc.Label(*ORACLE))
-    if rounding is not None and rounding.secure_aggregation == "simulated":
-        labels.append(doc.Label(*SIMULATED))
-    if report.bayesian is not None:
-        labels.append(doc.Label(*DISTANCES))
+    released, mechanism = report.released, report.mechanism
+    labels = [doc.Label(title, text) for applies, title, text in CAUTIONS if applies(report)]
     if report.noise_source == "seed":
         title = REHEARSED if report.job == "rehearsal" else SEEDED
-        text = OF_THE_SEED if labels else f"{OF_THE_SEED} {OTHERWISE}"
-        labels.append(doc.Label(title, text))
+        labels.append(doc.Label(title, OF_THE_SEED if labels else f"{OF_THE_SEED} {OTHERWISE}"))
     if not labels and not mechanism.dp_guarantee:
         labels.append(doc.Label("Not a DP guarantee.", mechanism.dp_note))
     if released is not None and released.trainings > 1:
@@ -158,40 +225,6 @@ def cautions(report: Report) -> list[doc.Label]:
     if worse := observers.worst_off(report):
         labels.append(doc.Label(worse))
     return labels
-
-
-SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
-REHEARSED = (
-    "This rehearses the training of the same file: its noise comes from a seed and protects no one."
-)
-OF_THE_SEED = "Anyone who knows the seed can remove the noise."
-OTHERWISE = (
-    "A training with the same settings has these limits if its noise is secret, drawn by the "
-    "operating system. To protect: fedsim train."
-)
-UNCLIPPED = (
-    "Gradients are not clipped: no DP guarantee.",
-    "Nothing bounds what one record can change, so no amount of noise gives a guarantee.",
-)
-LOCAL = (
-    "The noise was scaled to the attacked target: no DP guarantee.",
-    "Such a run measures how tight the theory is; the local sensitivity depends on the data.",
-)
-ORACLE = (
-    "This is an oracle audit: it protects no one.",
-    "The auditor computed the beliefs from the noise, which the clients disclosed. The numbers "
-    "equal the adversary's own.",
-)
-SIMULATED = (
-    "Secure aggregation was simulated: no DP guarantee.",
-    "The server saw every message, each with one client's share of the noise. The limits for the "
-    "server assume that secure aggregation hides the single messages.",
-)
-DISTANCES = (
-    "Gradient distances were released: no DP guarantee.",
-    "For the Bayesian accountant, the clients disclosed norms or distances of their records' "
-    "gradients without noise.",
-)
 
 
 def decisions(report: Report) -> list[str]:
@@ -216,58 +249,51 @@ def own_limits(report: Report) -> list[tuple[str, bool]]:
     """Return each limit of the organisation with its answers, and whether all observers meet it."""
     rows, answers = observers.shown(report), []
     for place, own in enumerate(rows[0].own_limits):
+        here = [(row, row.own_limits[place]) for row in rows]
         marks = ", ".join(
-            f"{NAMES[row.observer]} "
-            f"{observers.own_limit(report, row, row.own_limits[place]).text.lower()}"
-            for row in rows
+            f"{NAMES[row.observer]} {observers.own_limit(report, row, limit).text.lower()}"
+            for row, limit in here
         )
-        met = all(row.own_limits[place].answer == "meets" for row in rows)
+        met = all(limit.answer == "meets" for _, limit in here)
         answers.append((f"Your limit, {own.of} at most {number(own.limit)}: {marks}.", met))
     return answers
 
 
 def first(report: Report, about: About) -> doc.FirstScreen:
-    rows = observers.shown(report)
+    rows, alarming = observers.shown(report), is_alarming(report)
     own = [each.limit for each in rows[0].own_limits if each.of == "advantage"]
-    told = [label.title for label in cautions(report)]
+    told = " ".join(label.title for label in cautions(report))
+    lead: doc.Words = f"{question(report)} {answer(report)}"
+    if alarming:
+        lead = [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
+    met = [text for text, met in own_limits(report) if met]
     steps: list[doc.Words] = [*decisions(report)]
-    if (command := choose(report)) and not is_alarming(report):
+    if (command := choose(report)) and not alarming:
         steps.append(["For lower limits: ", doc.Code(command)])
+    table = [observers.short(report, row) for row in rows]
     return doc.FirstScreen(
-        answer=[
-            [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
-            if is_alarming(report)
-            else f"{question(report)} {answer(report)}",
-            *report.contradictions.values(),
-            *([" ".join(told)] if told else []),
-            *(text for text, met in own_limits(report) if met),
-        ],
-        alarming=is_alarming(report),
+        answer=[lead, *report.contradictions.values(), *filter(None, [told]), *met],
+        alarming=alarming,
         figure=doc.Bars(
-            [bar(NAMES[row.observer].capitalize(), report, row) for row in rows],
+            [_bar(report, row) for row in rows],
             f"Right answers about {challenge_of(report)} ({confidence_of(report)}intervals).",
             share(own[0]) if own else None,
         ),
-        table=doc.Table(
-            ("Observer", "Right answers", "Limit", f"ε (δ = {report.bounds.delta:.3g})"),
-            [doc.Group("", [_line(row) for row in rows])],
+        table=doc.tabulated(
+            [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
         ),
-        checks=[*checks(report), *_own_limits(report)],
+        note=observers.MEANT,
+        checks=checks(report),
         steps=steps,
         sign_off=_sign_off(report, about),
     )
 
 
-def _line(row: Row) -> doc.Line:
-    cells = observers.right(row), observers.right_at_most(row), observers.epsilon(row)
-    return doc.Line(doc.Cell(NAMES[row.observer].capitalize()), [doc.Cell(each) for each in cells])
-
-
-def bar(name: str, report: Report, row: Row) -> doc.Bar:
+def _bar(report: Report, row: Row) -> doc.Bar:
     attack = row.attack
     measured = attack is not None and attack.advantage is not None
     return doc.Bar(
-        name,
+        NAMES[row.observer].capitalize(),
         observers.mark(report, row),
         share(attack.advantage) if attack and attack.advantage is not None else None,
         shares(attack.interval) if attack and measured else None,
@@ -291,8 +317,7 @@ def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
 
 def checks(report: Report) -> list[doc.Check]:
     """Return what a release gate would check, each with its condition."""
-    values = encode(report)
-    row, limit = report.here, report.here.limit.rho_alpha
+    values, row = encode(report), report.here
     checked = [
         report_check(
             "No measurement contradicts theory.",
@@ -304,47 +329,52 @@ def checks(report: Report) -> list[doc.Check]:
     ]
     hidden = [_hidden(report, values, each) for each in observers.shown(report)]
     checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
-    if limit < 1:
+    if row.limit.rho_alpha < 1:
         unknown = "The trials do not show that the adversary stays below the limit of theory."
         if observers.reaches_limit(row):
             unknown += " Theory predicts that it reaches the limit: more trials will not show it."
-        shuts = f"advantage.high > {limit}"
         text = "The measured advantage lies below the limit of theory."
+        shuts = f"advantage.high > {row.limit.rho_alpha}"
         checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
     if math.isfinite(row.limit.epsilon):
-        text = "Everything that was released has no more ε than one training."
-        total = report.released
-        failed = ""
-        if total is not None:
-            failed = (
-                f"If all {total.trainings} models are released, ε is {number(total.epsilon)} in "
-                f"total, instead of {number(row.limit.epsilon)} for one."
-            )
-        unknown = "The total ε of everything that was released is not known."
-        if report.noise_source == "seed":
-            unknown = (
-                "This run guarantees no ε: anyone who knows its seed can remove the noise. The ε "
-                "above is for one training with secret noise."
-            )
-        one = 1.001 * max(row.limit.epsilon, report.accounted.epsilon)  # of either accountant
-        shuts = f"released.epsilon > {one}"
-        checked.append(report_check(text, shuts, values, failed=failed, unknown=unknown))
-    return [*checked, worth.check(report.utility.measured)]
+        checked.append(_together(report, values))
+    return [*checked, worth.check(report.utility.measured), *_own_limits(report)]
 
 
-def _hidden(report: Report, values: Mapping[str, object], row: Row) -> doc.Check:
+TOGETHER = "If all {} models are released, ε is {} in total, instead of {} for one."
+OF_A_SEED = (
+    "This run guarantees no ε: anyone who knows its seed can remove the noise. The ε above is for "
+    "one training with secret noise."
+)
+
+
+def _together(report: Report, values: Mapping[str, Any]) -> doc.Check:
+    """Return the check that all trainings together cost no more than one."""
+    total, epsilon = report.released, report.here.limit.epsilon
+    failed, unknown = "", "The total ε of everything that was released is not known."
+    if total is not None:
+        failed = TOGETHER.format(total.trainings, number(total.epsilon), number(epsilon))
+    return report_check(
+        "Everything that was released has no more ε than one training.",
+        f"released.epsilon > {1.001 * max(epsilon, report.accounted.epsilon)}",
+        values,
+        failed=failed,
+        unknown=OF_A_SEED if report.noise_source == "seed" else unknown,
+    )
+
+
+def _hidden(report: Report, values: Mapping[str, Any], row: Row) -> doc.Check:
     """Return the check that noise limits how often an observer is right.
 
     A trust model that protects from others is a decision, and no failure.
     """
-    who, limit = observers.WHO[row.observer], row.limit
-    text = f"By theory, noise limits how often {who} is right."
+    who, shuts = WHO[row.observer], f"rows.{row.observer}.rho_alpha >= 1"
     trusted = f"Theory sets no limit for {who}."
     if observers.state_words(report, row) in (MUST_BE_TRUSTED, NO_PROTECTION):
         trusted = f"No noise hides {clients_of(report)} from {who}: a question of trust."
-    shuts = f"rows.{row.observer}.rho_alpha >= 1"
-    if limit.rho_alpha < 1 and math.isinf(limit.epsilon):
+    if observers.by_sampling_alone(row):
         shuts = f"rows.{row.observer}.epsilon > 1e300"
+    text = f"By theory, noise limits how often {who} is right."
     return report_check(text, shuts, values, fails="", unknown=trusted)
 
 

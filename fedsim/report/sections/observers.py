@@ -1,9 +1,9 @@
-"""Every observer of a run in words: its state, what theory allows it, and what was measured."""
+"""Every observer of a run: its state, what theory allows it, and what was measured.
+
+Page, terminal and comparison take their cells from `short` and `numbers`.
+"""
 
 import math
-from collections.abc import Iterator
-
-from rich.text import Text
 
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.rows import OwnLimit
@@ -17,20 +17,13 @@ from fedsim.audits.results.verdicts import (
     StateWords,
     words_of,
 )
-from fedsim.privacy.trust import Trust
-from fedsim.report.document.blocks import Block, Cell, Group, Line, Listing, Mark, Prose, Table
+from fedsim.report.document.blocks import Mark
 from fedsim.report.document.first_screen import share, shares
-from fedsim.report.document.wording import DASH, number, percent, plain, span, would_have_noticed
+from fedsim.report.document.wording import DASH, number, percent, span, would_have_noticed
 from fedsim.report.sections.section import (
-    Section,
-    challenge_of,
     clients_of,
-    confidence_of,
-    is_client,
     is_clipped,
-    is_sampled,
     score_caution,
-    takes_local_steps,
 )
 
 NAMES = {"server": "server", "participant": "participant", "released-model": "released model"}
@@ -41,9 +34,6 @@ WHO = {
 }
 SHOWN = ("participant", "released-model", "server")
 """Order of observers on a screen, after those whose measurement contradicts theory."""
-
-INFORMED = ("participant", "oracle")
-"""The values of `audit.mode` whose adversaries know all that the bounds assume."""
 
 NOT_ATTACKED = "not attacked"
 GAUSSIAN = "if the noise is Gaussian"
@@ -73,12 +63,9 @@ def mark(report: Report, row: Row) -> Mark:
 
 
 def state_words(report: Report, row: Row) -> StateWords:
-    interval = None if row.attack is None else row.attack.interval
-    if row.standing == "agrees" and interval and interval[0] <= 0:
-        return TOO_FEW  # it contains guessing too
     return words_of(
         row.standing,
-        interval=interval,
+        interval=None if row.attack is None else row.attack.interval,
         measured=row.attack is not None,
         unlimited=_unlimited(report, row),
     )
@@ -90,6 +77,11 @@ def _unlimited(report: Report, row: Row) -> StateWords:
     if math.isfinite(row.limit.epsilon):
         return NO_LIMIT
     return MUST_BE_TRUSTED if row.observer == "server" else NO_PROTECTION
+
+
+def by_sampling_alone(row: Row) -> bool:
+    """Return whether an observer has a limit without noise: it may miss the target's rounds."""
+    return row.limit.rho_alpha < 1 and math.isinf(row.limit.epsilon)
 
 
 def right(row: Row) -> str:
@@ -107,11 +99,55 @@ def right(row: Row) -> str:
 
 def right_at_most(row: Row) -> str:
     """Return the largest share of right answers that theory allows."""
-    return "none" if row.limit.rho_alpha >= 1 else percent(share(row.limit.rho_alpha))
+    if row.limit.rho_alpha >= 1:
+        return "none"
+    by_sampling = " (sampling)" * by_sampling_alone(row)
+    return f"{percent(share(row.limit.rho_alpha))}{by_sampling}"
 
 
 def epsilon(row: Row) -> str:
     return number(row.limit.epsilon) if math.isfinite(row.limit.epsilon) else "none"
+
+
+def short(report: Report, row: Row) -> dict[str, str]:
+    """Return the cells of an observer by their headings, on a first screen and the terminal."""
+    return {
+        "Observer": NAMES[row.observer],
+        "Right answers": right(row),
+        "Limit": right_at_most(row),
+        f"ε (δ = {report.bounds.delta:.3g})": epsilon(row),
+    }
+
+
+MEANT = "Limit: theory's bound on right answers, (1 + ρα)/2. ε: the privacy guarantee."
+"""What the two columns of theory in `short` are; neither is computed from the other."""
+
+
+def numbers(report: Report, row: Row) -> dict[str, tuple[str, str]]:
+    """Return the numbers of an observer by their headings, each with a remark or ""."""
+    limit, attack = row.limit, row.attack
+    limited = math.isfinite(limit.epsilon)
+    exceeded = f"passed in up to {percent(limit.exceeded)}" if limit.exceeded < 1 else ""
+    advantage = belief = proven = (DASH, "")
+    if attack is not None:
+        advantage = number(attack.advantage), span(attack.interval, number)
+        passed = ""
+        if attack.delta_prime is not None and limited:
+            passed = f"above ρβ: {percent(attack.delta_prime)}"
+            passed += f" ({span(attack.delta_prime_interval, percent)})"
+        belief = percent(attack.belief), passed
+        if attack.epsilon_at_least:
+            proven = number(attack.epsilon_at_least), CONDITIONS.get(attack.estimator, "")
+    predicted = None if row.predicted is None else row.predicted.advantage
+    return {
+        "Advantage": advantage,
+        "limit ρα": ("no limit" if limit.rho_alpha >= 1 else number(limit.rho_alpha), ""),
+        "predicted": (number(predicted), ""),
+        "Highest belief": belief,
+        "limit ρβ": (percent(limit.rho_beta), exceeded) if limited else ("no limit", ""),
+        "ε at least": proven,
+        "ε at most": (epsilon(row), f"z = {number(limit.noise_multiplier)}"),
+    }
 
 
 def condition(estimator: str) -> str:
@@ -120,14 +156,12 @@ def condition(estimator: str) -> str:
     return f", {words}" if words else ""
 
 
-def measures_noise(report: Report, row: Row) -> bool:
-    return row.observer == report.vantage and report.residuals is not None
-
-
 def power(report: Report, row: Row) -> str:
     """Return how much missing noise the trials at a vantage detect."""
-    what = "audit" if row.observer == report.vantage else "attack"
-    return would_have_noticed(row.detects, what, measures_noise=measures_noise(report, row))
+    here = row.observer == report.vantage
+    measures_noise = here and report.residuals is not None
+    what = "audit" if here else "attack"
+    return would_have_noticed(row.detects, what, measures_noise=measures_noise)
 
 
 def reaches_limit(row: Row) -> bool:
@@ -165,16 +199,6 @@ def worst_off(report: Report) -> str:
     return f"For the client in most rounds, theory allows more: {'; '.join(worse)}."
 
 
-def how_to_measure(report: Report, row: Row) -> str:
-    """Return how to measure a vantage, or why fedsim does not, as a sentence."""
-    for part in row.note.split("; "):
-        if part.startswith(NOT_ATTACKED):
-            return f"It was {part}."
-    if report.one_run is not None:
-        return "A run with canaries does not measure it."
-    return 'To measure it, set audit.vantages = "all".'
-
-
 READINGS = {
     "contradicted": "The adversary learns more than theory allows. Do not rely on ε before the "
     "cause is known, which the alarms name.",
@@ -187,45 +211,57 @@ READINGS = {
 }
 """By state; those without a limit depend on why there is none."""
 
+UNDECIDED = "The trials cannot tell: the interval contains both guessing and the limit."
+SAMPLED_ONLY = (
+    "In a round that samples it, no noise surely hides {hidden} from {who}. Sampling alone limits "
+    "this adversary to {most} right answers."
+)
+WITHOUT_LIMIT = {
+    NO_GUARANTEE: "Gradients are not clipped, so theory sets no limit.",
+    NO_LIMIT: "The budget is so large that theory allows certainty.",
+    MUST_BE_TRUSTED: "No noise hides {hidden} from {who}, who can always tell whether it was used.",
+    NO_PROTECTION: "No noise hides {hidden} from {who}, who can always tell whether it was used.",
+}
+
 
 def reading(report: Report, row: Row) -> str:
     """Return what a row means, in sentences."""
-    sentences = [_no_limit(report, row) if row.standing == "no-limit" else READINGS[row.standing]]
-    attack = row.attack
-    if row.standing == "agrees" and attack and attack.interval and attack.interval[0] <= 0:
-        sentences = ["The trials cannot tell: the interval contains both guessing and the limit."]
-    if row.observer == "server" and row.standing != "no-limit" and row.limit.note:
-        note = row.limit.note
-        sentences.append(f"The server {note}." if note.startswith("sees") else _sentence(note))
+    attack, limit = row.attack, row.limit
+    if row.standing == "no-limit":
+        words = SAMPLED_ONLY if by_sampling_alone(row) else WITHOUT_LIMIT[_unlimited(report, row)]
+        most = percent(share(limit.rho_alpha))
+        told = words.format(hidden=clients_of(report), who=WHO[row.observer], most=most)
+    elif state_words(report, row) is TOO_FEW:
+        told = UNDECIDED
+    else:
+        told = READINGS[row.standing]
+    sentences = [told]
+    if row.observer == "server" and row.standing != "no-limit" and limit.note:
+        server = limit.note.startswith("sees")
+        sentences.append(f"The server {limit.note}." if server else _sentence(limit.note))
     if attack is not None and not attack.best and row.observer == report.vantage:
         sentences.append(score_caution(report).strip())
-    if attack is None and row.standing == "not-measured":
-        sentences.append(how_to_measure(report, row))
     if attack is not None and row.note:
         sentences.append(_sentence(row.note))
+    if attack is None and row.standing == "not-measured":
+        sentences.append(_how_to_measure(report, row))
     if row.standing != "contradicted":
         sentences.append(power(report, row))
     return " ".join(filter(None, sentences))
 
 
+def _how_to_measure(report: Report, row: Row) -> str:
+    """Return how to measure a vantage, or why fedsim does not, as a sentence."""
+    for part in row.note.split("; "):
+        if part.startswith(NOT_ATTACKED):
+            return f"It was {part}."
+    if report.one_run is not None:
+        return "A run with canaries does not measure it."
+    return 'To measure it, set audit.vantages = "all".'
+
+
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def _no_limit(report: Report, row: Row) -> str:
-    who, limit = WHO[row.observer], row.limit.rho_alpha
-    if limit < 1 and math.isinf(row.limit.epsilon):
-        return (
-            f"In a round that samples it, no noise surely hides {clients_of(report)} from {who}. "
-            f"Sampling alone limits this adversary to {percent(share(limit))} right answers."
-        )
-    if not is_clipped(report):
-        return "Gradients are not clipped, so theory sets no limit."
-    if math.isfinite(row.limit.epsilon):
-        return "The budget is so large that theory allows certainty."
-    return (
-        f"No noise hides {clients_of(report)} from {who}, who can always tell whether it was used."
-    )
 
 
 def own_limit(report: Report, row: Row, limit: OwnLimit) -> Mark:
@@ -248,162 +284,27 @@ def own_limit(report: Report, row: Row, limit: OwnLimit) -> Mark:
     return Mark("open", "Meets, with a condition") if conditional else Mark("good", "Meets")
 
 
-WITH_A_CONDITION = (
-    "“With a condition” means: for the attacked target alone, except in rare trainings, or once "
-    "aggregation is secure."
-)
-
-
-def _own(report: Report, row: Row, limit: OwnLimit) -> Line:
+def own_limit_cells(report: Report, row: Row, limit: OwnLimit) -> list[str | Mark]:
+    """Return the limit, what theory allows, what was measured, and the answer."""
     allowed, attack = row.limit, row.attack
     if limit.of == "advantage":
         most = max(allowed.rho_alpha, allowed.largest.rho_alpha)
         theory = "no limit" if allowed.rho_alpha >= 1 else f"at most {number(most)}"
-        measured = "not measured"
-        if attack is not None:
-            measured = f"{number(attack.advantage)} ({span(attack.interval, number) or DASH})"
+        measured = (
+            attack and f"{number(attack.advantage)} ({span(attack.interval, number) or DASH})"
+        )
     else:
         most = max(allowed.rho_beta, allowed.largest.rho_beta)
         theory = f"at most {percent(most)}, except in up to {percent(allowed.exceeded)}"
         theory = theory if math.isfinite(allowed.epsilon) else "no limit"
-        measured = "not measured"
-        if attack is not None:
-            measured = (
-                f"above it in {percent(attack.above_own_limit)} of trials with the record; ε at "
-                f"least {number(attack.epsilon_at_least)}{condition(attack.estimator)}"
-            )
+        measured = attack and (
+            f"above it in {percent(attack.above_own_limit)} of trials with the record; ε at "
+            f"least {number(attack.epsilon_at_least)}{condition(attack.estimator)}"
+        )
     more = f"; {limit.trials} trials may decide" if limit.trials is not None else ""
-    return Line(
-        Cell(NAMES[row.observer]),
-        [
-            Cell(f"{limit.of} at most {number(limit.limit)}"),
-            Cell(theory),
-            Cell(f"{measured}{more}"),
-            Cell("", mark=own_limit(report, row, limit), style=""),
-        ],
-    )
-
-
-def _line(report: Report, row: Row) -> Line:
-    limit, attack = row.limit, row.attack
-    exceeded = f"; passed in up to {percent(limit.exceeded)}" if limit.exceeded < 1 else ""
-    cells = [Cell(DASH), Cell(DASH), Cell(DASH)]
-    if attack is not None:
-        passed = ""
-        if attack.delta_prime is not None and math.isfinite(limit.epsilon):
-            passed = f"above ρβ: {percent(attack.delta_prime)}"
-            passed += f" ({span(attack.delta_prime_interval, percent)})"
-        cells = [
-            Cell(number(attack.advantage), span(attack.interval, number), style="value"),
-            Cell(percent(attack.belief), passed, style="value"),
-            Cell(
-                number(attack.epsilon_at_least) if attack.epsilon_at_least else DASH,
-                CONDITIONS.get(attack.estimator, "") if attack.epsilon_at_least else "",
-                style="value",
-            ),
-        ]
-    predicted = None if row.predicted is None else row.predicted.advantage
-    limited = math.isfinite(limit.epsilon)
-    return Line(
-        Cell(NAMES[row.observer], "audited here" * (row.observer == report.vantage)),
-        [
-            cells[0],
-            Cell("no limit" if limit.rho_alpha >= 1 else number(limit.rho_alpha)),
-            Cell(number(predicted)),
-            cells[1],
-            Cell(f"{percent(limit.rho_beta)}{exceeded}" if limited else "no limit"),
-            cells[2],
-            Cell(epsilon(row), f"z = {number(limit.noise_multiplier)}"),
-        ],
-        row.observer == report.vantage,
-    )
-
-
-HEADINGS = (
-    *("Observer", "Advantage", "limit ρα", "predicted"),
-    *("Highest belief", "limit ρβ", "ε at least", "ε at most"),
-)
-TRUST = {trust.value: trust.model.words for trust in Trust}
-
-
-def trust(report: Report) -> str:
-    words = TRUST.get(report.trust, "")
-    if rounding := report.mechanism.rounding:
-        words += (
-            f" The messages were integers, {rounding.note}. Because of the rounding, noise and "
-            f"sensitivity are {percent(rounding.relative_growth)} larger."
-        )
-    if report.colluding:
-        words += (
-            f" {report.colluding} of the {report.clients} clients disclosed their noise to the "
-            "adversary, so the bounds leave it out."
-        )
-    if takes_local_steps(report):
-        words += (
-            " Clients take several local steps in a round. The bounds assume that every adversary "
-            "sees all these steps."
-        )
-    return words
-
-
-def game(report: Report) -> str:
-    knows = "knows" if report.config["audit.mode"] in INFORMED else "may know"
-    return (
-        f"The game: every trial trains the federation anew, on D with {challenge_of(report)} or on "
-        f"D′, {_neighbour(report)}. The adversary {knows} both, and the mechanism."
-    )
-
-
-def _neighbour(report: Report) -> str:
-    replaced, several = report.neighbouring == "replace", report.challenge.records != 1
-    if is_client(report):
-        if replaced:
-            return "where the same number of other records takes their place"
-        drawn = "" if is_sampled(report) else " (its participation is no secret)"
-        return f"where the client has no records and its update is 0{drawn}"
-    if not replaced:
-        return f"the same data without {'them' if several else 'it'}"
-    other = {"record": "another record", "gradient": "its opposite"}.get(
-        report.challenge.kind, "the original record"
-    )
-    return f"the same data with {other} in {'their' if several else 'its'} place"
-
-
-def listed(report: Report) -> list[Text]:
-    """Return every observer's numbers for a terminal of any width."""
-    lines = []
-    for row in shown(report):
-        line = _line(report, row)
-        lines.append(Text(f"{NAMES[row.observer]}: {mark(report, row).text}", "bold"))
-        for heading, cell in zip(HEADINGS[1:], line.cells, strict=True):
-            lines.append(Text(f"  {heading}: {cell.text}{f' ({cell.detail})' * bool(cell.detail)}"))
-        if row.attack is not None and row.attack.chance is not None:
-            chance = number(row.attack.chance)
-            lines.append(Text(f"  a coin's advantage: −{chance} to {chance}"))
-        lines.append(Text(f"  {reading(report, row)}"))
-    return lines
-
-
-def _words(report: Report) -> Iterator[Block]:
-    rows = shown(report)
-    yield Prose(game(report))
-    yield Table(HEADINGS, [Group("", [_line(report, row) for row in rows])], "stacked vantages")
-    yield Listing(
-        [
-            (NAMES[row.observer].capitalize(), f"{mark(report, row).text}. {reading(report, row)}")
-            for row in rows
-        ]
-    )
-    if own := [_own(report, row, each) for row in rows for each in row.own_limits]:
-        headings = ("Observer", "Limit of the organisation", "Theory allows", "Measured", "Answer")
-        yield Table(headings, [Group("", own)])
-        yield Prose(WITH_A_CONDITION, small=True)
-    yield Prose(
-        f"{trust(report)} Advantage: twice the share of right answers, less one. Intervals and "
-        f"lower bounds: {confidence_of(report).strip()} confidence; δ = "
-        f"{plain(report.bounds.delta)}; z: noise multiplier that the observer cannot remove.",
-        small=True,
-    )
-
-
-SECTION = Section("Every observer in numbers", lambda report: [*_words(report)])
+    return [
+        f"{limit.of} at most {number(limit.limit)}",
+        theory,
+        f"{measured or 'not measured'}{more}",
+        own_limit(report, row, limit),
+    ]

@@ -1,67 +1,12 @@
-"""Sections of a run's page: what they are, what their figures are drawn from, and facts for all."""
+"""Facts about a run that several sections of its page need."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from adversaries.arrays import Bools, Floats
 from fedsim.audits.results.report import Report
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
 from fedsim.report.document import worth
-from fedsim.report.document.blocks import Block, Figure
 from fedsim.report.document.wording import DASH, counted, number, plain
-
-
-@dataclass(frozen=True, eq=False)
-class SectionTranscript:
-    """The adversary's observations of T trials of k rounds.
-
-    Attributes:
-        worlds: whether each trial trained on D, bool [T].
-        log_odds: for D after each round, [T, k].
-        sensitivities: local ones of each round, [T, k].
-        noise_stds: standard deviations of each round's noise, [T, k].
-        poison_scores: of the released models, [T]; None unless the target was crafted.
-    """
-
-    worlds: Bools
-    log_odds: Floats
-    sensitivities: Floats
-    noise_stds: Floats
-    poison_scores: Floats | None = None
-
-    @classmethod
-    def of(cls, arrays: Mapping[str, Any]) -> "SectionTranscript":
-        return cls(
-            arrays["worlds"],
-            arrays["log_odds"],
-            arrays["sensitivities"],
-            arrays["noise_stds"],
-            arrays.get("poison_scores"),
-        )
-
-
-@dataclass(frozen=True)
-class Section:
-    """One section of the page of a run: its blocks and figures.
-
-    Its numbers come from the report, which `fedsim.audits.run` computed.
-
-    Attributes:
-        words: report -> blocks; a section without blocks and figures is left out.
-        figures: report, transcript -> figures; figures that no block places stand at the end.
-        specialist: whether it stands in the folded part for specialists.
-    """
-
-    title: str | Callable[[Report], str]
-    words: Callable[[Report], Sequence[Block]] = lambda report: ()
-    figures: Callable[[Report, SectionTranscript], Iterable[Figure]] = lambda report, seen: ()
-    specialist: bool = False
-
-    def heading(self, report: Report) -> str:
-        return self.title if isinstance(self.title, str) else self.title(report)
-
 
 TITLES = {
     "clopper_pearson": "Clopper–Pearson",
@@ -104,6 +49,10 @@ def challenge_of(report: Report) -> str:
     return f"{challenge.records} target {what}s"
 
 
+def clients_of(report: Report) -> str:
+    return "a client's data" if is_client(report) else "the record"
+
+
 def trials_of(report: Report) -> str:
     return counted(report.trials, "trial")
 
@@ -111,6 +60,10 @@ def trials_of(report: Report) -> str:
 def confidence_of(report: Report) -> str:
     """Return the confidence of every interval as the start of a phrase, such as "95% "."""
     return f"{100 * report.attack.confidence:g}% "
+
+
+def at_delta(delta: float) -> str:
+    return f"at δ = {plain(delta)}"
 
 
 def is_scored(report: Report) -> bool:
@@ -131,6 +84,19 @@ def score_caution(report: Report) -> str:
     return ""
 
 
+def released(report: Report) -> str:
+    total = report.released
+    if total is None or not report.mechanism.dp_guarantee:
+        return ""
+    of = "the one training"
+    if total.trainings > 1:
+        of = f"all {total.trainings} trainings together"
+    return (
+        f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} "
+        f"{at_delta(total.delta)} towards the {total.vantage.replace('-', ' ')}."
+    )
+
+
 def standard_errors_apart(report: Report) -> str:
     measured, predicted = report.attack.advantage, report.prediction.advantage
     distance = report.prediction.distance
@@ -141,30 +107,21 @@ def standard_errors_apart(report: Report) -> str:
     return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
 
 
-def measure(report: Report) -> str:
-    return judge(report.utility.measured).name
-
-
-def worths(report: Report) -> str:
-    """Return the criterion of the task as text, before and after the training where known."""
-    judged, utility = judge(report.utility.measured), report.utility
-    last = worth.as_text(judged.name, judged.value)
-    if not utility.accuracy.mean or judged.name in (AUC, BALANCED):
-        return last
-    before = replace(utility.measured, accuracy=utility.accuracy.mean[0], loss=utility.loss.mean[0])
-    return f"{worth.as_text(judged.name, judge(before).value)} → {last}"
-
-
 def worths_in_full(report: Report) -> str:
+    """Return the criterion before and after the training, and whether the model has learnt."""
     utility, measured = report.utility, report.utility.measured
     if not utility.accuracy.mean:
         return DASH
-    quality = utility.quality
-    least_recall = quality.least_recall if quality else None
-    sentence = f"{worths(report)} ({worth.beside(measured, least_recall)})"
+    judged, quality = judge(measured), utility.quality
+    worths = worth.as_text(judged.name, judged.value)
+    if judged.name not in (AUC, BALANCED):
+        first, loss = utility.accuracy.mean[0], utility.loss.mean[0]
+        before = judge(replace(measured, accuracy=first, loss=loss)).value
+        worths = f"{worth.as_text(judged.name, before)} → {worths}"
+    beside = worth.beside(measured, quality.least_recall if quality else None)
     confusion = quality.confusion if quality else []
     warning = worth.unless_learnt(measured, confusion, utility.loss.mean[0])
-    return f"{sentence}. {warning.removesuffix('.')}" if warning else sentence
+    return f"{worth.leading(judged.name)} {worths} ({beside}). {warning}".strip()
 
 
 def model_in_short(report: Report) -> str:
@@ -176,11 +133,3 @@ def model_in_short(report: Report) -> str:
         texts.append(f"AUC {measured.area_under_curve:.3f}")
     learnt = "" if judged.has_learnt else "; it is not shown to have learnt anything"
     return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
-
-
-def clients_of(report: Report) -> str:
-    return "a client's data" if is_client(report) else "the record"
-
-
-def at_delta(delta: float) -> str:
-    return f"at δ = {plain(delta)}"

@@ -1,4 +1,4 @@
-"""Experiment trackers: a new tracker is a class and a line of TRACKERS."""
+"""Experiment trackers: TensorBoard and MLflow. Another one is a class and a line of TRACKERS."""
 
 import logging
 import math
@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
 from fedsim.common import installation, private_files
 from fedsim.common.foreign_text import without_password
-from fedsim.config import Scalar
+from fedsim.config import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.report.tracking.course import Course, Event
+
+EXPERIMENT, IDENTITY = "fedsim", "fedsim.identity"
+"""MLflow's experiment, and the tag by which a resumed run finds its record."""
+
+WHY = 200
+Numbers = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -42,18 +47,9 @@ def folder(place: str) -> Path:
         private_files.make_directory(path)
         private_files.check_writable(path)
     except OSError as error:
-        raise InputError(
-            f"cannot write to the folder '{place}': {error.strerror}; name another one"
-        ) from None
+        why = f"cannot write to the folder '{place}': {error.strerror}; name another one"
+        raise InputError(why) from None
     return path
-
-
-EXPERIMENT = "fedsim"
-IDENTITY = "fedsim.identity"
-"""The tag by which a resumed run finds its record."""
-
-
-WHY = 200
 
 
 class MlflowTracker:
@@ -61,19 +57,15 @@ class MlflowTracker:
         # Nothing is sent to any machine except the named server: no usage statistics.
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # a run waits for its end
-        try:
-            from mlflow import MlflowClient  # noqa: PLC0415
-        except ImportError:
-            why = f"mlflow is not installed; {installation.command('mlflow')}"
-            raise InputError(why) from None
+        from mlflow import MlflowClient  # noqa: PLC0415
+
         for name in ("mlflow", "alembic"):  # which tell of every table that they make
             logging.getLogger(name).setLevel(logging.WARNING)
-        self._artifacts, uri = None, place
+        self._artifacts, self._run, uri = None, "", place
         if "://" not in place:
             own = folder(place)
             self._artifacts, uri = (own / "artifacts").as_uri(), f"sqlite:///{own}/mlflow.db"
         self._client = MlflowClient(tracking_uri=uri)
-        self._run = ""
         try:
             self._client.search_experiments(max_results=1)
         except Exception as error:  # of a database, of HTTP, of MLflow
@@ -81,12 +73,12 @@ class MlflowTracker:
             raise InputError(f"cannot write to mlflow:{without_password(place)}: {why}") from None
 
     def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
-        client = self._client
-        experiment = client.get_experiment_by_name(EXPERIMENT)
-        if experiment is None:
-            number = client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
-        else:
-            number = experiment.experiment_id
+        client, found = self._client, self._client.get_experiment_by_name(EXPERIMENT)
+        number = (
+            client.create_experiment(EXPERIMENT, artifact_location=self._artifacts)
+            if found is None
+            else found.experiment_id
+        )
         runs = client.search_runs([number], f"tags.`{IDENTITY}` = '{subject.identity}'")
         if runs:
             self._run = runs[0].info.run_id
@@ -113,13 +105,9 @@ class MlflowTracker:
 
 class TensorBoardTracker:
     def __init__(self, place: str) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
-        except ImportError:
-            why = f"tensorboard is not installed; {installation.command('tensorboard')}"
-            raise InputError(why) from None
-        self._writers = SummaryWriter
-        self._folder = folder(place)
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+
+        self._writers, self._folder = SummaryWriter, folder(place)
         self._writer: Any = None
 
     def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
@@ -152,12 +140,14 @@ def opened(target: str) -> Tracker:
     """
     name, _, place = target.partition(":")
     if name not in TRACKERS or not place:
-        names = ", ".join(TRACKERS)
         raise InputError(
             f"--track '{without_password(target)}' does not name a tracker; give NAME:PLACE, such "
-            f"as tensorboard:fedsim-tensorboard (trackers: {names})"
+            f"as tensorboard:fedsim-tensorboard (trackers: {', '.join(TRACKERS)})"
         )
-    return TRACKERS[name](place)
+    try:
+        return TRACKERS[name](place)
+    except ImportError:
+        raise InputError(f"{name} is not installed; {installation.command(name)}") from None
 
 
 PLACES = {
@@ -186,19 +176,17 @@ class Tracking:
         self._last: dict[str, int] | None = None
 
     def see(self, event: Event, course: Course) -> None:
-        if (numbers := logged(event, course)) is not None:
-            self._log(*numbers, event["time"])
+        self._log(*logged(event, course), event["time"])
 
     def leave(self, finished: bool) -> None:
         if finished:
-            self._log(
-                *headline(self._directory), (self._directory.path / LAST_FILE).stat().st_mtime
-            )
+            last = (self._directory.path / LAST_FILE).stat().st_mtime
+            self._log(*headline(self._directory), last)
         self._begun()
         self._tracker.end(finished)
 
-    def _log(self, values: Mapping[str, float | None], step: int, time: float) -> None:
-        last = self._begun()
+    def _log(self, values: Numbers, step: int, time: float) -> None:
+        last = self._begun() if values else {}
         new = {
             name: float(value)
             for name, value in values.items()
@@ -211,15 +199,18 @@ class Tracking:
     def _begun(self) -> dict[str, int]:
         """Return the last step of every series; the first call begins."""
         if self._last is None:
-            path, config = self._directory.path, self._directory.config
-            values = configuration.to_run_config(config)
+            path, values = self._directory.path, to_run_config(self._directory.config)
             subject = TrackedSubject(path.name, self._directory.identity, parameters(values))
             self._last = dict(self._tracker.begin(subject))
         return self._last
 
 
-def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] | None:
-    """Return the numbers that an event adds to the series, with their step; None for no numbers.
+OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
+"""All follow from released sums and public records, for a training too."""
+
+
+def logged(event: Event, course: Course) -> tuple[Numbers, int]:
+    """Return the numbers that an event adds to the series, with their step.
 
     `round/...` has the first batch of trials, by round. `trials/...` has all finished trials, by
     their number. `waiting/...` has the clients that have not answered for long, by the count of
@@ -230,63 +221,52 @@ def logged(event: Event, course: Course) -> tuple[dict[str, float | None], int] 
         return {f"waiting/{name}": value for name, value in waiting.items()}, course.waits
     if "round" in event and event.get("trials", [1])[0] == 0:
         return {f"round/{name}": event.get(name) for name in OF_A_ROUND}, event["round"]
-    if event.get("phase") == "batch" and course.look.advantage is not None:
-        look = course.look
-        low, high = look.interval or (None, None)
-        return {
-            "trials/advantage": look.advantage,
-            "trials/advantage_low": low,
-            "trials/advantage_high": high,
-            "trials/worst_belief": look.belief,
-            "trials/accuracy": look.accuracy,
-        }, look.trials
-    return None
+    look = course.look
+    if event.get("phase") != "batch" or look.advantage is None:
+        return {}, 0
+    numbers = _advantage(look.advantage, look.interval)
+    numbers |= {"worst_belief": look.belief, "accuracy": look.accuracy}
+    return {f"trials/{name}": value for name, value in numbers.items()}, look.trials
 
 
-OF_A_ROUND = "accuracy", "balanced_accuracy", "area_under_curve", "loss", "epsilon"
-"""All follow from released sums and public records, for a training too."""
+def _advantage(value: float | None, interval: tuple[float, float] | None) -> Numbers:
+    low, high = interval or (None, None)
+    return {"advantage": value, "advantage_low": low, "advantage_high": high}
 
 
-def headline(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
+def headline(directory: RunDirectory) -> tuple[Numbers, int]:
     """Return the final numbers of a finished run, from its report or its public card."""
     if directory.config.run.job == "training":
         return _of_card(directory)
     from fedsim.audits.results import report as results  # noqa: PLC0415  (slow to import)
 
     report = results.read(directory)
-    measured, limit = report.attack, report.here.limit
-    low, high = measured.interval or (None, None)
-    return {
-        "report/advantage": measured.advantage,
-        "report/advantage_low": low,
-        "report/advantage_high": high,
-        "report/advantage_predicted": report.prediction.advantage,
-        "report/rho_alpha": limit.rho_alpha,
-        "report/rho_beta": report.accounted.rho_beta,
-        "report/epsilon": report.accounted.epsilon,
-        "report/epsilon_at_least": measured.epsilon_at_least,
-        "report/balanced_accuracy": report.utility.balanced_accuracy,
-        "report/area_under_curve": report.utility.area_under_curve,
-    }, report.trials
+    measured, quality = report.attack, report.utility
+    numbers = _advantage(measured.advantage, measured.interval) | {
+        "advantage_predicted": report.prediction.advantage,
+        "rho_alpha": report.here.limit.rho_alpha,
+        "rho_beta": report.accounted.rho_beta,
+        "epsilon": report.accounted.epsilon,
+        "epsilon_at_least": measured.epsilon_at_least,
+        "balanced_accuracy": quality.balanced_accuracy,
+        "area_under_curve": quality.area_under_curve,
+    }
+    return {f"report/{name}": value for name, value in numbers.items()}, report.trials
 
 
-def _of_card(directory: RunDirectory) -> tuple[dict[str, float | None], int]:
+def _of_card(directory: RunDirectory) -> tuple[Numbers, int]:
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
 
     card, by = model_card.read_card(directory), directory.config.privacy.accountant
-    numbers: dict[str, float | None] = {
-        f"model/epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
+    numbers: Numbers = {
+        f"epsilon_{row.vantage.replace('-', '_')}": row.epsilon.get(by)
         for row in card.privacy.towards
     }
     if (quality := card.utility) is not None:
-        numbers |= {
-            "model/accuracy": quality.accuracy,
-            "model/majority": quality.majority,
-            "model/balanced_accuracy": quality.balanced_accuracy,
-            "model/area_under_curve": quality.area_under_curve,
-            "model/loss": quality.loss,
-            **{f"model/{name}": values[0] for name, values in quality.errors.items()},
-        }
-    if card.privacy.measures_epsilon:
-        numbers["model/epsilon_measures"] = card.privacy.measures_epsilon
-    return numbers, card.rounds
+        numbers |= {name: getattr(quality, name) for name in OF_A_CARD}
+        numbers |= {name: values[0] for name, values in quality.errors.items()}
+    numbers["epsilon_measures"] = card.privacy.measures_epsilon or None
+    return {f"model/{name}": value for name, value in numbers.items()}, card.rounds
+
+
+OF_A_CARD = "accuracy", "majority", "balanced_accuracy", "area_under_curve", "loss"

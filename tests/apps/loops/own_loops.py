@@ -1,6 +1,6 @@
-"""DP-SGD by hand in NumPy, for many seeds at once: the right one, and ways in which it goes wrong.
+"""DP-SGD by hand in NumPy, the right one, and ways in which it goes wrong.
 
-Softmax regression on full batches; all return every released step, [T, k, P].
+Softmax regression on full batches; all return every released step, [k, P].
 """
 
 import numpy as np
@@ -13,48 +13,44 @@ def _clipped(gradients, norm=CLIP):
     return gradients * np.minimum(1, norm / np.maximum(lengths, 1e-12))
 
 
-def _train(features, labels, seeds, total, std):
+def _train(features, labels, seed, total, std):
     """total: gradients [n, P] -> their sum; std: of the noise, of n records."""
     rows = np.asarray(features, np.float64).reshape(len(labels), -1)
     wanted = np.eye(CLASSES)[np.asarray(labels)]
-    released = np.empty((len(seeds), ROUNDS, rows.shape[1] * CLASSES))
-    for trial, seed in enumerate(seeds):
-        noise, weights = np.random.default_rng(seed), np.zeros((CLASSES, rows.shape[1]))
-        for step in range(ROUNDS):
-            scores = rows @ weights.T
-            shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-            errors = shares / shares.sum(axis=1, keepdims=True) - wanted
-            gradients = np.einsum("nc,nd->ncd", errors, rows).reshape(len(rows), -1)
-            summed = total(gradients) + std(len(rows)) * noise.standard_normal(weights.size)
-            released[trial, step] = summed
-            weights -= RATE / 64 * summed.reshape(weights.shape)
+    released = np.empty((ROUNDS, rows.shape[1] * CLASSES))
+    noise, weights = np.random.default_rng(seed), np.zeros((CLASSES, rows.shape[1]))
+    for step in range(ROUNDS):
+        scores = rows @ weights.T
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        errors = shares / shares.sum(axis=1, keepdims=True) - wanted
+        gradients = np.einsum("nc,nd->ncd", errors, rows).reshape(len(rows), -1)
+        released[step] = total(gradients) + std(len(rows)) * noise.standard_normal(weights.size)
+        weights -= RATE / 64 * released[step].reshape(weights.shape)
     return released
 
 
-def correct(features, labels, seeds):
+def correct(features, labels, seed):
     """Clip each record's gradient, sum, add noise of z C."""
-    return _train(features, labels, seeds, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP)
+    return _train(features, labels, seed, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP)
 
 
-def clip_after_average(features, labels, seeds):
+def clip_after_average(features, labels, seed):
     """Clip the mean gradient, and scale the noise to a record's share of it."""
     return _train(
-        features, labels, seeds, lambda g: _clipped(g.mean(0)), lambda n: NOISE * CLIP / 64
+        features, labels, seed, lambda g: _clipped(g.mean(0)), lambda n: NOISE * CLIP / 64
     )
 
 
-def noise_of_a_mean(features, labels, seeds):
+def noise_of_a_mean(features, labels, seed):
     """Add to the sum the noise of a mean."""
-    return _train(
-        features, labels, seeds, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP / 64
-    )
+    return _train(features, labels, seed, lambda g: _clipped(g).sum(0), lambda n: NOISE * CLIP / 64)
 
 
-def no_clipping(features, labels, seeds):
+def no_clipping(features, labels, seed):
     """Forget to clip."""
-    return _train(features, labels, seeds, lambda g: g.sum(0), lambda n: NOISE * CLIP)
+    return _train(features, labels, seed, lambda g: g.sum(0), lambda n: NOISE * CLIP)
 
 
-def data_dependent_noise(features, labels, seeds):
+def data_dependent_noise(features, labels, seed):
     """Scale what is released, noise and all, by the number of records."""
-    return correct(features, labels, seeds) / len(labels)
+    return correct(features, labels, seed) / len(labels)

@@ -28,19 +28,14 @@ def _models(steps, seed):
 
 def __getattr__(name: str) -> Callable[..., np.ndarray]:
     form, _, percent = name.rpartition("_noise_")
-    if form not in ("steps", "models", "lists", "last"):
+    if form not in ("steps", "lists", "last"):
         raise AttributeError(name)
 
-    def one(features, labels, seed):
+    def train(features, labels, seed):
         steps = _steps(features, labels, seed, int(percent) / 100)
         if form == "steps":
             return steps
         models = _models(steps, seed)
-        if form == "lists":
-            return [{"weights": each} for each in models]
-        return models if form == "models" else models[-1]
+        return [{"weights": each} for each in models] if form == "lists" else models[-1]
 
-    def train(features, labels, seeds):
-        return np.array([one(features, labels, seed) for seed in seeds])
-
-    return one if form == "lists" else train
+    return train

@@ -149,7 +149,7 @@ FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
     ],
 )
 def test_a_run_draws_what_it_measured(kind, others, drawn):
-    assert FIGURES | others <= set(drawn(kind).figures)
+    assert FIGURES | others <= set(drawn(kind).drawn)
 
 
 # The page
@@ -239,7 +239,7 @@ def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, m
 
 def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
     paths = write_figures(drawn("central"), tmp_path / "new" / "figures")
-    assert {path.stem for path in paths} == set(drawn("central").figures)
+    assert {path.stem for path in paths} == set(drawn("central").drawn)
     for path in paths:
         assert path.suffix == ".svg"
         assert ElementTree.fromstring(path.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
@@ -251,10 +251,11 @@ def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
 def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
     share = percent(report.empirical.wins / report.trials)
     most = percent((1 + report.here.limit.rho_alpha) / 2)
+    ends = " to ".join(percent((1 + end) / 2) for end in report.attack.interval)
     assert (
-        "Could an adversary tell whether one person's record was used? A participant was right in "
-        f"{share} of {report.trials} trials; guessing is right in 50%, and theory allows at most "
-        f"{most}."
+        "Could an adversary tell whether one person's record was used? "
+        f"{report.trials} trials are too few to tell. A participant was right in {share} of them "
+        f"({ends}); guessing is right in 50%, and theory allows at most {most}."
     ) in told(report)
 
 
@@ -340,7 +341,7 @@ def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, 
         ("one training", ["One training has no success rate", "no rate (one training)"]),
         (
             "few trials",
-            ["2 trials are too few to tell"],
+            ["used? 2 trials are too few to tell"],
         ),
         ("one run", ["The canaries of one trial show", "one-run f-DP bound). The claim is ε ="]),
         (
@@ -416,19 +417,19 @@ def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(re
 
 
 def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
-    assert "belief" in drawn("server").figures
-    assert "log-odds" not in drawn("server").figures
+    assert "belief" in drawn("server").drawn
+    assert "log-odds" not in drawn("server").drawn
 
 
 def test_sampled_steps_have_no_gaussian_curve(drawn, written):
-    captions = {kind: drawn(kind).figures["log-odds"].caption for kind in ("sampled", "central")}
+    captions = {kind: drawn(kind).drawn["log-odds"].caption for kind in ("sampled", "central")}
     assert "played again with the recorded gradient norms" in captions["sampled"]
     assert "Theory predicts the curves (μ" in captions["central"]
 
 
 def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
     assert "a person's record has spent ε = ∞ towards the server" in told(written("server").report)
-    assert "budget" not in drawn("server").figures
+    assert "budget" not in drawn("server").drawn
 
 
 def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
@@ -666,7 +667,7 @@ def test_only_what_lies_below_its_limit_is_good(written):
 
 def test_a_rehearsal_without_clipping_says_both_that_it_is_one_and_that_it_is_unclipped(written):
     found = first.cautions(written("rehearsed without clipping").report)
-    assert [label.title for label in found] == [first.UNCLIPPED[0], first.REHEARSED]
+    assert [label.title for label in found] == [first.UNCLIPPED, first.REHEARSED]
 
 
 def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(written):

@@ -260,7 +260,7 @@ def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
     assert disproved.verdict is Verdict.CONVICTED
     assert disproved.contradictory
     assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
-    assert disproved.report["details"]["contradicts_theory"] is True
+    assert disproved.report["details"]["decisions"]["contradict_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):
         assert not replace(disproved, epsilon=epsilon).contradictory

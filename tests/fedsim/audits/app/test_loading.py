@@ -81,8 +81,8 @@ def test_a_directory_without_an_app_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_an_undeclared_key_is_refused_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean 'variant'"), opened(APP, 2, {"varient": 1}):
+def test_an_undeclared_key_is_refused_with_the_declared_ones() -> None:
+    with pytest.raises(InputError, match="key 'varient'; it has"), opened(APP, 2, {"varient": 1}):
         pass
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.process import AppOrder, AppProcess
+from fedsim.audits.app.process import AppProcess
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, Log, started
 from fedsim.config import Scalar
@@ -23,9 +23,9 @@ APP = Path(__file__).parents[3] / "apps" / "dp_app"
 def opened(
     directory: Path, clients: int, overrides: dict[str, Scalar], time_limit: float, log: Log = None
 ) -> Iterator[AppProcess]:
-    order = AppOrder(str(directory), clients, overrides)
-    with started("fedsim.audits.app.execution", "app", time_limit, log) as channel:
-        yield AppProcess(order, channel)
+    order = directory, clients, overrides
+    with started("fedsim.audits.app.execution", "app", time_limit, *order, log=log) as channel:
+        yield AppProcess(channel, clients)
 
 
 def write_app(directory: Path, *statements: str) -> Path:
@@ -96,7 +96,7 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
 
 
 def test_what_cannot_be_loaded_is_bad_input_as_in_this_process() -> None:
-    refused = pytest.raises(InputError, match="did you mean 'variant'")
+    refused = pytest.raises(InputError, match="no run configuration key 'varient'; it has")
     with refused, opened(APP, 2, {"varient": 1}, 60):
         pass
 
@@ -118,4 +118,4 @@ def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.Mo
     ours, theirs = socket.socketpair()
     ours.close()
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])
-    channel.serve(execution.answers)
+    channel.serve(execution.opened)

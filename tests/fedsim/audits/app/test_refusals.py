@@ -3,7 +3,6 @@
 import re
 import shutil
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,24 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
         assert len(evaluated) == 2
 
 
+QUERIES = r"trained no model .* sent 3 messages of type 'query'"
+
+
 @pytest.mark.parametrize(
     ("server", "client", "why"),
     [
-        ("workflow:app", "older_client:app", r"ClientSideFixedClipping > FedAvg of .*SecAgg\+"),
-        ("server_fn:app", "client:app", r"runs FedAdagrad of Flower's older flwr\.server"),
-        ("messages:analytics", "client:asked", r"trains no model: .* 3 messages of type 'query'"),
-        ("messages:analytics", "client:broken", r"trains no model: .* 3 messages of type 'query'"),
+        ("workflow:app", "older_client:app", r"older flwr\.server stack\. .*SecAgg\+"),
+        ("server_fn:app", "client:app", r"older flwr\.server stack\. .*SecAgg\+"),
+        (
+            "messages:analytics",
+            "client:asked",
+            QUERIES,
+        ),
+        (
+            "messages:analytics",
+            "client:broken",
+            QUERIES,
+        ),
         ("strategy:trees", "client:app", r"no floating-point numbers"),
         ("messages:trains", "client:app", r"itself sent 3 messages of type 'train'"),
     ],
@@ -63,12 +73,9 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
 def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(
     tmp_path: Path, server: str, client: str, why: str
 ) -> None:
-    with (
-        opened(form(tmp_path, server, client), 3, {}) as app,
-        pytest.raises(InputError, match=why) as refusal,
-    ):
+    copied, refused = form(tmp_path, server, client), pytest.raises(InputError, match=why)
+    with opened(copied, 3, {}) as app, refused:
         app.execute(0)
-    assert ("SecAgg" in str(refusal.value)) == (server == "workflow:app")
 
 
 def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path: Path) -> None:
@@ -81,31 +88,20 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
         app.execute(0)
     assert re.search(
         "ValueError: no valid replies; before that, client 0 failed: ModuleNotFoundError: No "
-        "module named 'nowhere'; these dependencies are not installed: 'nowhere-to-be-had>=3';",
+        "module named 'nowhere'",
         str(failure.value),
     )
 
 
-@pytest.mark.parametrize(
-    ("module", "why"),
-    [
-        ("nowhere", r"'nowhere'; these .*: 'nowhere-to-be-had>=3'; install"),
-        ("flwr.client.nowhere", rf"nowhere'; the installed flwr {re.escape(version('flwr'))} has"),
-    ],
-)
-def test_a_missing_package_is_named_as_the_app_names_it(
-    tmp_path: Path, module: str, why: str
-) -> None:
+def test_a_missing_package_is_named_and_where_the_app_names_it(tmp_path: Path) -> None:
     directory = form(tmp_path, "strategy:app", "client:app")
-    client = directory / "forms" / "client.py"
-    client.write_text(f"import {module}\n", encoding="utf-8")
+    (directory / "forms" / "client.py").write_text("import nowhere\n", encoding="utf-8")
+    why = r"No module named 'nowhere'; install the dependencies that its pyproject\.toml lists"
     with pytest.raises(InputError, match=why), opened(directory, 3, {}):
         pass
 
 
-def test_a_script_of_the_older_stack_is_named(tmp_path: Path) -> None:
-    (tmp_path / "server.py").write_text(
-        "import flwr as fl\nfl.server.start_server(config=None)\n", encoding="utf-8"
-    )
-    with pytest.raises(InputError, match=r"server\.py calls start_server of"):
+def test_a_script_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text("import flwr\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no pyproject\.toml; .*start_server"):
         audit_directory(tmp_path, trials=20)

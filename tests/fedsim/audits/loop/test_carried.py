@@ -10,10 +10,11 @@ from opacus import PrivacyEngine
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim.audits.loop.contract import Data, Function, carried, pairs
+from fedsim.audits.loop.contract import carried, tensors
 from fedsim.audits.loop.guarantee import LoopObservation, epsilon
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -49,9 +50,8 @@ def carrying(carry: Carry) -> Callable[..., Any]:
 
 
 def observed(carry: Carry, watch: LoopWatch) -> LoopObservation:
-    loop, pair = Loop(Function(carrying(carry), False), watch), pairs(
-        DATA, "real", Neighbouring.ADD_REMOVE, 0
-    )[0]  # fmt: skip
+    loop = Loop(carrying(carry), watch)
+    (pair,) = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
     seen = [loop.observed(each, 3) for each in (pair.absent, pair.twin(), pair.stranger())]
     return LoopObservation(
         present=tuple(loop.observed(pair.present, seed) for seed in (3, 4)),
@@ -116,11 +116,12 @@ def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(
 
 def test_equal_tensors_have_equal_checksums_and_others_have_not() -> None:
     def checksum(value: Any) -> str:
-        return dict(carried({"more": value}))["integer tensor more"]
+        return dict(carried(tensors({"more": value})))["integer tensor more"]
 
     values = [torch.tensor(1), torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)]
     values += [torch.tensor([1, 2]), np.ones(3, int), np.ones((3, 1), int)]
     sums = [checksum(value) for value in values]
     assert len(set(sums)) == len(values)
     assert sums == [checksum(value) for value in values]
-    assert carried({"more": torch.ones(2), "half": torch.ones(2, dtype=torch.bfloat16)}) == ()
+    halves = torch.ones(2, dtype=torch.bfloat16)
+    assert carried(tensors({"more": torch.ones(2), "half": halves})) == ()

@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 
 from adversaries.arrays import Floats
 from fedsim.audits.child_process.channel import set_seeds
-from fedsim.audits.loop.contract import Data, Function, drawn, loaded, tensors
-from fedsim.audits.loop.first_network import same_first_network
+from fedsim.audits.loop.contract import Function, loaded, tensors
 from fedsim.audits.loop.guarantee import LoopObservation, epsilon, refuted
 from fedsim.audits.loop.loader_records import contents, source
 from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.running import Loop
+from fedsim.audits.loop.running import Loop, same_first_network
 from fedsim.audits.loop.support import doubts
 from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.worlds import Data, drawn
 from fedsim.cli.main import app
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -45,7 +45,7 @@ def _names() -> Iterator[str]:
             names = list(inspect.signature(value).parameters) if inspect.isfunction(value) else []
             if names[:2] == ["features", "labels"] and len(names) > 2:
                 yield f"{path.name}:{name}"
-    yield from (f"returned_loops.py:{form}_noise_400" for form in ("steps", "models", "last"))
+    yield from (f"returned_loops.py:{form}_noise_400" for form in ("steps", "last"))
     yield "returned_loops.py:lists_noise_400"
     yield "small_loops.py:parameters_62_noise_at_100"
 
@@ -60,9 +60,7 @@ DATA = Data(
 
 def _ended(function: Function) -> dict[str, Floats]:
     set_seeds(7)
-    seed: Any = [7, 8] if function.many else 7
-    returned = function.call(torch.tensor(DATA.features), torch.tensor(DATA.labels), seed)
-    return tensors(returned)
+    return tensors(function(torch.tensor(DATA.features), torch.tensor(DATA.labels), 7))
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +77,11 @@ def test_the_watch_changes_no_bit_of_a_loop(
     seen: list[dict[str, Floats]] = []
 
     def call(features: Any, labels: Any, seed: Any) -> Any:
-        returned = function.call(features, labels, seed)
+        returned = function(features, labels, seed)
         seen.append(tensors(returned))
         return returned
 
-    Loop(Function(call, function.many), watch)._called(DATA, [7, 8] if function.many else [7])
+    Loop(call, watch)._called(DATA, 7)
     assert seen[-1].keys() == unwatched[name].keys()
     for tensor, value in seen[-1].items():
         np.testing.assert_array_equal(value, unwatched[name][tensor])
@@ -207,7 +205,7 @@ def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_on
     for seed in range(200):
         random.seed(seed)
         if random.random() < 1 / 50:
-            loop.released(DATA, [seed])
+            loop.released(DATA, seed)
             noises.append(loop.noise)
     seen = observe(loop)
     assert _broken(seen) == set()

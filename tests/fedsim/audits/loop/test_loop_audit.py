@@ -12,9 +12,10 @@ from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
-from fedsim.audits.loop.contract import drawn, loaded
+from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.worlds import drawn
 from fedsim.cli.main import app
 from fedsim.report.kinds import audited as words
 
@@ -200,7 +201,7 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopW
             loaded(f"{odd}:{name}")
     for name, why in (("nothing", "returned nothing"), ("more", "return only the model")):
         with pytest.raises(AppFailedError, match=why):
-            Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), [0])
+            Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), 0)
     with pytest.raises(AppFailedError, match="KeyError"):
         outcome(f"{odd}:fails")
     with pytest.raises(InputError, match="from 0 to"):
@@ -225,8 +226,8 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
 def test_the_terminal_says_what_to_return_to_see_more() -> None:
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
     text = " ".join(run(f"audit loop {RETURNED}:last_noise_400 {claim}").stdout.split())
-    assert "By theory, 100 trials convict the loop in 95% of cases if the noise in" in text
-    assert "Return each step's sum, an array [k, P], or the model after each step" in text
+    assert "100 trials would convict this loop in 95% of cases if it added less" in text
+    assert "Return each step's sum, an array [k, P], or a list of the models after" in text
 
 
 def run(arguments: str) -> Result:

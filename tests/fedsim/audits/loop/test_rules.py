@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
-from fedsim.audits.loop.contract import Function, loaded
+from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.guarantee import LoopObservation, epsilon, mechanism
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import Loop
@@ -197,7 +197,7 @@ def test_at_the_default_number_of_records_no_usual_batch_makes_the_divisor_follo
 
 def opacus_loop(batch: int, watch: LoopWatch) -> Loop:
     """Return the right loop with another size of a batch."""
-    module = sys.modules[loaded(f"{LOOPS}:correct").call.__module__]
+    module = sys.modules[loaded(f"{LOOPS}:correct").__module__]
 
     def train(features: Any, labels: Any, seed: int) -> Any:
         net = module.model(features)
@@ -206,4 +206,4 @@ def opacus_loop(batch: int, watch: LoopWatch) -> Loop:
         )
         return net
 
-    return Loop(Function(train, False), watch)
+    return Loop(train, watch)

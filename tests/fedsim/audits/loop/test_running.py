@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.loop.contract import Data, Function, loaded, pairs
+from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import ObservedRun
-from fedsim.audits.loop.running import Direction, Loop, LoopTrials, learnt
+from fedsim.audits.loop.running import Loop, LoopTrials
 from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.classes import LoopStatement, wrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
@@ -34,8 +34,8 @@ DATA = Data(
 )
 
 
-def loop(watch: LoopWatch, call: Callable[..., Any], many: bool = False) -> Loop:
-    return Loop(Function(call, many), watch)
+def loop(watch: LoopWatch, call: Callable[..., Any]) -> Loop:
+    return Loop(call, watch)
 
 
 def private(loader: DataLoader[Any], width: int = 3) -> tuple[Any, Any, Any]:
@@ -140,25 +140,11 @@ def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:
     return features.sum(0) + noise
 
 
-@pytest.mark.parametrize("steps", [0, 2])
-def test_many_seeds_at_once_are_the_same_as_one_by_one(steps: int, watch: LoopWatch) -> None:
-    def one(features: Tensor, labels: Tensor, seed: int) -> Tensor:
-        rows = [summed(features, labels, seed + each) for each in range(max(1, steps))]
-        return torch.stack(rows) if steps else rows[0]
-
-    def several(features: Tensor, labels: Tensor, seeds: list[int]) -> Tensor:
-        return torch.stack([one(features, labels, seed) for seed in seeds])
-
-    apart = loop(watch, one).released(DATA, [5, 8, 9])
-    together = loop(watch, several, many=True).released(DATA, [5, 8, 9])
-    assert [each.shape for each in together] == [(max(1, steps), 3)] * 3
-    for each, other in zip(apart, together, strict=True):
-        np.testing.assert_array_equal(each, other)
-
-
-def test_the_number_of_models_must_be_that_of_the_seeds(watch: LoopWatch) -> None:
-    with pytest.raises(AppFailedError, match="for each seed"):
-        loop(watch, lambda *_: torch.zeros(2, 3), many=True).released(DATA, [5, 8, 9])
+def test_a_loop_returns_a_vector_or_rows(watch: LoopWatch) -> None:
+    assert loop(watch, summed).released(DATA, 5).shape == (1, 3)
+    assert loop(watch, lambda *_: torch.zeros(4, 3)).released(DATA, 5).shape == (4, 3)
+    with pytest.raises(AppFailedError, match="steps"):
+        loop(watch, lambda *_: torch.zeros(2, 4, 3)).released(DATA, 5)
 
 
 def trained(seen_from: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -203,21 +189,6 @@ def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: LoopWa
     found = LoopObservation((seen,), (seen,), (twin,), 40, Neighbouring.REPLACE)
     assert found.explained is known
     assert len(seen.steps) == 4
-
-
-def test_what_many_models_hold_beside_opacus_s_steps_is_not_supported(watch: LoopWatch) -> None:
-    """A function of several seeds may train with Opacus, and return something else."""
-
-    def run(returned: Callable[[Any, Any], Any]) -> ObservedRun:
-        found = trained(returned)
-
-        def several(features: Tensor, labels: Tensor, seeds: list[int]) -> Tensor:
-            return torch.stack([found(features, labels, seed) for seed in seeds])
-
-        return loop(watch, several, many=True).observed(DATA, 3)
-
-    assert run(lambda net, _: flat(net)).explained
-    assert not run(lambda net, data: data.sum(0)).explained
 
 
 def test_an_accountant_works_out_the_same_history_once(watch: LoopWatch) -> None:
@@ -273,13 +244,13 @@ def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: LoopWatch) 
     wrap(watch)
 
 
-def test_a_direction_that_another_process_takes_is_equal() -> None:
-    random = np.random.default_rng(0)
-    models = random.normal(size=(2, 3, 4, 5)).cumsum(axis=2)
-    for rows in (False, True):
-        direction = learnt(models[0], models[1], models=rows)
-        assert (direction.scales is not None) == rows
-        other = Direction.unpacked(direction.packed())
-        for name, value in vars(direction).items():
-            assert np.array_equal(getattr(other, name), value), name
-        assert other.features(models[0][0]) == direction.features(models[0][0])
+def test_a_process_takes_the_directions_that_another_one_learnt(
+    watch: LoopWatch, tmp_path: Path
+) -> None:
+    pair = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
+    one, other = (LoopTrials(loop(watch, summed), pair) for _ in range(2))
+    one.pilot(0, range(10))
+    one.keep(tmp_path / "directions")
+    other.take(tmp_path / "directions")
+    worlds, seeds = [True, False] * 3, range(20, 26)
+    assert one.features(0, worlds, seeds) == other.features(0, worlds, seeds)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from adversaries.errors import InputError
-from fedsim.audits.loop.contract import Data, drawn, pairs
+from fedsim.audits.loop.worlds import Data, drawn, pairs
 from fedsim.cli.main import app
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -1,5 +1,6 @@
 """What a report says of the residuals: what the tests found, and the cause that they point at."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,19 +15,16 @@ from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import (
-    NoiseTestResult,
-    Residuals,
-    ScaleTest,
-)
+from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.report import page
+from fedsim.report.document import html
 from fedsim.report.document.wording import number
-from fedsim.report.sections import beliefs
+from fedsim.report.sections import evidence
 
 Make = Callable[..., Config]
 
@@ -101,14 +99,15 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert sampling.batches == 24
     assert sampling.rate == pytest.approx(seen["batch_sizes"].sum() / (24 * 23))
     assert sampling.p_value > 1e-3
-    _, listing = beliefs.RESIDUALS.words(report)
-    told = dict(listing.entries)
-    assert (
-        f"p = {number(report.residuals.noise.p_value)}"
-        in told["Noise, divided by the claimed noise"]
-    )
+    told = dict(re.findall(r"<dt[^>]*>(.*?)</dt><dd>(.*?)</dd>", _page(report)))
+    noise = told["Noise, divided by the claimed noise"]
+    assert f"p = {number(report.residuals.noise.p_value)}" in noise
     assert "from 24 batches" in told["Variance of batch sizes, divided by the binomial variance"]
-    assert beliefs.RESIDUALS.words(replace(report, residuals=None)) == []
+    assert "Is the residual pure noise?" not in _page(replace(report, residuals=None))
+
+
+def _page(report: Report) -> str:
+    return html.fragment(evidence.parts(report, {}))
 
 
 def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
