@@ -1,8 +1,7 @@
 """The words of each kind of audit: what was played, what it found, and what would tell more."""
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
@@ -17,8 +16,7 @@ from fedsim.audits.run.detectable import POWER
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document import blocks as doc
-from fedsim.report.document.wording import counted, number, percent, plain
+from fedsim.report.document.wording import counted, number, percent
 
 KINDS = {
     APP: "Audit of a Flower app",
@@ -40,7 +38,6 @@ UNNOISED = (
     "No noise was added to the updates after they were sent. Noise that clients add themselves is "
     "not visible from this vantage point."
 )
-NOTHING_SEEN = "The auditor has not yet seen a whole round."
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
 SINGLE = (
     "A single training has no advantage to measure: run many trials on data that need no "
@@ -60,6 +57,7 @@ COMPARED = {
     Neighbouring.ADD_REMOVE: "sends no change",
     Neighbouring.REPLACE: "sends another update",
 }
+SCOPES = {Scope.RUN: "the whole run", Scope.ROUND: "one message"}
 ADVERSARY = {
     Vantage.SERVER: "the server, which sees every message",
     Vantage.PARTICIPANT: "a participant, which sees the model of every round",
@@ -93,7 +91,7 @@ def note(report: AuditReport) -> str:
         vantage = f"Vantage: {report.details.facts.vantage}; "
     unit = {"client": "one client's update", "record": "one record"}.get(report.unit or "")
     protected = f"The unit of privacy is {unit}." if unit else ""
-    return f"{vantage}{played(report)}. {protected}".rstrip()
+    return " ".join(filter(None, (f"{vantage}{played(report)}.", protected, compared(report))))
 
 
 def data(report: AuditReport) -> str:
@@ -101,29 +99,15 @@ def data(report: AuditReport) -> str:
     match report:
         case LoopAudit():
             return report.data
-        case RecordedReport():
-            facts = report.details.facts
-            versions = "".join(f", {name} {each}" for name, each in facts.versions.items())
-            return f"what {facts.recorder} recorded of {report.name}{versions}"
-        case LiveReport():
-            return f"what {report.details.facts.recorder} saw of run {report.details.facts.run}"
+        case RecordedReport() | LiveReport():
+            return f"what {report.details.facts.recorder} recorded of {report.name}"
     return "the data of the app"
 
 
 def limits(report: AuditReport) -> str:
     """Return what an audit does not cover."""
-    match report:
-        case RecordedReport():
-            return (
-                f"The audit covers {played(report)} as recorded at the vantage point "
-                f"{report.details.facts.vantage}. Rounds that were not recorded add to the cost."
-            )
-        case LiveReport():
-            found = report.details
-            return (
-                f"The audit covers {counted(found.rounds, 'round')} that the auditor saw; it "
-                f"missed {found.missed}. It is not a guarantee."
-            )
+    if isinstance(report, RecordedReport | LiveReport):
+        return f"The audit covers {played(report)}. Rounds that were not recorded add to the cost."
     return OF_CODE
 
 
@@ -166,16 +150,12 @@ def _recorded(report: RecordedReport) -> Iterator[str]:
 
 def _least_protected(release: ReleaseReport) -> str:
     client = release.least_protected[0]
-    epsilon, belief = number(client.epsilon.point), client.belief[-1]
-    alike = [one for one in release.clients if number(one.epsilon.point) == epsilon]
-    who = f"The least protected client, node {client.node}, has"
-    if len(alike) == len(release.clients) > 1:
-        who = f"Each of the {len(alike)} clients has"
+    belief = client.belief[-1]
     sure = ">99.9%" if belief == 1 else percent(belief)  # with noise it is below 1
     return (
-        f"{who} ε = {number(client.epsilon.point)} after {counted(client.rounds, 'round')} at the "
-        f"measured noise. The belief that a client took part is largest for node {client.node}: "
-        f"{sure}."
+        f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)} "
+        f"after {counted(client.rounds, 'round')} at the measured noise. The belief that it took "
+        f"part is {sure}."
     )
 
 
@@ -183,7 +163,7 @@ def _heard(report: LiveReport) -> Iterator[str]:
     found, limit = report.details, report.row.limit
     belief, canaries, noise = found.belief, found.canaries, found.noise
     if limit is None and canaries is None and noise is None:
-        yield NOTHING_SEEN
+        yield "The auditor has not yet seen a whole round."
     if limit is not None and belief is not None and report.row.attack is not None:
         what = "a client's data were" if report.unit == "client" else "the target record was"
         rarely = ""
@@ -252,88 +232,26 @@ def _by_power(power: Power, trials: int) -> list[str]:
     ]
 
 
-# What was audited
+# What was compared
 
 
-def about(report: AuditReport) -> Iterator[doc.Block]:
-    """Yield what was audited and compared, for the folded part of a page."""
+def compared(report: AuditReport) -> str:
+    """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
     match report:
-        case AppAudit():
-            yield doc.Listing(_of_app(report), several=True)
-        case LoopAudit():
-            yield doc.Listing(_of_loop(report), several=True)
-        case RecordedReport():
-            yield from _of_recording(report)
-        case LiveReport():
-            facts = {"the auditor sees": report.details.sees, **asdict(report.details.facts)}
-            yield _listing(facts)
-
-
-def _claimed(report: AppAudit | LoopAudit) -> list[tuple[str, str]]:
-    claim, bound = report.claim, report.lower_bound
-    rows = [] if claim is None else [("claimed", f"ε = {claim.epsilon:.4g} ({claim.source})")]
-    return [
-        *rows,
-        (
-            "by attack",
-            f"ε at least {bound.epsilon:.4g} ({report.confidence:.0%} confidence; {bound.method}; "
-            f"assumes {bound.assumes}); at least {report.proven.epsilon:.4g} with "
-            f"{ALARM_CONFIDENCE:.2%} confidence",
-        ),
-    ]
-
-
-def _of_app(report: AppAudit) -> list[tuple[str, str]]:
-    rounds = counted(report.configuration.rounds, "round")
-    judged = f"the whole run, {rounds}" if report.scope is Scope.RUN else "one message"
-    compared = (
-        "no attack was made on a record"
-        if report.records
-        else f"a client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
-        f"{ADVERSARY[report.vantage]}"
-    )
-    return [
-        ("strategies", " > ".join(report.configuration.strategies)),
-        ("judged", judged),
-        *_claimed(report),
-        ("compared", compared),
-        ("theory predicts", f"an advantage of {number(report.predicted_advantage)} for the attack"),
-    ]
-
-
-def _of_loop(report: LoopAudit) -> list[tuple[str, str]]:
-    observation = report.observation
-    steps = "everything that the function returns"
-    if observation.steps:
-        steps = f"{counted(len(observation.steps), 'step')} of Opacus's optimizer, all together"
-    other = "with one replaced"
-    if observation.neighbouring is not Neighbouring.REPLACE:
-        other = "without one"
-    compared = f"{observation.records} records, or the same {other}; {report.pair}"
-    rows = [("judged", steps), *_claimed(report), ("compared", compared)]
-    if off := observation.noise_off:
-        rows.append(("limit", f"with the least noise that was measured {off[0].strip(',')}"))
-    if (noise := report.noise) is not None:
-        rows.append(
-            (
-                "missing noise",
-                f"would be seen in {POWER:.0%} of cases if it is missing in "
-                f"{noise.missed_below:.2%} of all trainings",
+        case AppAudit() if report.records is None:
+            return (
+                f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
+                f"{ADVERSARY[report.vantage]}. ε is of {SCOPES[report.scope]}."
             )
-        )
-    return rows
-
-
-def _of_recording(report: RecordedReport) -> Iterator[doc.Block]:
-    found = report.details
-    measured = [one for one in (found.release, found.canary) if one is not None]
-    if assumptions := [text for one in measured for text in one.assumptions]:
-        yield doc.Heading("Assumptions")
-        yield doc.Bullets(assumptions)
-    yield doc.Heading("The recording")
-    yield _listing(asdict(found.facts))
-    yield _listing(found.mechanism)
-
-
-def _listing(values: Mapping[str, object]) -> doc.Listing:
-    return doc.Listing([(key, plain(value)) for key, value in values.items()], several=True)
+        case LoopAudit():
+            seen, off = report.observation, report.observation.noise_off
+            replaced = seen.neighbouring is Neighbouring.REPLACE
+            other = "with one replaced" if replaced else "without one"
+            least = (
+                f" ε is of the least noise that was measured {off[0].strip(',')}." if off else ""
+            )
+            return (
+                f"The loop trained on {seen.records} records, or on the same {other}; "
+                f"{report.pair}.{least}"
+            )
+    return ""

@@ -110,31 +110,20 @@ def decisions(report: AuditReport) -> list[str]:
 # Numbers of a row
 
 
-def right(row: Row) -> str:
-    """Return the measured share of right answers with its interval, or a dash."""
-    attack = row.attack
-    if attack is None or attack.advantage is None:
-        return DASH
-    ends = shares(attack.interval)
-    between = f" ({percent(ends[0])[:-1]} to {percent(ends[1])})" if ends else ""
-    return f"{percent(share(attack.advantage))}{between}"
-
-
-def right_at_most(row: Row) -> str:
-    if row.limit is None:
-        return "not known"
-    return "none" if row.limit.rho_alpha >= 1 else percent(share(row.limit.rho_alpha))
-
-
-def epsilon(row: Row) -> str:
-    if row.limit is None:
-        return "not known"
-    return number(row.limit.epsilon) if math.isfinite(row.limit.epsilon) else "none"
-
-
 def _cells(row: Row) -> list[str]:
-    at_least = DASH if row.attack is None else number(row.attack.epsilon_at_least)
-    return [right(row), right_at_most(row), epsilon(row), at_least]
+    """Return the measured share of right answers, its limit, and the limit and bound of epsilon."""
+    attack, limit, right, at_least = row.attack, row.limit, DASH, DASH
+    if attack is not None:
+        at_least = number(attack.epsilon_at_least)
+        if attack.advantage is not None:
+            ends = shares(attack.interval)
+            between = f" ({percent(ends[0])[:-1]} to {percent(ends[1])})" if ends else ""
+            right = f"{percent(share(attack.advantage))}{between}"
+    if limit is None:
+        return [right, "not known", "not known", at_least]
+    at_most = "none" if limit.rho_alpha >= 1 else percent(share(limit.rho_alpha))
+    epsilon = number(limit.epsilon) if math.isfinite(limit.epsilon) else "none"
+    return [right, at_most, epsilon, at_least]
 
 
 # The terminal
@@ -146,7 +135,7 @@ def summary(report: AuditReport, command: str = "") -> RenderableType:
     Args:
         command: command that made it, as typed; "" for the name of what was audited.
     """
-    answers = [Text(each, _colour(each)) for each in sentences(report)]
+    answers = [Text(each, "bold red" * each.startswith("Alarm: ")) for each in sentences(report)]
     told = [each for each in report.findings if not each.breaks and each.severity != "note"]
     steps = decisions(report)
     ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
@@ -172,10 +161,6 @@ def _observers(report: AuditReport) -> Table:
         colour = terminal.COLOURS.get(words.kind, "")
         table.add_row(row.observer, *_cells(row), Text(words.text.lower(), colour))
     return table
-
-
-def _colour(text: str) -> str:
-    return "bold red" if text.startswith("Alarm: ") else ""
 
 
 def _power(report: AuditReport) -> str:
@@ -204,11 +189,10 @@ def page(report: AuditReport, rounds: Sequence[Seen] = ()) -> str:
     if report.findings or report.reasons:
         blocks.append(_objections(report))
     blocks += course.drawn(report, rounds)
-    blocks.append(doc.Part("What was audited", [*audit_words.about(report)], folded=True))
-    blocks += details.parts(report)
+    blocks.append(details.part(report))
     return render(
         doc.Document(
-            title=f"{report.name} – {kind.lower()}",
+            title=f"{report.name} – {kind[:1].lower()}{kind[1:]}",
             kind=kind,
             heading=report.name,
             note=audit_words.note(report),
@@ -255,12 +239,12 @@ def _short(report: AuditReport) -> list[str]:
 
 def _bar(report: AuditReport, row: Row) -> doc.Bar:
     words, attack, limit = state_words(report, row), row.attack, row.limit
-    measured = attack is not None and attack.advantage is not None
+    point = None if attack is None else attack.advantage
     return doc.Bar(
         row.observer.capitalize(),
         doc.Mark(words.kind, words.text),
-        share(attack.advantage) if attack and attack.advantage is not None else None,
-        shares(attack.interval) if attack and measured else None,
+        None if point is None else share(point),
+        shares(attack.interval) if attack else None,
         None if limit is None else share(limit.rho_alpha),
         remark=row.note,
         by="theory" if limit is None else BY[limit.source],
@@ -270,12 +254,8 @@ def _bar(report: AuditReport, row: Row) -> doc.Bar:
 
 def _objections(report: AuditReport) -> doc.Part:
     ordered = sorted(report.findings, key=lambda each: SEVERITIES.index(each.severity))
-    blocks: list[doc.Block] = [
-        doc.Label("", sentence(each), alarming=True) for each in ordered if each.breaks
-    ]
-    if report.reasons:
-        blocks.append(doc.Bullets([*report.reasons]))
+    blocks: list[doc.Block] = [doc.Bullets([*report.reasons])] if report.reasons else []
     if ordered:
         rows = [(each.rule, each.severity, sentence(each), each.mend) for each in ordered]
         blocks.append(doc.tabulated(("rule", "severity", "why", "how to fix it"), rows))
-    return doc.Part("Reasons and findings", blocks)
+    return doc.Part("Reasons and findings", blocks, folded=True)

@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_results import LiveDetails
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveLook
+from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded.recorded_report import CanaryReport, RecordedDetails, ReleaseReport
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
@@ -25,9 +25,6 @@ from fedsim.report.figures import run_figures, training_figures
 Seen = Belief | LiveLook
 SHOWN = 15
 """Last rounds that a terminal shows."""
-
-BELIEVED = "belief that D was used"
-OBSERVED = "noise divided by the claimed noise, at most"
 
 
 def so_far(each: Seen) -> StateWords:
@@ -60,7 +57,8 @@ def table(rounds: Sequence[Seen]) -> doc.Table:
 def view(rounds: Sequence[Seen]) -> RenderableType:
     """Return the last results of an auditor, for a terminal."""
     believes = any(isinstance(each, Belief) for each in rounds)
-    return terminal.table(table(rounds[-SHOWN:]), BELIEVED if believes else OBSERVED)
+    title = "belief that D was used" if believes else "noise over the claimed noise, at most"
+    return terminal.table(table(rounds[-SHOWN:]), title)
 
 
 def _belief_cells(belief: Belief) -> list[str]:
@@ -79,7 +77,7 @@ def _belief_cells(belief: Belief) -> list[str]:
 
 
 def _look_cells(look: LiveLook, series: Sequence[str]) -> list[str]:
-    signal: CanaryFindings | None = look.canaries
+    signal = look.canaries
     return [
         str(look.round),
         so_far(look).text,

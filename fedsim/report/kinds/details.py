@@ -1,4 +1,4 @@
-"""The details of any audit as tables: a name, its value, and what the schema says about it."""
+"""The rows and details of any audit as tables: a name, its value, and the schema's words on it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,21 +8,24 @@ from fedsim.audits.judgement.report import AuditReport
 from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import DASH, number, plain, setting
 
-ESTIMATE = {"low", "high"}
+ESTIMATE, BOUND = {"low", "high"}, {"method", "assumes"}
+EMPTY: tuple[object, ...] = (None, "", [], {})
+"""Values of what was not measured, or does not apply: a table leaves them out."""
+
 MOST = 12
 """Most entries of a list that a cell shows; figures show the longer ones."""
 
 
-def parts(report: AuditReport) -> list[doc.Part]:
-    """Return a folded part for each object of an audit's details."""
-    schema = document.schema(type(report.details))
-    titled = {"": "The audit in numbers"}
-    return [
-        doc.Part(titled.get(path) or _title(path), [table], folded=True)
-        for path, table in _tables(
-            report.report["details"], schema["properties"]["details"], schema["$defs"], ""
-        )
-    ]
+def part(report: AuditReport) -> doc.Part:
+    """Return the folded part with a table for each object of an audit's rows and details."""
+    schema, written = document.schema(type(report.details)), report.report
+    described = schema["properties"]
+    rows = written["rows"], described["rows"], schema["$defs"], "observer"
+    own = written["details"], described["details"], schema["$defs"], ""
+    blocks: list[doc.Block] = []
+    for path, found in (*_tables(*rows), *_tables(*own)):
+        blocks += [doc.Heading(_title(path) or "The audit"), found]
+    return doc.Part("Every number, and what it means", blocks, folded=True)
 
 
 def _tables(
@@ -30,17 +33,18 @@ def _tables(
 ) -> Iterator[tuple[str, doc.Table]]:
     """Yield the table of an object, and those of the objects in it, each with its path."""
     described = _resolved(schema, known, values).get("properties", {})
-    lines: list[tuple[str, str, str]] = []
-    inner: list[tuple[str, doc.Table]] = []
+    further = schema.get("additionalProperties")
+    entries = further if isinstance(further, Mapping) else {}
+    lines, inner = list[tuple[str, str, str]](), list[tuple[str, doc.Table]]()
     for name, value in values.items():
         place = f"{path}.{name}".removeprefix(".")
-        each = described.get(name, {})
+        each = described.get(name) or entries
         if isinstance(value, Mapping) and value and not _is_number(value):
             inner += _tables(value, each, known, place)
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             if not _is_number(value[0]):
                 inner.append((place, _listed(value)))
-        elif not isinstance(value, list) or len(value) <= MOST:
+        elif value not in EMPTY and not (isinstance(value, list) and len(value) > MOST):
             meaning = each.get("description", "")
             lines.append((_title(name).lower(), _worded(value), meaning))
     if lines:
@@ -73,19 +77,20 @@ def _is_long(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     """Return whether an object is one number: an estimate with its interval, or a bound."""
-    return isinstance(value, Mapping) and ({*value} >= ESTIMATE or {*value} >= {"method"})
+    return isinstance(value, Mapping) and ({*value} >= ESTIMATE or {*value} >= BOUND)
 
 
 def _worded(value: Any) -> str:
-    if value in ("", [], {}):
+    if value in EMPTY:
         return DASH
     match value:
         case list():
             return ", ".join(map(_worded, value))
-        case bool() | None:
+        case bool():
             return setting(value)
         case float() | "Infinity":
-            return number(float(value))
+            # A belief that is not certain does not round to certainty.
+            return ">0.999" if 0.9995 <= float(value) < 1 else number(float(value))
         case Mapping() if _is_number(value):
             return _estimate(value)
     return plain(value)

@@ -53,7 +53,7 @@ def test_a_report_lies_beside_the_transcript(
     for words in (
         "The noise is 0.976 to 1.077 times the claimed noise",
         "agrees with theory",
-        "The belief that a client took part",
+        "The belief that it took part is",
     ):
         assert words in " ".join(printed.out.split())
     report = json.loads((tmp_path / "server-audit" / "report.json").read_text())
