@@ -41,7 +41,7 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
     report = json.loads((tmp_path / "audit" / "report.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "convicted"
     page = (tmp_path / "audit" / "report.html").read_text(encoding="utf-8")
-    for part in ("is refuted", "1.4 (given)", "weighted-average", "send a constant 1"):
+    for part in ("is refuted", "epsilon 1.4", "weighted-average", "send a constant 1"):
         assert part in page
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
 
