@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
-from fedsim.audits.results import report
+from fedsim.audits.results.conditions import APP
 from fedsim.commands import main
 from fedsim.config import Config
 from fedsim.config.documentation import every_key
 from fedsim.config.refused import REFUSED
+from fedsim.report.kinds.schema import of_kinds
 
 ROOT = Path(__file__).parents[1]
 
@@ -169,25 +170,37 @@ def _command_page(name: str) -> Iterator[str]:
 
 
 def _schema_page() -> Iterator[str]:
-    schema = report.schema()
     yield "# The report, key by key\n"
     yield (
-        "Made from the classes in `fedsim/audits/results/`. `fedsim report --schema` prints the "
-        'JSON Schema that `report.json` keeps to; infinity is `"Infinity"` there. '
+        "Made from the classes in `fedsim/audits/`. `fedsim report --schema` prints the JSON "
+        'Schema that `report.json` of a run or an audit keeps to; infinity is `"Infinity"` there. '
         "[The glossary](../start/glossary.md) has the terms.\n"
     )
-    yield from _object("report.json", schema)
-    for name, definition in sorted(schema["$defs"].items()):
+    shared: dict[str, Any] = {}
+    for kind, schema in of_kinds().items():
+        for name, definition in schema["$defs"].items():
+            known = shared.setdefault(name, definition)
+            if {*known.get("properties", ())} != {*definition.get("properties", ())}:
+                shared[f"{name} of {kind}s"] = definition
+        yield from _object(f"report.json of {'an' if kind == APP else 'a'} {kind}", schema)
+    for name, definition in sorted(shared.items()):
         yield from _object(name, definition)
+
+
+ATTRIBUTE = re.compile(r"^    (\w+): (.+(?:\n {6,}.+)*)", re.M)
+"""An entry under "Attributes:" in the docstring of a class."""
 
 
 def _object(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {name}\n"
-    yield f"{schema.get('description', '')}\n"
+    told, _, attributes = schema.get("description", "").partition("\n\nAttributes:")
+    yield f"{told}\n"
+    meanings = dict(ATTRIBUTE.findall(attributes))
     if properties := schema.get("properties"):
         yield "| key | meaning | value |\n|---|---|---|"
         for key, value in properties.items():
-            yield f"| `{key}` | {_cell(value.get('description', ''))} | {_value(value)} |"
+            meaning = value.get("description") or meanings.get(key, "")
+            yield f"| `{key}` | {_cell(meaning)} | {_value(value)} |"
         yield ""
 
 

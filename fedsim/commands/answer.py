@@ -110,7 +110,7 @@ class Answer:
             InputError: pandas is not installed.
         """
         try:
-            import pandas as pd  # noqa: PLC0415
+            import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415
         except ImportError:
             raise InputError("frame() needs pandas; install it with: pip install pandas") from None
         return pd.DataFrame([dict(row) for row in self.table])
@@ -177,6 +177,28 @@ class Answer:
         return html.fragment(self.blocks)
 
 
+class Audit(Answer):
+    """The answer of an audit; its details are the `AuditReport` of its kind."""
+
+    def terminal(
+        self,
+        command: str = "",
+        seconds: float | None = None,
+        *,
+        verbose: bool = False,
+    ) -> "RenderableType":
+        """Return the result in at most 20 lines.
+
+        Args:
+            command: command that was typed; "" in Python.
+            seconds: time that it took; it is not shown.
+            verbose: has no effect.
+        """
+        from fedsim.report.kinds import audited  # noqa: PLC0415
+
+        return audited.summary(self.details, command)
+
+
 def lines(*texts: str) -> "Callable[[], RenderableType]":
     """Return a function that gives lines for a terminal which no width breaks, as of paths."""
 
@@ -190,27 +212,23 @@ def lines(*texts: str) -> "Callable[[], RenderableType]":
 
 
 def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
-    """Return the table of observers: what each achieved, and what theory allows it."""
+    """Return the table of observers: what each achieved, and what it is allowed."""
     return [
         {
             "observer": name,
-            "advantage": None if row.attack is None else row.attack.advantage,
-            "low": None
-            if row.attack is None or not row.attack.interval
-            else row.attack.interval[0],
-            "high": None
-            if row.attack is None or not row.attack.interval
-            else row.attack.interval[1],
-            "rho_alpha": row.limit.rho_alpha,
-            "rho_beta": row.limit.rho_beta,
-            "epsilon": row.limit.epsilon,
-            "state": row.standing,
+            "advantage": row.advantage,
+            "low": row.interval and row.interval[0],
+            "high": row.interval and row.interval[1],
+            "rho_alpha": row.rho_alpha,
+            "rho_beta": row.rho_beta,
+            "epsilon": row.epsilon,
+            "standing": row.standing,
         }
         for name, row in rows.items()
     ]
 
 
-def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
+def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Audit:
     """Return the answer of an audit.
 
     Args:
@@ -219,20 +237,19 @@ def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
         own: other fields of the answer.
     """
     from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
-    from fedsim.commands import kinds_bridge as audited  # noqa: PLC0415
-    from fedsim.common.strict_json import report_json  # noqa: PLC0415
+    from fedsim.report.document import first_screen  # noqa: PLC0415
+    from fedsim.report.kinds import audited  # noqa: PLC0415
 
-    rows = getattr(outcome, "rows", {})
-    return Answer(
+    rows = outcome.rows
+    return Audit(
         **{
-            "report": report_json(outcome.report),
+            "report": outcome.report,
             "rows": Rows(rows),
             "table": observed(rows),
             "verdict": outcome.verdict,
             "status": exit_status(outcome.verdict, strict),
             "details": outcome,
-            "_blocks": lambda: audited.in_short(outcome),
-            "_terminal": lambda: audited.summary(outcome),
+            "_blocks": lambda: first_screen.in_short(audited.first(outcome)),
             "_write": lambda place: audited.write(outcome, place),
             **own,
         }

@@ -8,7 +8,8 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
-from fedsim.audits.judgement.report import AuditOptions, AuditReport
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Progress, changed, console
 from fedsim.common import report_directory

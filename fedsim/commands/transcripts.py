@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Verdict, exit_status
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
@@ -115,7 +115,8 @@ def _while_written(
     shown: "Terminal",
 ) -> Answer:
     """Audit a transcript while it is written, and write its report."""
-    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415  (matplotlib)
+    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
+    from fedsim.report.kinds import course  # noqa: PLC0415  (matplotlib)
 
     report_directory.check_writable(directory)  # before hours of following
     if not _is_auditors(path, stop):
@@ -146,9 +147,9 @@ def _while_written(
                 file.write(_line(belief))
                 file.flush()
                 beliefs.append(belief)
-                show(pages.table(beliefs))
+                show(course.view(beliefs))
         found = live.report()
-        page = pages.write_live(found, directory, beliefs)
+        page = pages.write(found, directory, beliefs)
     return of_audit(found, strict, path=directory, page=page)
 
 
@@ -157,20 +158,20 @@ def _line(belief: Belief | LiveLook) -> bytes:
 
 
 def _write_recorded(report: Any, directory: Path) -> Path:
-    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415
+    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
 
     return pages.write(report, directory)
 
 
 def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) -> Path:
     """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
-    from fedsim.commands import kinds_bridge as pages  # noqa: PLC0415
+    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
 
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file:
             file.writelines(map(_line, beliefs))
-        return pages.write_live(report, directory, beliefs)
+        return pages.write(report, directory, beliefs)
 
 
 def _check(path: Path) -> None:

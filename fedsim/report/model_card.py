@@ -15,15 +15,6 @@ from rich.text import Text
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
-from fedsim.audits.results.model_card import (
-    Charged,
-    ClientMeasures,
-    ModelCard,
-    ModelUtility,
-    Privacy,
-    Rehearsal,
-    ReleasedTowards,
-)
 from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
@@ -39,6 +30,15 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import model_quality
+from fedsim.report.card_types import (
+    Charged,
+    ClientMeasures,
+    ModelCard,
+    ModelUtility,
+    Privacy,
+    Rehearsal,
+    ReleasedTowards,
+)
 from fedsim.report.document import terminal, worth
 from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
 from fedsim.report.document.terminal import quoted

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from adversaries.statistics.intervals import binomial_high, binomial_low, significance
-from fedsim.audits.results.model_card import ModelUtility
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.learning.training.criterion import judge
 from fedsim.learning.training.quality import Confusion, Share
 from fedsim.privacy import discrete_laplace
+from fedsim.report.card_types import ModelUtility
 from fedsim.report.document import worth
 from fedsim.report.document.blocks import Block, tabulated
 from fedsim.report.document.terminal import quoted

@@ -14,7 +14,6 @@ import numpy as np
 from adversaries.errors import InputError
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import RoundSeries
-from fedsim.audits.results.model_card import ModelCard, ReleasedTowards
 from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.common.strict_json import report_json
@@ -22,6 +21,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
+from fedsim.report.card_types import ModelCard, ReleasedTowards
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import FAILED, report_check, share, shares

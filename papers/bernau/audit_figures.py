@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
-from fedsim.api import Run
+from fedsim.commands.run import Run
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.rows import Attack
 from fedsim.privacy import identifiability
@@ -85,7 +85,7 @@ def _attacks(runs: Mapping[float, Run]) -> Grid:
     """Return the advantage of every adversary at every rho_beta, noise scaled to LS."""
     columns = []
     for run in runs.values():
-        report = run.report
+        report = run.details
         predicted, measured = report.prediction.advantage, report.attack
         cells = {
             "the bound ρα": number(report.here.limit.rho_alpha),
@@ -124,7 +124,7 @@ def _mark(row: MembershipAttack, measured: Attack, predicted: float | None) -> s
 
 
 def _numbers(data: str, belief: float, scaled: str, run: Run) -> list[Number]:
-    report = run.report
+    report = run.details
     measured, at = report.empirical, f"ρβ = {belief:g}, {scaled} sensitivity"
     place = BELIEFS[data].index(belief)
     target = identifiability.epsilon_of_rho_beta(belief)
@@ -152,7 +152,7 @@ def _from_belief(data: str, at: str, scaled: str, place: int, run: Run) -> Numbe
     """Return epsilon' of the largest belief, with an interval for another run."""
     read = FROM_BELIEF.get((data, scaled))
     references = [near(read[place], READING)] if read else []
-    estimate = _value(run.report.attack.log_odds)
+    estimate = _value(run.details.attack.log_odds)
     name = f"{at}: ε′ from the largest belief (interval that holds 95 % of runs, by theory)"
     return Number(name, estimate, _largest(run), None, references)
 
@@ -168,7 +168,7 @@ def _largest(run: Run) -> tuple[float, float]:
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
     if advantages is None:
         return None
-    low, high = (estimators.epsilon_from_advantage(end, run.delta) for end in advantages)
+    low, high = (estimators.epsilon_from_advantage(end, run.details.bounds.delta) for end in advantages)
     return low, high
 
 
@@ -179,9 +179,9 @@ def _value(value: float | None) -> float:
 
 def _drawn(runs: Runs) -> str:
     routes: tuple[tuple[str, Callable[[Run], float]], ...] = (
-        ("(a) from sensitivities", lambda run: _value(run.report.empirical.epsilon.sensitivity)),
-        ("(b) from the largest belief", lambda run: _value(run.report.attack.log_odds)),
-        ("(c) from the advantage", lambda run: _value(run.report.empirical.epsilon.advantage)),
+        ("(a) from sensitivities", lambda run: _value(run.details.empirical.epsilon.sensitivity)),
+        ("(b) from the largest belief", lambda run: _value(run.details.attack.log_odds)),
+        ("(c) from the advantage", lambda run: _value(run.details.empirical.epsilon.advantage)),
     )
     targets = [identifiability.epsilon_of_rho_beta(belief) for belief in runs]
     with canvas.panels(2, 2, height=1.7 * canvas.HEIGHT) as (figure, panels):
@@ -199,7 +199,7 @@ def _drawn(runs: Runs) -> str:
 
 
 def _compared(axes: Axes, targets: list[float], runs: list[Run]) -> None:
-    rows = [run.report for run in runs]
+    rows = [run.details for run in runs]
     identified = [_value(row.attack.advantage) for row in rows]
     inferred = [
         _value(row.membership_inference["yeom"].advantage)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from fedsim import config as configuration
-from fedsim.api import Run, load
+from fedsim.commands.run import Run, load
 from fedsim.common import configurations
 from fedsim.config import Config, Scalar
 from fedsim.experiment import in_process, prepare

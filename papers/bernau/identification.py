@@ -6,7 +6,7 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import clopper_pearson
-from fedsim.api import Run
+from fedsim.commands.run import Run
 from fedsim.config import Scalar
 from fedsim.report.figures import canvas
 from papers.bernau.experiments import (
@@ -56,7 +56,7 @@ def table(means: Means, data: str) -> Reproduced:
 
 
 def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
-    measured = run.report.attack
+    measured = run.details.attack
     assert measured.advantage is not None
     wins = round((1 + ADVANTAGES[data][variant]) / 2 * PUBLISHED_TRIALS)
     reference = advantage_of_wins(wins, PUBLISHED_TRIALS)
@@ -64,14 +64,14 @@ def _advantage(name: str, run: Run, data: str, variant: int) -> Number:
         f"{name}: advantage",
         measured.advantage,
         measured.interval,
-        run.report.prediction.advantage,
+        run.details.prediction.advantage,
         [reference],
     )
 
 
 def _exceeded(name: str, run: Run, data: str, variant: int) -> Number:
     """Return delta', the share of trials on D in which the belief exceeded rho_beta."""
-    measured = run.report.attack
+    measured = run.details.attack
     assert measured.delta_prime is not None
     count = EXCEEDED[data][variant]
     reference = clopper_pearson(count, PUBLISHED_TRIALS, CONFIDENCE)

@@ -26,7 +26,7 @@ from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
 from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit

@@ -102,7 +102,7 @@ def _federated(place: Path, name: str, data: str, rounds: int, seed: int) -> Tra
             },
             "training",
         )
-        card = model_card.read_card(RunDirectory.open(fedsim.train(config)))
+        card = model_card.read_card(RunDirectory.open(fedsim.train(config).path))
     assert card.utility is not None
     return Trained(config, card.utility.accuracy, card.privacy.noise_multiplier)
 

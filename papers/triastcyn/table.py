@@ -25,7 +25,7 @@ def made(means: Means, data: str) -> Reproduced:
     accuracies, rows = [], []
     for norm, rate in setting.steps:
         run = trainings.play(means, data, norm, rate)
-        stated = run.report.bayesian
+        stated = run.details.bayesian
         assert stated is not None
         reached = averaged(f"C = {norm:g}: accuracy", run.transcript["accuracies"][-1])
         longest = run.transcript["bayesian_distances"].max(axis=-1)

@@ -9,7 +9,7 @@ from rich.console import Console
 from torch import Tensor
 
 from fedsim import config as configuration
-from fedsim.api import Run, load
+from fedsim.commands.run import Run, load
 from fedsim.config import Config, Scalar
 from fedsim.config.objects import GameRules
 from fedsim.experiment import in_process, prepare

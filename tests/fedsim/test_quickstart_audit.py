@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from adversaries.statistics import gaussian
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.records import Transcript
 
@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def report_of(transcript: Transcript) -> Report:
-    return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE)).as_json()
+    return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE)).report
 
 
 def alarms(report: Report) -> list[str]:
@@ -28,7 +28,7 @@ def alarms(report: Report) -> list[str]:
 def test_central_dp_has_the_noise_it_claims_for_an_average_client(
     quickstart: Quickstart, privacy: str
 ) -> None:
-    release = report_of(quickstart(privacy=privacy)["server"])["release"]
+    release = report_of(quickstart(privacy=privacy)["server"])["details"]["release"]
     ends = release["noise_multiplier"]
     assert release["claimed_noise_multiplier"] == pytest.approx(Z)
     assert ends["low"] <= Z <= ends["high"]
@@ -58,18 +58,18 @@ def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
     multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
     for node in range(NODES):
         report = report_of(found[f"client-{node}"])
-        release = report["release"]
+        release = report["details"]["release"]
         assert release["noise_multiplier"]["low"] <= multiplier
         assert release["noise_multiplier"]["high"] >= multiplier
         assert not alarms(report)
         bound = gaussian.epsilon(math.sqrt(ROUNDS) / multiplier, DELTA)
         (client,) = release["clients"]
         assert client["epsilon"]["low"] <= bound <= client["epsilon"]["high"]
-    assert report_of(found["server"])["release"]["noise"] == "none"
+    assert report_of(found["server"])["details"]["release"]["noise"] == "none"
 
 
 def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart: Quickstart) -> None:
-    release = report_of(quickstart()["server"])["release"]
+    release = report_of(quickstart()["server"])["details"]["release"]
     assert release["noise"] == "none"
     assert all(client["unbounded"] and client["belief"][-1] == 1 for client in release["clients"])
 
@@ -80,9 +80,9 @@ def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(
 ) -> None:
     rounds, z = 60, 0.2
     found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
-    canary = report_of(found["client-0"])["canary"]
+    canary = report_of(found["client-0"])["details"]["canary"]
     assert canary["rounds"] == rounds
-    weight = report_of(found["server"])["release"]["clients"][0]["largest_weight"]
+    weight = report_of(found["server"])["details"]["release"]["clients"][0]["largest_weight"]
     mu = weight * NODES / z
     assert canary["mu"]["low"] <= mu
     assert canary["mu"]["low"] > 0.5

@@ -24,7 +24,8 @@ from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.recorded_report import ProvenByCanaries, ProvenPrivacy, StepRelease
+from fedsim.audits.recorded.recorded_report import ProvenPrivacy, StepRelease
+from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.commands import gate
 from fedsim.config import Config
@@ -273,6 +274,7 @@ def _recorded(evidence: Evidence) -> str:
         epsilon=_epsilon(evidence["proven"]),
         unbounded=False,
         epsilon_at_most=_epsilon(evidence["at most"]),
+        rho_alpha_at_most=0.5,
     )
     release = StepRelease(
         **dict.fromkeys(each.name for each in fields(StepRelease))
@@ -286,8 +288,8 @@ def _recorded(evidence: Evidence) -> str:
             "independent": evidence["doubt"] != "alike",
         }
     )
-    all_rounds = ProvenByCanaries(_epsilon_or_none(evidence["canaries"]))
-    canary: Any = SimpleNamespace(proven=all_rounds)
+    all_rounds = _epsilon_or_none(evidence["canaries"])
+    canary: Any = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,
@@ -408,9 +410,10 @@ def _run(evidence: Evidence) -> str:
     attack: Any = None
     if evidence["interval"] is not None:
         attack = SimpleNamespace(interval=evidence["interval"], best=evidence["exact posterior"])
-    limit: Any = SimpleNamespace(rho_alpha=evidence["limit"], epsilon=evidence["epsilon"])
-    raised = dict.fromkeys(alarms, "why")
-    return rows.state(raised, vantage, "participant", attack, limit)
+    limit: Any = Limit.of_epsilon(evidence["epsilon"], evidence["limit"], "theory")
+    alarmed = rows.alarmed(dict.fromkeys(alarms, "why"), vantage, "participant")
+    row = RunRow("participant", "not-measured", limit, attack, None, None, "")
+    return standing(row, alarmed=alarmed)
 
 
 def test_runs() -> None:

@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,11 @@ from fedsim.audits.app.records import RecordAudit
 from fedsim.audits.app.rules import findings
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
-from fedsim.audits.judgement.report import Judged, check_numbers, largest
+from fedsim.audits.judgement.options import check_numbers
+from fedsim.audits.judgement.report import Decisions, Judged, largest
+from fedsim.audits.loop.support import MeasuredNoise
+from fedsim.audits.results.rows import Row
+from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
 from fedsim.config import Scalar
 from fedsim.privacy.delta import ASSUMED
@@ -68,6 +71,40 @@ ROUNDS_KEY = "num-server-rounds"
 TRIALS = 300
 
 
+@dataclass(frozen=True)
+class RecordDetails:
+    """The protection of one record, where the claim is about one."""
+
+    clients: int
+    """Number of clients with steps of Opacus."""
+    steps: int
+    """Largest number of steps of one client."""
+    noise: MeasuredNoise | None
+    """Measured noise of all clients together; None where none was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppDetails:
+    """What the audit of an app alone has."""
+
+    scope: Scope
+    """What every epsilon is about: the whole run, or its least private message."""
+    neighbouring: Neighbouring
+    """The target's message in the world without its update."""
+    clients: int
+    """Number of clients of the federation."""
+    configuration: Configuration
+    """The configuration, read off the strategy and mods, with observations of an honest run."""
+    noise_multipliers: list[float] | None
+    """True noise multiplier of every round; None where theory cannot tell."""
+    epsilon_of_run: float | None
+    """Epsilon of all messages together; None where theory cannot tell."""
+    decisions: Decisions
+    """What the attack decided."""
+    records: RecordDetails | None
+    """None where the claim is about a client."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AppAudit(Judged):
     """The outcome of the audit of an app.
@@ -83,6 +120,8 @@ class AppAudit(Judged):
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """
+
+    kind = "app audit"
 
     app: str
     configuration: Configuration
@@ -134,25 +173,42 @@ class AppAudit(Judged):
         """The server's noise, where the claim is about released models."""
         return self.configuration.central if self._towards_participant else None
 
-    def as_json(self) -> dict[str, Any]:
-        theory = {
-            "epsilon_of_run": self.epsilon_of_run,
-            "noise_as_measured": self.noise_off,
-            "noise_multipliers": self.guarantee and self.guarantee.multipliers,
-            "advantage": self.predicted_advantage,
-        }
-        return self._document(
-            "app audit",
-            theory,
-            {"seen_below": self.seen_below},
-            app=self.app,
-            judged={"delta": self.delta, "scope": self.scope.value},
-            configuration=asdict(self.configuration),
-            vantage=self.vantage.value,
-            neighbouring=self.neighbouring.value,
+    @property
+    def name(self) -> str:
+        return self.app
+
+    @property
+    def unit(self) -> str:
+        return "client" if self.records is None else "record"
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {"fedsim": fedsim.__version__, "flwr": version("flwr")}
+
+    @property
+    def unjudged(self) -> Sequence[Row]:
+        records, predicted = self.records, self.predicted_advantage
+        return self.observed(
+            "measured" if self.noise_off else "theory",
+            self.attack if records is None else None,
+            None if records is None or records.noise is None else records.noise.ratio,
+            self.seen_below,
+            "" if records is None else "no attack was made on a record",
+            None if predicted is None else Predicted(None, predicted, None, "closed form"),
+        )
+
+    @property
+    def details(self) -> AppDetails:
+        seen = self.records
+        return AppDetails(
+            scope=self.scope,
+            neighbouring=self.neighbouring,
             clients=self.clients,
-            **({} if self.records is None else {"records": self.records.as_json()}),
-            versions={"fedsim": fedsim.__version__, "flwr": version("flwr")},
+            configuration=self.configuration,
+            noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
+            epsilon_of_run=self.epsilon_of_run,
+            decisions=self.decisions,
+            records=None if seen is None else RecordDetails(seen.clients, seen.steps, seen.noise),
         )
 
 

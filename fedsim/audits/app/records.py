@@ -7,7 +7,7 @@ of a client's records counts as public.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim.audits.app.process import ClientRun
@@ -69,10 +69,6 @@ class RecordAudit:
             unsure=self.unsure,
             in_favour=[SUPPORTED.format(self), UNMOVED] if self.noise else [],
         )
-
-    def as_json(self) -> dict[str, Any]:
-        numbers = {name: getattr(self, name) for name in ("epsilon", "clients", "steps")}
-        return numbers | {"noise": self.noise and asdict(self.noise)}
 
 
 def judged(

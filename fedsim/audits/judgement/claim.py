@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from adversaries.errors import InputError
 from fedsim.privacy.trust.model import Vantage
@@ -125,10 +125,6 @@ class Finding:
     @property
     def breaks(self) -> bool:
         return self.severity == "alarm"
-
-    def as_json(self) -> dict[str, Any]:
-        written = {name: getattr(self, name) for name in ("severity", "rule", "why", "mend")}
-        return written | {"rounds": list(self.rounds)}
 
 
 Subject = TypeVar("Subject")

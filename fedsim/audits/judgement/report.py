@@ -1,115 +1,23 @@
-"""The options of an audit, and its report as the gate and the Python API read every kind."""
+"""The report of an audit, as the gate, the pages and the Python API read every kind."""
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from adversaries.errors import InputError
 from adversaries.statistics.estimators import AdvantageEstimate
-from adversaries.statistics.intervals import (
-    ALARM_CONFIDENCE,
-    EpsilonBound,
-    check_positive_delta,
-    significance,
-)
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
-from fedsim.common.strict_json import strict_json
-from fedsim.privacy.delta import ASSUMED
-from fedsim.privacy.mechanism import Neighbouring
-
-CONFIDENCE = 0.95
-CODE = ("trials", "neighbouring", "seed", "time_limit")
-TAKEN: Mapping[str, tuple[str, ...]] = {
-    "a Flower app": (*CODE, "rounds", "clients", "run_config"),
-    "a training loop": (*CODE, "data", "records", "target", "workers"),
-    "a recorded transcript": ("delta", "rounds"),
-    "an auditor's transcript": (
-        *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
-    ),
-}
+from fedsim.audits.judgement.document import AuditDocument, encode
+from fedsim.audits.results.checks import GateCheck, GateRule, of_audit
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged
+from fedsim.audits.results.theory import Predicted
+from fedsim.privacy.identifiability import advantage_of_epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions:
-    """Options of an audit; None for an option that the user left out.
-
-    Attributes:
-        delta: at which epsilons are stated; for a recorded transcript without a claim.
-        trials: number of attacked runs of an app, or of judged runs of a loop.
-        time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
-        rounds: num-server-rounds of an app; all rounds of a recorded participant.
-        clients: number of clients of an app.
-        run_config: keys of an app's run configuration that change.
-        data: data that a loop trains on.
-        records: number of records in D, for a loop.
-        target: target of a loop, "crafted" or "real".
-        workers: number of processes that run a loop.
-        data_root: directory of the run's dataset on this machine, for an auditor's transcript.
-        weights: this machine's copy of the run's model.weights, for an auditor's transcript.
-        canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
-        no_challenge: whether to leave out beliefs about the challenge, which need the data.
-        worlds: run directory that says which beliefs were right, for an auditor's transcript.
-    """
-
-    claim: Claim | None = None
-    delta: float | None = None
-    confidence: float | None = None
-    trials: int | None = None
-    neighbouring: Neighbouring | None = None
-    seed: int | None = None
-    time_limit: float | None = None
-    rounds: int | None = None
-    clients: int | None = None
-    run_config: Mapping[str, Any] | None = None
-    data: str | None = None
-    records: int | None = None
-    target: str | None = None
-    workers: int | None = None
-    data_root: Path | None = None
-    weights: Path | None = None
-    canary_seed_file: Path | None = None
-    no_challenge: bool | None = None
-    worlds: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.claim is not None and self.delta is not None:
-            raise InputError("A claim states its own delta; leave delta out.")
-        if self.delta is not None:
-            check_positive_delta(self.delta)
-        significance(self.level)
-
-    @property
-    def level(self) -> float:
-        return CONFIDENCE if self.confidence is None else self.confidence
-
-    @property
-    def stated_at(self) -> float:
-        if self.claim is not None:
-            return self.claim.delta
-        return ASSUMED if self.delta is None else self.delta
-
-    def taken(self, audited: str) -> dict[str, Any]:
-        """Return the options that the user set and only this audit takes, by name."""
-        own = {name for names in TAKEN.values() for name in names}
-        chosen = {
-            name: value
-            for name, value in vars(self).items()
-            if name in own and value is not None and value is not False
-        }
-        if wrong := [name for name in chosen if name not in TAKEN[audited]]:
-            takers = " or ".join(kind for kind, names in TAKEN.items() if wrong[0] in names)
-            option = wrong[0].replace("_", "-")
-            raise InputError(f"{option} is only for {takers}; this is {audited}, so leave it out")
-        return chosen
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditReport(ABC):
+class AuditReport:
     """The report of an audit: of an app, a loop, a recorded federation or an auditor's node.
 
     Attributes:
@@ -118,38 +26,103 @@ class AuditReport(ABC):
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
     """
 
+    kind: ClassVar[str]
+
     claim: Claim | None
     delta: float | None
     confidence: float
     findings: Sequence[Finding] = ()
 
-    @property
-    @abstractmethod
-    def judgement(self) -> Judgement:
-        """The verdict on the claim, and its reasons."""
+    if TYPE_CHECKING:  # fields of some reports, and properties of others
 
-    if TYPE_CHECKING:  # a field of some reports, and a property of others
+        @property
+        def name(self) -> str: ...
+        @property
+        def unit(self) -> str | None: ...
+        @property
+        def judgement(self) -> Judgement:
+            """The verdict on the claim, and its reasons."""
 
         @property
         def epsilon(self) -> float | None:
-            """Epsilon of the least protected client or record at delta.
+            """Largest epsilon that the judged observer is allowed; None where it is unknown."""
 
-            It is measured in a recorded transcript, configured in an app or a loop, and stated by
-            the server to an auditor's node. It is infinite without noise and None where unknown.
-            """
+        @property
+        def vantage(self) -> str:
+            """The observer whose row is judged."""
+
+        @property
+        def unjudged(self) -> Sequence[Row]:
+            """A row for each observer, still without its state."""
+
+        @property
+        def details(self) -> Any:
+            """What this kind of audit alone has, as a dataclass."""
 
     @property
-    @abstractmethod
+    def versions(self) -> Mapping[str, str]:
+        """Versions of the packages that took part."""
+        return {}
+
+    def further_checks(self) -> Iterator[GateRule]:
+        """Yield the checks that this kind of audit alone makes."""
+        yield from ()
+
+    @cached_property
+    def rows(self) -> Mapping[str, Row]:
+        """A row for each observer, by its name."""
+        disproved = self.verdict is Verdict.CONVICTED
+        # Theory may count what an alarm names, and still support the claim.
+        doubted = self.alarms > 0 and self.verdict is not Verdict.SUPPORTED
+        observers = [row.observer for row in self.unjudged if row.attack or row.noise]
+        return judged(self.unjudged, {self.vantage, *observers} if disproved or doubted else ())
+
+    @property
+    def row(self) -> Row:
+        """The row of the observer that is judged."""
+        return self.rows[self.vantage]
+
+    @property
     def proven_epsilon(self) -> float | None:
         """Lower bound on epsilon, at the confidence of a conviction; None where unmeasured."""
-
-    @abstractmethod
-    def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON values; a transcript's may hold infinite floats."""
+        return None if self.row.attack is None else self.row.attack.proven
 
     @cached_property
     def report(self) -> Mapping[str, Any]:
-        return self.as_json()
+        """The content of report.json."""
+        document = AuditDocument(
+            kind=self.kind,
+            name=self.name,
+            unit=self.unit,
+            verdict=self.verdict,
+            reasons=list(self.reasons),
+            claim=self.claim,
+            delta=self.delta,
+            confidence=self.confidence,
+            vantage=self.vantage,
+            rows=self.rows,
+            checks=[],
+            findings=list(self.findings),
+            alarms=self.alarms,
+            details=self.details,
+            versions=self.versions,
+        )
+        written = encode(document)
+        rules = [*of_audit(written), *self.further_checks()]
+        made = [*self._claim_checked(), *(rule.made(written) for rule in rules)]
+        return encode(replace(document, checks=made))
+
+    def _claim_checked(self) -> Iterator[GateCheck]:
+        """Yield whether the claim holds; the exit status of the audit is its gate."""
+        if self.claim is None:
+            return
+        of = f"The claim of ε = {self.claim.epsilon:g} at δ = {self.claim.delta:g}"
+        if self.verdict is Verdict.SUPPORTED:
+            yield GateCheck(f"{of} is supported.", "passed", "")
+        elif self.verdict is Verdict.NOT_JUDGED:
+            yield GateCheck(f"{of} is not judged.", "cannot-tell", "")
+        else:
+            yield GateCheck(f"{of} is {IS[self.verdict]}.", "failed", "")
 
     @property
     def verdict(self) -> Verdict:
@@ -168,11 +141,20 @@ class AuditReport(ABC):
         """The verdict on the claim and its reasons, in sentences."""
         if self.claim is None:
             return "Nothing is claimed."
-        subject = f"The claim of epsilon {self.claim.epsilon:g} at delta {self.claim.delta:g}"
         reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
-        heading = "Assumed: " if self.verdict is Verdict.SUPPORTED else "Why: "
-        why = heading * bool(reasons) + " ".join(reasons)
-        return f"{subject} is {IS[self.verdict]}. {why}".rstrip()
+        return f"{self.headline} {' '.join(reasons)}".rstrip()
+
+    @property
+    def headline(self) -> str:
+        """The verdict on the claim, in a sentence that its reasons follow."""
+        if self.claim is None:
+            return "Nothing is claimed."
+        source = "" if self.claim.source == "given" else f", by {self.claim.source},"
+        subject = (
+            f"The claim of epsilon {self.claim.epsilon:g} at delta {self.claim.delta:g}{source}"
+        )
+        heading = "Assumed:" if self.verdict is Verdict.SUPPORTED else "Why:"
+        return f"{subject} is {IS[self.verdict]}. {heading * bool(self.reasons)}".rstrip()
 
     def _repr_html_(self) -> str:
         lines = [*self.reasons, *(each.why for each in self.findings)]
@@ -180,21 +162,42 @@ class AuditReport(ABC):
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 
+Details = TypeVar("Details")
+
+
 @dataclass(frozen=True, kw_only=True)
-class TranscriptReport(AuditReport):
+class TranscriptReport(AuditReport, Generic[Details]):
     """The report of a transcript, a recorder's or an auditor's."""
 
+    unit: str | None
     judgement: Judgement = UNCLAIMED
+    vantage: str
+    unjudged: Sequence[Row]
+    details: Details
 
-    def _document(self) -> dict[str, Any]:
-        """Return all fields for JSON, but with infinite floats; the claim has its verdict."""
-        written = asdict(self) | {"alarms": self.alarms}
-        judged = written.pop("judgement")
-        if self.claim is not None:
-            names = ("epsilon", "delta", "unit")
-            written["claim"] = {name: getattr(self.claim, name) for name in names} | judged
-        written["findings"] = [each.as_json() for each in self.findings]
-        return written
+    @property
+    def epsilon(self) -> float | None:
+        return None if self.row.limit is None else self.row.limit.epsilon
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The decisions of an attack over all trials."""
+
+    trials: int
+    """Number of attacked runs."""
+    wins: int
+    """Trials in which the attack named the right world."""
+    losses: int
+    """Trials in which it named the wrong world."""
+    ties: int
+    """Trials in which it favoured neither."""
+    seed: int
+    """Seed of the audit."""
+    lower_bounds: Mapping[str, EpsilonBound]
+    """Lower bounds on epsilon, which hold together."""
+    contradict_theory: bool
+    """Whether they disprove a claim that theory supports."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,41 +227,6 @@ class Judged(AuditReport):
         return largest(self.lower_bounds)
 
     @property
-    def proven_epsilon(self) -> float:
-        return self.proven.epsilon
-
-    def _document(
-        self, kind: str, theory: Mapping[str, Any], measured: Mapping[str, Any], **own: Any
-    ) -> dict[str, Any]:
-        document = {
-            "kind": kind,
-            "verdict": self.verdict.value,
-            "reasons": self.reasons,
-            "claim": None if self.claim is None else asdict(self.claim),
-            "theory": {
-                "known": self.epsilon is not None,
-                "epsilon": self.epsilon,
-                "infinite": self.epsilon is not None and math.isinf(self.epsilon),
-                **theory,
-            },
-            "measured": {
-                "advantage": asdict(self.advantage),
-                "epsilon_lower_bound": self.lower_bound.epsilon,
-                "proven": {"epsilon": self.proven.epsilon, "confidence": ALARM_CONFIDENCE},
-                "contradicts_theory": self.contradictory,
-                "lower_bounds": {name: asdict(each) for name, each in self.lower_bounds.items()},
-                **measured,
-            },
-            "findings": [finding.as_json() for finding in self.findings],
-            "alarms": self.alarms,
-            "confidence": self.confidence,
-            "trials": self.trials,
-            "seed": self.seed,
-            **own,
-        }
-        return strict_json(document)
-
-    @property
     def allowed(self) -> bool:
         if self.claim is None or self.epsilon is None:
             return False
@@ -269,24 +237,47 @@ class Judged(AuditReport):
         """Whether the attack disproves a claim that theory supports: one of them is wrong."""
         return self.verdict is Verdict.CONVICTED and self.allowed
 
+    @property
+    def decisions(self) -> Decisions:
+        found = self.advantage
+        counts = self.trials, found.wins, found.losses, found.ties
+        return Decisions(*counts, self.seed, self.lower_bounds, self.contradictory)
+
+    def observed(
+        self,
+        source: Source,
+        attack: Attack | None,
+        noise: Noise | None,
+        detects: float | None,
+        note: str,
+        predicted: Predicted | None = None,
+    ) -> list[Row]:
+        """Return the row of the judged observer.
+
+        Args:
+            source: where the noise of theory's epsilon comes from.
+            noise: measured noise; None where the noise itself was not observed.
+        """
+        limit = None
+        if self.epsilon is not None:
+            most = advantage_of_epsilon(self.epsilon, self.delta)
+            limit = Limit.of_epsilon(self.epsilon, most, source)
+        measured = limit, attack, predicted, detects, note
+        return [Row(self.vantage, "not-measured", *measured, noise=noise)]
+
+    @property
+    def attack(self) -> Attack:
+        """What the attack achieved over the trials."""
+        bounds = self.lower_bounds
+        return Attack.proving(
+            self.lower_bound.epsilon,
+            self.proven.epsilon,
+            max(bounds, key=lambda name: bounds[name].epsilon),
+            self.confidence,
+            trials=self.trials,
+            advantage=self.advantage,
+        )
+
 
 def largest(bounds: Mapping[str, EpsilonBound]) -> EpsilonBound:
     return max(bounds.values(), key=lambda bound: bound.epsilon)
-
-
-LEAST_TRIALS, LONGEST_TIME = 20, 1e6
-
-
-def check_numbers(
-    trials: int, confidence: float, seed: int, time_limit: float | None = None
-) -> None:
-    """Refuse numbers with which no audit can run, before any code of the app runs."""
-    significance(confidence)
-    if trials < LEAST_TRIALS:
-        raise InputError(f"{trials} trials cannot prove anything; give at least {LEAST_TRIALS}")
-    if not 0 <= seed < 2**64:
-        raise InputError(f"--seed is {seed}; give a whole number from 0 to 2^64 - 1")
-    if time_limit is not None and not 0 < time_limit <= LONGEST_TIME:
-        raise InputError(
-            f"--time-limit is {time_limit:g} s; it must be above 0 and at most {LONGEST_TIME:.0f}"
-        )

@@ -1,10 +1,7 @@
 """Whether an auditor's measurements could have contradicted the noise that the server states.
 
 A measurement supports nothing if it could not have contradicted it. Worlds could, if winning all
-trials would have raised the alarm. The noise of the sums could, if half of it would have raised the
-alarm. Canaries have no largest outcome: without noise, only others' messages bound their signal.
-They could, if half of the noise, which doubles their signal, would have raised the alarm with
-probability 95 %.
+trials would have raised the alarm; sums and canaries could, if half of the noise would have.
 """
 
 import math

@@ -16,21 +16,28 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.judgement.claim import UNCLAIMED, Claim, Evidence, Judgement, Verdict
+from fedsim.audits.judgement.claim import (
+    UNCLAIMED,
+    Claim,
+    Evidence,
+    Finding,
+    Judgement,
+    Verdict,
+)
 from fedsim.audits.judgement.claim import judge as judged
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_results import (
     Beliefs,
     EverythingReleased,
-    Guesses,
-    LiveBounds,
+    LiveDetails,
     LiveReport,
     NoiseLimits,
 )
 from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.measurements.bounds_audit import scaled
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
@@ -57,17 +64,12 @@ def assemble(
     config = audit.config
     if config is not None and worlds is not None:
         _check_count(config.trials, len(worlds))
-    sees = "the aggregate"
-    if config is not None and config.federation.auditor_sees == "messages":
-        sees = "the aggregate and every client's message"
     last = [beliefs[-1] for _, beliefs in sorted(audit.beliefs.items()) if beliefs]
-    limits = None if audit.noise is None else audit.noise.limits(confidence)
-    bounds, scored = _bounds(audit), _scored(last, worlds)
-    bound = None if bounds is None else bounds.rho_alpha
+    limit, scored = _limit(audit), _scored(last, worlds)
+    bound = None if limit is None else limit.rho_alpha
     observed = None if scored is None else scored[0]
-    contradictions = _alarms(audit, last, bound, worlds)
-    levels = (ALARM_CONFIDENCE, confidence)
-    proven, at_least = (_at_least(audit, scored, claim, level) for level in levels)
+    contradictions = _alarms(audit, scored, bound)
+    proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
     judgement = UNCLAIMED
     if claim is not None:
         able = live_power.able(audit, observed, bound)
@@ -75,31 +77,56 @@ def assemble(
         judgement = judge(audit, claim, contradictions, unmeasured, ended, proven)
         if judgement.verdict is Verdict.CONVICTED:
             contradictions.append(REFUTED.format(claim=claim, proven=proven))
+    noise = _noise(audit, confidence)
+    row = Row(
+        observer=AUDITOR,
+        standing="not-measured",
+        limit=limit,
+        attack=_attack(audit, last, scored, confidence, proven),
+        predicted=None,
+        detects=live_power.seen_below(audit, observed),
+        note="",
+        noise=noise,
+    )
     return LiveReport(
-        facts=facts,
+        claim=claim,
+        delta=None if config is None else config.privacy.delta,
         confidence=confidence,
-        vantage=f"auditor: {sees} of every round, none of the noise known",
+        findings=[Finding(text.removesuffix(".")) for text in contradictions],
+        unit=None if config is None else config.privacy.unit,
+        judgement=judgement,
+        vantage=AUDITOR,
+        unjudged=[row],
+        details=_details(audit, facts, last, confidence),
+    )
+
+
+AUDITOR = "auditor"
+"""The observer that an auditor's node stands for."""
+
+
+def _details(
+    audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Belief], confidence: float
+) -> LiveDetails:
+    config = audit.config
+    sees = "the aggregate"
+    if config is not None and config.federation.auditor_sees == "messages":
+        sees = "the aggregate and every client's message"
+    limits = None if audit.noise is None else audit.noise.limits(confidence)
+    return LiveDetails(
+        facts=facts,
+        sees=f"{sees} of every round, none of the noise known",
         trust=None if config is None else config.federation.trust.value,
         neighbouring=None if config is None else config.privacy.neighbouring.value,
-        unit=None if config is None else config.privacy.unit,
-        delta=None if config is None else config.privacy.delta,
         rounds_planned=None if config is None else config.training.rounds,
         rounds=audit.rounds,
         missed=audit.missed,
         single=config is not None and config.trials.count == 1,
         trials=sum(len(belief.log_odds) for belief in last),
-        bounds=bounds,
         released=_released(audit),
         belief=_beliefs(audit, last),
         noise=NoiseLimits(limits, confidence) if limits else None,
-        empirical=_empirical(audit, last, confidence, worlds),
         canaries=audit.canary_findings(confidence),
-        contradictions=contradictions,
-        seen_below=live_power.seen_below(audit, observed),
-        epsilon_at_least=at_least,
-        proven=proven,
-        claim=claim,
-        judgement=judgement,
     )
 
 
@@ -112,17 +139,37 @@ def _check_count(trials: TrialsConfig, reported: int) -> None:
         )
 
 
-def _bounds(audit: LiveAudit) -> LiveBounds | None:
-    """Return the bounds of the least protected batch of trials, which hold for every batch."""
+def _limit(audit: LiveAudit) -> Limit | None:
+    """Return the limit of the least protected batch of trials, which holds for every batch."""
     mechanisms = audit.mechanisms()
     if audit.config is None or not mechanisms:
         return None
     delta = audit.config.privacy.delta
     worst = max(mechanisms, key=lambda mechanism: PLD.epsilon(mechanism, delta))
-    # With sampled steps, different batches may have the largest epsilon and the largest advantage.
-    own = {"rho_alpha": max(map(identifiability.rho_alpha, mechanisms))}
-    bounds = vars(identifiability.bounds(worst, delta)) | own
-    return LiveBounds(**bounds, noise_multiplier=min(one.noise_multiplier for one in worst.groups))
+    bounds = identifiability.bounds(worst, delta)
+    exceeded = bounds.tail_probability
+    return Limit(
+        epsilon=bounds.epsilon,
+        rho_beta=bounds.rho_beta,
+        exceeded=1.0 if exceeded is None else exceeded,
+        # With sampled steps, another batch may have the largest advantage.
+        rho_alpha=max(map(identifiability.rho_alpha, mechanisms)),
+        noise_multiplier=min(one.noise_multiplier for one in worst.groups),
+        worst=None,
+        risks=[],
+        note="",
+        source="claim",
+    )
+
+
+def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
+    """Return the noise over the claimed noise, by canaries, else by the size of the sums."""
+    signal = audit.canary_findings(confidence)
+    if signal is not None and signal.reason is None and signal.claimed_mu is not None:
+        low, high = (signal.claimed_mu / mu if mu > 0 else math.inf for mu in signal.interval[::-1])
+        return Noise(low, high, confidence)
+    limits = {} if audit.noise is None else audit.noise.limits(confidence)
+    return Noise(0.0, min(limits.values()), confidence) if limits else None
 
 
 def _released(audit: LiveAudit) -> EverythingReleased | None:
@@ -136,37 +183,54 @@ def _released(audit: LiveAudit) -> EverythingReleased | None:
 def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> Beliefs | None:
     if not last:
         return None
-    final = np.concatenate([expit(belief.log_odds) for belief in last])
+    final = np.concatenate([belief.log_odds for belief in last])
     course = audit.beliefs[last[-1].first_trial]
     return Beliefs(
-        mean=float(final.mean()),
-        highest=float(final.max()),
-        log_odds=np.concatenate([belief.log_odds for belief in last]).tolist(),
+        mean=float(expit(final).mean()),
+        log_odds=final.tolist(),
         rounds=[belief.round for belief in course],
         mean_by_round=[float(expit(belief.log_odds).mean()) for belief in course],
         highest_by_round=[float(expit(belief.log_odds).max()) for belief in course],
     )
 
 
-def _empirical(
-    audit: LiveAudit, last: Sequence[Belief], confidence: float, worlds: Bools | None
-) -> Guesses | None:
-    scored = _scored(last, worlds)
-    if scored is None or worlds is None or audit.config is None:
+def _attack(
+    audit: LiveAudit,
+    last: Sequence[Belief],
+    scored: tuple[Bools, Floats] | None,
+    confidence: float,
+    proven: float | None,
+) -> Attack | None:
+    """Return what the auditor achieved; None where it measured nothing and believes nothing."""
+    at_least = _at_least(audit, scored, None, confidence)
+    if audit.config is None or (at_least is None and not last):
         return None
-    bits, final = scored
-    advantage = estimators.advantage(bits, final, confidence)
-    allowed = np.repeat(
-        [belief.epsilon for belief in last], [len(belief.log_odds) for belief in last]
+    advantage = exceeded = None
+    if scored is not None:
+        advantage = estimators.advantage(*scored, confidence)
+        counts = [len(belief.log_odds) for belief in last]
+        allowed = np.repeat([belief.epsilon for belief in last], counts)
+        exceeded = estimators.delta_prime(*scored, allowed, confidence)
+    trials = sum(len(belief.log_odds) for belief in last)
+    highest = max((float(belief.log_odds.max()) for belief in last), default=None)
+    return Attack.proving(
+        at_least,
+        proven,
+        "worlds, canaries and noise",
+        confidence,
+        trials=trials,
+        log_odds=highest,
+        advantage=advantage,
+        exceeded=exceeded,
+        best=_is_exact(audit),
     )
-    exceeded = estimators.delta_prime(bits, final, allowed, confidence)
-    return Guesses(
-        trials=len(bits),
-        advantage=advantage.point,
-        advantage_interval=[*advantage.interval.ends],
-        delta_prime=exceeded.point,
-        delta_prime_interval=[*exceeded.interval.ends],
-    )
+
+
+def _is_exact(audit: LiveAudit) -> bool:
+    """Return whether no auditor that saw the same could do better."""
+    config = audit.run
+    one_sum = config.federation.auditor_sees != "messages"
+    return config.training.local_steps == 1 and one_sum and not audit.missed
 
 
 def _scored(last: Sequence[Belief], worlds: Bools | None) -> tuple[Bools, Floats] | None:
@@ -183,10 +247,9 @@ def _scored(last: Sequence[Belief], worlds: Bools | None) -> tuple[Bools, Floats
 
 
 def _alarms(
-    audit: LiveAudit, last: Sequence[Belief], bound: float | None, worlds: Bools | None
+    audit: LiveAudit, scored: tuple[Bools, Floats] | None, bound: float | None
 ) -> list[str]:
     alarms, sure = [], f"with confidence {ALARM_CONFIDENCE:g}"
-    scored = _scored(last, worlds)
     if scored is not None and bound is not None:
         low = estimators.advantage(*scored, ALARM_CONFIDENCE).interval.low
         if low > bound:

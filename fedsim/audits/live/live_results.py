@@ -1,40 +1,24 @@
 """The report of a live audit as typed values, which report.json holds."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
 
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.live.live_rounds import CanaryFindings
+from fedsim.audits.results.checks import GateRule
 from fedsim.federation.transcripts.records import TranscriptFacts
-from fedsim.privacy import identifiability
-
-CANARIES = (
-    "The signal of one made-up record of norm C in the sums of one training so far. It is "
-    "divided by the noise and the other records that hide it. The claimed signal counts the "
-    "noise alone, and is an upper bound. The belief in a canary's true state starts at 1/2, and "
-    "assumes the claimed noise."
-)
-
-NOISE = (
-    "The largest possible noise, as a multiple of the claimed noise. It is found from the released "
-    "numbers alone, for any records, and is valid after every round."
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveBounds(identifiability.Bounds):
-    """Limits of theory. `noise_multiplier`: the least of all rounds."""
-
-    noise_multiplier: float
 
 
 @dataclass(frozen=True)
 class EverythingReleased:
-    """Epsilon and rho_beta of everything that was released."""
+    """Everything that was released, together."""
 
     epsilon: float
+    """Its epsilon, at the delta of the report."""
     rho_beta: float
+    """The belief bound of this epsilon."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,91 +26,90 @@ class Beliefs:
     """Beliefs that D was used, of all trials at their end and of the last batch by round."""
 
     mean: float
-    highest: float
+    """Mean belief of all trials."""
     log_odds: list[float]
+    """Log-odds of each trial."""
     rounds: list[int]
+    """Rounds of the last batch of trials."""
     mean_by_round: list[float]
+    """Mean belief after each of these rounds."""
     highest_by_round: list[float]
+    """Highest belief after each of these rounds."""
 
 
 @dataclass(frozen=True)
 class NoiseLimits:
-    """Largest noise over the claimed noise, of the sums and of each client's messages."""
+    """The largest possible noise, from the released numbers alone, valid after every round."""
 
     at_most: Mapping[str, float]
+    """Noise over the claimed noise, of the sums and of each client's messages."""
     confidence: float
-    note: str = NOISE
+    """Confidence of each, in (0, 1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guesses:
-    """How often the auditor guesses the worlds; None of it is known without the worlds."""
-
-    trials: int
-    advantage: float
-    advantage_interval: list[float]
-    delta_prime: float
-    delta_prime_interval: list[float]
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        low, high = self.advantage_interval
-        return low, high
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveReport(TranscriptReport):
-    """An auditor's report so far; None where the auditor cannot know or did not measure.
-
-    Attributes:
-        missed: number of rounds that the auditor did not see.
-        single: whether the run has a single training.
-        trials: number of observed trials.
-        contradictions: alarms, in sentences.
-        seen_below: share of the claimed noise below which the auditor would raise an alarm.
-        epsilon_at_least: lower bound on epsilon at the claim's delta, else the run's, at the
-            report's confidence; None where nothing was measured.
-        proven: the same at the confidence of an alarm.
-    """
+class LiveDetails:
+    """What the audit of an auditor's node alone has; None where it cannot know."""
 
     facts: TranscriptFacts
-    vantage: str
+    """What the node stated about itself and the run."""
+    sees: str
+    """What the auditor sees, in words."""
     trust: str | None
+    """Source of the noise: "local", "distributed" or "central"."""
     neighbouring: str | None
-    unit: str | None
+    """How D' differs from D: "add-remove" or "replace"."""
     rounds_planned: int | None
+    """Rounds of each training, as configured."""
     rounds: int
+    """Rounds of the longest observed training."""
     missed: int
+    """Number of rounds that the auditor did not see."""
     single: bool
+    """Whether the run has a single training."""
     trials: int
-    bounds: LiveBounds | None
+    """Number of observed trials with beliefs."""
     released: EverythingReleased | None
+    """None where the noise comes from the seed."""
     belief: Beliefs | None
+    """None without the records."""
     noise: NoiseLimits | None
-    empirical: Guesses | None
+    """None where the noise of the sums is not judged."""
     canaries: CanaryFindings | None
-    contradictions: Sequence[str]
-    seen_below: float | None
-    epsilon_at_least: float | None
-    proven: float | None
-    kind: str = field(default="live audit", init=False)
+    """None without canaries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveReport(TranscriptReport[LiveDetails]):
+    """An auditor's report so far."""
+
+    kind = "live audit"
 
     @property
-    def alarms(self) -> int:
-        return len(self.contradictions)
+    def name(self) -> str:
+        return f"Run {self.details.facts.run}"
 
     @property
-    def epsilon(self) -> float | None:
-        spent = self.released or self.bounds
-        return None if spent is None else spent.epsilon
+    def versions(self) -> Mapping[str, str]:
+        return self.details.facts.versions
 
-    @property
-    def proven_epsilon(self) -> float | None:
-        return self.proven
-
-    def as_json(self) -> dict[str, Any]:
-        written = self._document()
-        del written["findings"]
-        if written["canaries"] is not None:
-            written["canaries"]["note"] = CANARIES
-        return written
+    def further_checks(self) -> Iterator[GateRule]:
+        yield GateRule("missed > 0", "The auditor saw every round.", "The auditor missed rounds.")
+        limit = self.row.limit
+        if limit is None:
+            return
+        if limit.rho_alpha < 1:
+            yield GateRule(
+                f"advantage.high > {limit.rho_alpha!r}",
+                "The measured advantage lies below the limit of theory.",
+                "",
+                "The audit does not show that the auditor stays below the limit of theory.",
+                proof="",
+            )
+        if np.isfinite(limit.epsilon):
+            yield GateRule(
+                f"epsilon > {1.001 * limit.epsilon!r}",
+                "Everything released has no more ε than one training.",
+                "Everything released costs more ε than one training.",
+                "The total ε of everything released is not known.",
+            )

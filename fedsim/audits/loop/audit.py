@@ -1,14 +1,13 @@
 """The audit of a training loop: its claim, what theory says about it, and what an attack proves."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -21,15 +20,18 @@ from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
-from fedsim.audits.judgement.report import Judged, check_numbers, largest
+from fedsim.audits.judgement.options import check_numbers
+from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, LoopOrder, LoopProcess
+from fedsim.audits.loop.measurement import Features, Influence, LoopOrder, LoopProcess
 from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
+from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.noise import NoiseSums
+from fedsim.audits.steps.step import Step
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
@@ -67,6 +69,50 @@ Runs = tuple[Bools, Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
+class LoopDetails:
+    """What the audit of a training loop alone has."""
+
+    data: str
+    """Data that the loop trained on."""
+    target: str
+    """The target: "crafted" or "real"."""
+    worlds: str
+    """Name of the pair of worlds that the pilots told apart best."""
+    decided_by: str
+    """Score of the counting bounds, chosen by the pilots."""
+    neighbouring: Neighbouring
+    """How D' differs from D."""
+    records: int
+    """Number of records in D."""
+    runs: int
+    """Number of all runs of the loop."""
+    provable: float
+    """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
+    noise: MeasuredNoise | None
+    """Measured noise of all steps; None where no step with noise was observed."""
+    missed_below: float | None
+    """Share of trainings without noise that all runs may have missed; None without such runs."""
+    power: Power | None
+    """What the attack could detect; None without a claim, or where noise was observed."""
+    steps: int
+    """Observed steps of Opacus's optimizer in one run."""
+    first: Step | None
+    """The first of them."""
+    sampler: str
+    """Samplers of the observed run."""
+    explained: bool
+    """Whether the observed steps explain all that the loop returned."""
+    changed: list[str] | None
+    """Tensors that depend on the data beside the released steps; None where it cannot be told."""
+    beside: list[str]
+    """Numbers beside the weights that differ between honest runs."""
+    influence: Influence
+    """What one replaced record changes in the steps."""
+    decisions: Decisions
+    """What the attack decided."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoopAudit(Judged):
     """The outcome of the audit of a loop.
 
@@ -78,6 +124,8 @@ class LoopAudit(Judged):
         score: score of the counting bounds, chosen by the pilots.
         strict: whether a supported claim must hold at the measured noise, not at the configured.
     """
+
+    kind = "loop audit"
 
     loop: str
     data: str
@@ -119,33 +167,56 @@ class LoopAudit(Judged):
         )
         return judge(claim, evidence)
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def name(self) -> str:
+        return self.loop
+
+    @property
+    def unit(self) -> str:
+        return "record"
+
+    @property
+    def vantage(self) -> str:
+        return "loop"
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {"fedsim": fedsim.__version__} | installed(LIBRARIES)
+
+    @property
+    def unjudged(self) -> Sequence[Row]:
+        noise, off = self.noise, self.observation.noise_off is not None
+        return self.observed(
+            "measured" if off else "theory",
+            self.attack,
+            None if noise is None else noise.ratio,
+            None if noise is None else noise.seen_below,
+            "" if noise is not None else "the noise itself was not observed",
+        )
+
+    @property
+    def details(self) -> LoopDetails:
         observation, steps = self.observation, self.observation.steps
-        return self._document(
-            "loop audit",
-            {"at_measured_noise": observation.noise_off is not None},
-            {"provable": self.provable},
-            loop=self.loop,
-            judged={"delta": self.delta, "scope": Scope.RUN.value},
-            noise=None if self.noise is None else self.noise.as_json(),
-            power=None if self.power is None else self.power.as_json(),
-            watched={
-                "steps": len(steps),
-                "first": asdict(steps[0]) if steps else None,
-                "sampler": observation.present[0].samplers,
-                "explained": observation.explained,
-                "changed": observation.changed,
-                "beside": observation.beside,
-                "influence": asdict(observation.influence),
-            },
+        return LoopDetails(
             data=self.data,
             target=self.target,
             worlds=self.pair,
             decided_by=self.score,
-            neighbouring=observation.neighbouring.value,
+            neighbouring=observation.neighbouring,
             records=observation.records,
             runs=self.runs,
-            versions={"fedsim": fedsim.__version__} | installed(LIBRARIES),
+            provable=self.provable,
+            noise=self.noise,
+            missed_below=None if self.noise is None else self.noise.missed_below,
+            power=self.power,
+            steps=len(steps),
+            first=steps[0] if steps else None,
+            sampler=observation.present[0].samplers,
+            explained=observation.explained,
+            changed=None if observation.changed is None else list(observation.changed),
+            beside=list(observation.beside),
+            influence=observation.influence,
+            decisions=self.decisions,
         )
 
 

@@ -1,8 +1,7 @@
 """What an audit of a loop could have shown, by its measured noise or by its attack."""
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binom, norm
@@ -11,6 +10,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_high, bi
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.guarantee import NOISE_TAIL, LoopObservation
+from fedsim.audits.results.rows import Noise
 from fedsim.audits.run import detectable
 from fedsim.audits.run.detectable import POWER
 from fedsim.audits.steps import noise as of_noise
@@ -40,10 +40,6 @@ class Power:
     def share(self) -> float:
         """Share of the present noise below which these trials would convict the loop."""
         return min(1.0, self.apart / self.needed)
-
-    def as_json(self) -> dict[str, Any]:
-        needed = self.needed if math.isfinite(self.needed) else None
-        return asdict(self) | {"needed": needed, "share": self.share, "seen_with": POWER}
 
 
 def least_apart(trials: int, epsilon: float, delta: float) -> float:
@@ -169,13 +165,14 @@ class MeasuredNoise:
     runs: int
 
     @property
+    def ratio(self) -> Noise:
+        """The measured noise over the configured noise, of which the low end is known."""
+        return Noise(self.at_least, math.inf, self.confidence)
+
+    @property
     def missed_below(self) -> float:
         """Share of trainings with missing noise below which all `runs` had noise by chance."""
         return float(1 - (1 - POWER) ** (1 / max(1, self.runs)))
-
-    def as_json(self) -> dict[str, Any]:
-        seen = {"missed_below": self.missed_below, "seen_with": POWER}
-        return asdict(self) | seen
 
 
 def measured(observation: LoopObservation, delta: float, confidence: float) -> MeasuredNoise | None:

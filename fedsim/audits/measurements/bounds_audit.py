@@ -1,6 +1,6 @@
 """The lower bounds on epsilon of a run: which hold, and which one leads."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -145,32 +145,20 @@ class BoundsAudit:
     def _trial_mu(self) -> Floats:
         return forecast.trial_mu(self.transcript["sensitivities"], self.transcript["noise_stds"])
 
-    def bounds(
-        self,
-        confidence: float,
-        names: Collection[str] = (*LOWER_BOUNDS, "trade_off"),
-        delta: float | None = None,
-    ) -> dict[str, EpsilonBound]:
-        """Return lower bounds by name, at delta or the audit's; those that do not hold are 0."""
-        delta = self.delta if delta is None else delta
+    def bounds(self, confidence: float) -> dict[str, EpsilonBound]:
+        """Return lower bounds by name; those that do not hold are 0."""
         kinds = lower_bounds.MechanismKind
+        observed = self.worlds, self.log_odds, self.delta, confidence
         proven = lower_bounds.lower_bounds(
-            self.worlds,
-            self.log_odds,
-            delta,
-            confidence,
+            *observed,
             kinds.OTHER if self.mechanism.sampled else kinds.GAUSSIAN,
             self.not_normal,
             trial_mu=self._trial_mu,
             refused=self.refused,
-            names=[name for name in names if name in LOWER_BOUNDS],
         )
         sampled = self.mechanism.sampled and not self.mechanism.noiseless
-        if sampled and "trade_off" in names and "trade_off" not in self.refused:
-            family = noise_family(self.mechanism)
-            proven["trade_off"] = trade_off_bound(
-                self.worlds, self.log_odds, delta, confidence, family
-            )
+        if sampled and "trade_off" not in self.refused:
+            proven["trade_off"] = trade_off_bound(*observed, noise_family(self.mechanism))
         return proven
 
     def checks(self, epsilon: float) -> list[AlarmCheck]:

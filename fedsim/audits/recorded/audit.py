@@ -1,16 +1,8 @@
 """The report of a recorded transcript: what its vantage point reveals about each client.
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
-a file and a running federation in the same way.
-
-- A *server's* transcript has every update. The aggregate less the updates is noise. Its size is
-  measured, and so is what the aggregate reveals about one client to an observer who knows the rest.
-- A *participant's* transcript with a local mechanism has its update before and after the noise. The
-  same is measured, towards the server.
-- A participant's transcript with *canaries* measures the privacy of one update through any server,
-  by a coin that only this client knows.
-- A training *loop*'s transcript has the sums to which DP-SGD added its noise. The size of the noise
-  is measured, and batches, divisor and accountant are checked.
+a file and a running federation in the same way. The modules of the vantage points document what
+they measure: `server_rounds`, `participant_rounds` and `loop_steps`.
 
 In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
 mean has no change in place of this update, with the same weights and number of clients.
@@ -31,17 +23,19 @@ from fedsim.audits.judgement.claim import (
     alarms,
     judge,
 )
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.recorded_report import (
     Ending,
+    RecordedDetails,
     RecordedReport,
     ReleaseReport,
     StepRelease,
 )
+from fedsim.audits.recorded.recorded_rows import observed_rows
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
@@ -134,7 +128,7 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
     refuted, unjudged = [], []
     if canary is not None:
         unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary.proven.epsilon_all_rounds, "that canaries show")
+        refuted += _refutation(claim, canary.epsilon_proven_all_rounds, "that canaries show")
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
     elif why := _unjudgeable(release):
@@ -259,18 +253,24 @@ class Auditor:
             claim = replace(claim, unit=unit if unit in UNITS else None)
             evidence = Recorded(self._mechanism, measured, missing, alarms(findings) > 0)
             judgement = _judged(claim, evidence, findings)
+        rows = observed_rows(measured, self.facts.vantage, confidence)
         return RecordedReport(
-            facts=self.facts,
-            rounds=self.rounds,
-            rounds_stated=options.rounds,
             delta=delta,
             confidence=confidence,
             claim=claim,
+            unit=measured.unit,
             judgement=judgement,
-            mechanism=self._mechanism,
-            release=measured.release,
-            canary=measured.canary,
+            vantage=rows[-1].observer,
+            unjudged=rows,
             findings=findings,
+            details=RecordedDetails(
+                facts=self.facts,
+                rounds=self.rounds,
+                rounds_stated=options.rounds,
+                mechanism=self._mechanism,
+                release=measured.release,
+                canary=measured.canary,
+            ),
         )
 
 
@@ -292,4 +292,4 @@ def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> 
         text = "the recorder stopped during the last round, which was dropped"
         findings.append(Finding(text, severity="note"))
     ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
-    return replace(report, findings=findings, transcript=ending)
+    return replace(report, findings=findings, details=replace(report.details, transcript=ending))

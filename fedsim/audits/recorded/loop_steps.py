@@ -25,7 +25,7 @@ from fedsim.audits.recorded.recorded_report import (
     ProvenPrivacy,
     StepRelease,
 )
-from fedsim.audits.recorded.transcript_release import noise, noise_multipliers
+from fedsim.audits.recorded.transcript_release import noise_measured, noise_multipliers
 from fedsim.audits.steps import checks
 from fedsim.audits.steps.composition import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
@@ -136,7 +136,7 @@ class LoopSteps:
         unit: str,
     ) -> StepRelease:
         stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
-        least = level.least_stds()
+        least = self._multipliers(level.least_stds())
         compared = self._releases[:MOST_COMPARED]
         account = _Account(self._steps, checked, delta)
         multipliers = self._multipliers([one.point for one in stated])
@@ -149,7 +149,7 @@ class LoopSteps:
         )
         epsilon = Estimated(*map(account.of, ends))
         return StepRelease(
-            **vars(noise(self._releases, level, stated, confidence)),
+            **noise_measured(self._releases, level, stated, confidence),
             unit=unit,
             towards="an observer that sees every noisy gradient and knows all other data",
             round_numbers=[release.round for release in self._releases],
@@ -166,7 +166,8 @@ class LoopSteps:
                 node=None,
                 epsilon=proven,
                 unbounded=math.isinf(proven),
-                epsilon_at_most=account.at_most(self._multipliers(least)),
+                epsilon_at_most=account.at_most(least),
+                rho_alpha_at_most=1.0 if checked.divisor_changes else 2 * account.right(least) - 1,
             ),
             empirical=None,
             unsure=checked.unsure,

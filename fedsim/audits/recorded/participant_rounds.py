@@ -20,9 +20,7 @@ from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_local_std
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
-    CanarySignal,
     OpenEstimate,
-    ProvenByCanaries,
     ReleaseReport,
 )
 from fedsim.audits.steps.step import number
@@ -154,7 +152,7 @@ def canary_measured(
     odds = canaries.prequential_log_odds(coins, scores)
     right, guesses, proven = canaries.success_bound(coins, odds, delta, confidence)
     point = None if effect.reason else effect.mu
-    mu = CanarySignal(point, effect.interval.low, effect.interval.high, confidence)
+    mu = OpenEstimate(point, *effect.interval.ends)
     # The mu of k equal releases is sqrt(k) times that of one.
     rounds = math.sqrt(len(scored))
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low * rounds
@@ -170,7 +168,7 @@ def canary_measured(
         guesses=guesses,
         right_guesses=right,
         epsilon_proven_one_round=proven,
-        proven=ProvenByCanaries(gaussian.epsilon(max(0.0, least), delta)),
+        epsilon_proven_all_rounds=gaussian.epsilon(max(0.0, least), delta),
         round_numbers=[one.round for one in scored],
         scores=scores.tolist(),
         coins=coins.tolist(),
@@ -186,7 +184,7 @@ def canary_measured(
     )
 
 
-def _epsilons(mu: CanarySignal, factor: float, delta: float) -> OpenEstimate:
+def _epsilons(mu: OpenEstimate, factor: float, delta: float) -> OpenEstimate:
     """Return the epsilons of a signal-to-noise ratio and of its ends, each times a factor."""
     point = None if mu.point is None else gaussian.epsilon(max(0.0, mu.point) * factor, delta)
     low, high = (gaussian.epsilon(max(0.0, end) * factor, delta) for end in (mu.low, mu.high))

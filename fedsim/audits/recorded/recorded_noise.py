@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded.recorded_report import CanaryReport, ReleaseReport
+from fedsim.audits.recorded.recorded_report import CanaryReport, Release
 from fedsim.audits.steps.step import number
 
 NUMBERS = (
@@ -86,7 +86,7 @@ class MeasuredRounds:
         unsure: why the release may not be all that was seen; "" if it is.
     """
 
-    release: ReleaseReport | None = None
+    release: Release | None = None
     canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"

@@ -3,12 +3,13 @@
 An infinite epsilon is `math.inf` here and "Infinity" in report.json.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, Interval
 from fedsim.audits.judgement.report import TranscriptReport
+from fedsim.audits.results.checks import GateRule
 from fedsim.audits.steps.step import Sampling
 from fedsim.federation.transcripts.records import TranscriptFacts
 
@@ -28,20 +29,6 @@ class Estimated(OpenEstimate):
 
     def times(self, scale: float) -> "Estimated":
         return Estimated(self.point * scale, self.low * scale, self.high * scale)
-
-
-@dataclass(frozen=True)
-class Ratio(Estimated):
-    """Noise over its configured size. `confidence` is that of the interval, in (0, 1)."""
-
-    confidence: float
-
-
-@dataclass(frozen=True)
-class CanarySignal(OpenEstimate):
-    """Signal of a canary, in standard deviations of all that hides it."""
-
-    confidence: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +66,7 @@ class ProvenPrivacy:
         node: the client whose epsilon is proven; None for a training loop.
         epsilon: lower bound on the largest epsilon.
         epsilon_at_most: upper bound on it.
+        rho_alpha_at_most: upper bound on the advantage, under the same noise.
     """
 
     noise_multiplier: Estimated | None
@@ -86,6 +74,7 @@ class ProvenPrivacy:
     epsilon: float
     unbounded: bool
     epsilon_at_most: float
+    rho_alpha_at_most: float
     confidence: float = ALARM_CONFIDENCE
 
 
@@ -102,8 +91,8 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReleasedNoise:
-    """The noise in all releases.
+class ReleaseReport:
+    """What all releases together reveal, towards one observer, and their noise.
 
     Attributes:
         noise: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
@@ -111,6 +100,8 @@ class ReleasedNoise:
         claimed_std: configured standard deviation of each round; None where unknown.
         left_over_std: standard deviation of the aggregate without all known updates.
         claimed_noise_multiplier: multiplier of equal steps that compose to these.
+        epsilon_at_least: lower bound on the largest epsilon, at the report's confidence.
+        independent: whether no two rounds have the same noise.
     """
 
     parameters: int
@@ -122,20 +113,9 @@ class ReleasedNoise:
     left_over_std: list[float]
     left_over_interval: list[Interval]
     rounding_std: list[float]
-    realised_over_claimed: Ratio | None
+    realised_over_claimed: Estimated | None
     claimed_noise_multiplier: float | None
     noise_multiplier: Estimated | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseReport(ReleasedNoise):
-    """What all releases together reveal, towards one observer.
-
-    Attributes:
-        epsilon_at_least: lower bound on the largest epsilon, at the report's confidence.
-        independent: whether no two rounds have the same noise.
-    """
-
     towards: str
     round_numbers: list[int]
     clients: list[ClientPrivacy]
@@ -158,11 +138,6 @@ class ReleaseReport(ReleasedNoise):
             ),
             reverse=True,
         )
-
-    @property
-    def exposed(self) -> Estimated:
-        """Epsilon of the least protected client, or of a record of a training loop."""
-        return self.least_protected[0].epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,15 +193,8 @@ class StepRelease(ReleaseReport):
     accountants: Accountants | None
     unsure: str
 
-    @property
-    def exposed(self) -> Estimated:
-        return self.epsilon
 
-
-@dataclass(frozen=True)
-class ProvenByCanaries:
-    epsilon_all_rounds: float
-    confidence: float = ALARM_CONFIDENCE
+Release = MeanRelease | StepRelease | UpdateRelease
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +203,8 @@ class CanaryReport:
 
     Attributes:
         loud: number of rounds whose coin put the canary in.
+        mu: signal of the canary, in standard deviations of all that hides it.
+        epsilon_proven_all_rounds: lower bound at the confidence of an alarm.
         reason: why there is no estimate; None if there is one.
         belief: in the canary, from earlier rounds alone.
     """
@@ -242,7 +212,7 @@ class CanaryReport:
     towards: str
     rounds: int
     loud: int
-    mu: CanarySignal
+    mu: OpenEstimate
     reason: str | None
     p_value: float | None
     epsilon_one_round: OpenEstimate
@@ -250,7 +220,7 @@ class CanaryReport:
     guesses: int
     right_guesses: int
     epsilon_proven_one_round: float
-    proven: ProvenByCanaries
+    epsilon_proven_all_rounds: float
     round_numbers: list[int]
     scores: list[float]
     coins: list[bool]
@@ -269,37 +239,44 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedReport(TranscriptReport):
-    """What one vantage point of a federation or a loop reveals.
-
-    Attributes:
-        mechanism: as recorded; the last round that names a value counts.
-        rounds_stated: rounds of the recorded client's whole run, as the user states them.
-        transcript: None while the recorded run goes on.
-    """
+class RecordedDetails:
+    """What the audit of a recorded transcript alone has."""
 
     facts: TranscriptFacts
+    """What the recorder stated about itself and the run."""
     rounds: int
+    """Number of recorded rounds, or of steps of a loop."""
     rounds_stated: int | None
-    delta: float
+    """Rounds of the recorded client's whole run, as the user states them."""
     mechanism: Mapping[str, Any]
-    release: ReleaseReport | None
+    """The mechanism as recorded; the last round that names a value counts."""
+    release: Release | None
+    """What the releases reveal; None where no noise could be measured."""
     canary: CanaryReport | None
+    """What canaries measured; None without canaries."""
     transcript: Ending | None = None
-    kind: str = field(default="transcript audit", init=False)
+    """How the transcript's file ends; None while the recorded run goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedReport(TranscriptReport[RecordedDetails]):
+    """What one vantage point of a federation or a loop reveals."""
+
+    kind = "transcript audit"
+    delta: float
 
     @property
-    def epsilon(self) -> float | None:
-        return None if self.release is None else self.release.exposed.point
+    def name(self) -> str:
+        return self.details.facts.app or "a Flower app"
 
     @property
-    def proven_epsilon(self) -> float | None:
-        if self.release is not None:
-            return self.release.proven.epsilon
-        return None if self.canary is None else self.canary.proven.epsilon_all_rounds
+    def versions(self) -> Mapping[str, str]:
+        return self.details.facts.versions
 
-    def as_json(self) -> dict[str, Any]:
-        written = self._document()
-        if self.transcript is None:
-            del written["transcript"]
-        return written
+    def further_checks(self) -> Iterator[GateRule]:
+        yield GateRule(
+            "details.transcript.torn_bytes > 0",
+            "The transcript is whole.",
+            "The end of the transcript is missing, as after a crash.",
+            "The transcript is still being written.",
+        )

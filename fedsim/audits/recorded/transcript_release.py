@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -18,8 +19,6 @@ from fedsim.audits.recorded.recorded_report import (
     ClientPrivacy,
     Estimated,
     ProvenPrivacy,
-    Ratio,
-    ReleasedNoise,
     Scores,
     UpdateRelease,
 )
@@ -71,7 +70,7 @@ def measured(
             findings.append(Finding(NO_SCORES, severity="note"))
     clients = _clients(releases, stated, stds, delta)
     return UpdateRelease(
-        **vars(noise(releases, level, stated, confidence)),
+        **noise_measured(releases, level, stated, confidence),
         towards=towards,
         round_numbers=[release.round for release in releases],
         clients=clients,
@@ -93,28 +92,29 @@ def _claimed(releases: Sequence[Release]) -> bool:
     return all(release.claimed_std for release in releases)
 
 
-def noise(
+def noise_measured(
     releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Estimated], confidence: float
-) -> ReleasedNoise:
+) -> dict[str, Any]:
+    """Return the fields of a report about the noise in all releases."""
     claimed = _claimed(releases)
-    ratio = Ratio(level.point, level.stated.low, level.stated.high, confidence)
-    return ReleasedNoise(
-        parameters=releases[0].size,
-        clipped=all(release.clipping_norm is not None for release in releases),
-        count_known=all(release.count_std != 0 for release in releases),
-        noise=level.verdict,
-        seen_below=noise_level.seen_below(level, releases),
-        claimed_std=[release.claimed_std for release in releases],
-        left_over_std=[release.left_over for release in releases],
-        left_over_interval=[
+    ratio = Estimated(level.point, level.stated.low, level.stated.high)
+    return {
+        "parameters": releases[0].size,
+        "clipped": all(release.clipping_norm is not None for release in releases),
+        "count_known": all(release.count_std != 0 for release in releases),
+        "noise": level.verdict,
+        "seen_below": noise_level.seen_below(level, releases),
+        "claimed_std": [release.claimed_std for release in releases],
+        "left_over_std": [release.left_over for release in releases],
+        "left_over_interval": [
             noisy_means.std_interval(release.energy, release.size, confidence)
             for release in releases
         ],
-        rounding_std=[release.rounding for release in releases],
-        realised_over_claimed=ratio if claimed else None,
-        claimed_noise_multiplier=_composed(releases, level.scales) if claimed else None,
-        noise_multiplier=noise_multipliers(releases, stated),
-    )
+        "rounding_std": [release.rounding for release in releases],
+        "realised_over_claimed": ratio if claimed else None,
+        "claimed_noise_multiplier": _composed(releases, level.scales) if claimed else None,
+        "noise_multiplier": noise_multipliers(releases, stated),
+    }
 
 
 def _proven(
@@ -132,6 +132,7 @@ def _proven(
         epsilon=worst.epsilon.low,
         unbounded=math.isinf(worst.epsilon.low),
         epsilon_at_most=max(client.epsilon.point for client in under_least),
+        rho_alpha_at_most=max(client.rho_alpha for client in under_least),
     )
 
 

@@ -24,12 +24,6 @@ LIVE = "live audit"
 COUNT = "#"
 """Last part of a path that counts the entries of a list or an object."""
 
-OF_TRIALS: Mapping[str, tuple[str, ...]] = {
-    "advantage": ("empirical.advantage",),
-    "advantage.low": ("empirical.advantage_interval.0",),
-    "advantage.high": ("empirical.advantage_interval.1",),
-}
-
 OF_A_ROW: Mapping[str, str] = {
     "epsilon": "limit.epsilon",
     "rho_alpha": "limit.rho_alpha",
@@ -40,66 +34,76 @@ OF_A_ROW: Mapping[str, str] = {
     "belief": "attack.belief",
     "delta_prime": "attack.delta_prime",
     "epsilon.low": "attack.epsilon_at_least",
+    "proven": "attack.proven",
+    "noise.low": "noise.low",
+    "noise.high": "noise.high",
     "detects": "detects",
 }
-"""Short names behind rows.OBSERVER in the report of a run, and what each stands for."""
+"""Short names behind rows.OBSERVER in every report, and what each stands for.
+
+By itself, such a name stands for the row of the report's `vantage`.
+"""
+
+FURTHER: Mapping[str, tuple[str, ...]] = {
+    # Epsilon of everything released together, where the seed does not repeat the noise.
+    "epsilon": ("released.epsilon", "details.released.epsilon"),
+    "accuracy": ("utility.accuracy.mean.-1",),
+    "alarms": ("alarms",),
+    "missed": ("details.missed",),
+}
+"""Further paths of a short name, which go before that of the row."""
+
+OF_A_TRAINING: Mapping[str, tuple[str, ...]] = {
+    "epsilon": ("rounds.-1.epsilon",),
+    "accuracy": ("rounds.-1.accuracy",),
+    "alarms": ("alarms",),
+}
+"""Short names of a training's report, which has no rows."""
 
 NO_TRIALS = "a training plays no trials of the identification game; fedsim run plays them"
 ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
 COUNTED = "the attack counts its correct decisions, and computes no belief"
 NO_RECORDS = "the audit has no held-out records to evaluate a model on"
+ALL_SEEN = "only an auditor's node may miss rounds"
+OF_AUDITS = "a run compares at its own confidence; its noise is under residuals.noise"
+COUNTS = ("advantage", "advantage.low", "advantage.high", "delta_prime")
 
-ATTACKED: Mapping[str, tuple[str, ...] | str] = {
-    "advantage": ("measured.advantage.point",),
-    "advantage.low": ("measured.advantage.interval.low",),
-    "advantage.high": ("measured.advantage.interval.high",),
+ATTACKED: Mapping[str, str] = {
     "belief": COUNTED,
-    "epsilon": ("theory.epsilon",),
-    "epsilon.low": ("measured.epsilon_lower_bound",),
+    "delta_prime": COUNTED,
     "accuracy": NO_RECORDS,
-    "alarms": ("alarms",),
+    "missed": ALL_SEEN,
 }
-
-NAMES: Mapping[str, Mapping[str, tuple[str, ...] | str]] = {
-    RUN: {
-        **{name: (f"rows.{{vantage}}.{OF_A_ROW[name]}",) for name in (*OF_TRIALS, "belief")},
-        "epsilon.low": (f"rows.{{vantage}}.{OF_A_ROW['epsilon.low']}",),
-        # Epsilon of everything released together, where the seed does not repeat the noise.
-        "epsilon": ("released.epsilon", "rows.{vantage}.limit.epsilon"),
-        "accuracy": ("utility.accuracy.mean.-1",),
-        "alarms": ("alarms",),
-    },
+MEANINGLESS: Mapping[str, Mapping[str, str]] = {
+    RUN: dict.fromkeys(("proven", "noise.low", "noise.high"), OF_AUDITS) | {"missed": ALL_SEEN},
     TRAINING: {
-        **dict.fromkeys((*OF_TRIALS, "belief", "epsilon.low"), NO_TRIALS),
-        "epsilon": ("rounds.-1.epsilon",),
-        "accuracy": ("rounds.-1.accuracy",),
-        "alarms": ("alarms",),
+        **dict.fromkeys(OF_A_ROW, NO_TRIALS),
+        "missed": ALL_SEEN,
     },
     APP: ATTACKED,
     LOOP: ATTACKED,
     TRANSCRIPT: {
-        **dict.fromkeys((*OF_TRIALS, "belief"), ONE_RECORDING),
-        "epsilon": ("release.proven.epsilon_at_most",),
-        "epsilon.low": ("release.epsilon_at_least", "canary.epsilon_all_rounds.low"),
+        **dict.fromkeys(COUNTS, ONE_RECORDING),
         "accuracy": NO_RECORDS,
-        "alarms": ("alarms",),
+        "missed": ALL_SEEN,
     },
-    LIVE: {
-        **OF_TRIALS,
-        "belief": ("belief.highest",),
-        "epsilon": ("released.epsilon", "bounds.epsilon"),
-        "epsilon.low": ("epsilon_at_least",),
-        "accuracy": NO_RECORDS,
-        "alarms": ("alarms",),
-        "missed": ("missed",),
-        "seen_below": ("seen_below",),
-    },
+    LIVE: {"accuracy": NO_RECORDS},
 }
-"""The short names of every kind of report.
+"""Why a kind of report has no number of a short name."""
 
-A name maps to paths, of which the first that leads to a number counts; {vantage} stands for the
-configured vantage. A name may map to text instead: why this kind of report has no such number.
-"""
+
+def names(kind: str) -> dict[str, tuple[str, ...] | str]:
+    """Return the short names of a kind of report.
+
+    A name stands for paths, of which the first that leads to a number counts; {vantage} stands for
+    the configured vantage. Or it stands for a text: why this kind of report has no such number.
+    """
+    if kind == TRAINING:
+        return {**MEANINGLESS[TRAINING], **OF_A_TRAINING}
+    rows = {name: (f"rows.{{vantage}}.{path}",) for name, path in OF_A_ROW.items()}
+    further = {name: (*paths, *rows.get(name, ())) for name, paths in FURTHER.items()}
+    return {**rows, **further, **MEANINGLESS.get(kind, {})}
+
 
 OPERATORS = {
     "<=": operator.le,
@@ -139,8 +143,10 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
     condition = Condition(match["path"], match["operator"], float(match["limit"]))
-    names = {name for kind in kinds for name, paths in NAMES[kind].items() if paths_of(paths)}
-    if condition.path in names:
+    known = {
+        name for kind in kinds for name, paths in names(kind).items() if isinstance(paths, tuple)
+    }
+    if condition.path in known:
         return condition
     reasons = [reason for kind in kinds if (reason := _reason(kind, condition.path))]
     if reasons or "." not in condition.path:
@@ -148,7 +154,7 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
         why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
         raise InputError(
             f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; it has "
-            f"{', '.join(sorted(names))}, and paths into report.json with dots"
+            f"{', '.join(sorted(known))}, and paths into report.json with dots"
         )
     return condition
 
@@ -174,12 +180,13 @@ def kind_of(report: Mapping[str, Any]) -> str:
 
 
 def _number(report: Mapping[str, Any], path: str) -> float | str:
-    if reason := _reason(kind_of(report), path):
-        return reason
-    names = paths_of(NAMES.get(kind_of(report), {}).get(path, ()))
+    kind = kind_of(report)
+    entry = names(kind).get(path, (_spelled_out(path),))
+    if isinstance(entry, str):
+        return entry
     vantage = str(report.get("vantage"))
-    paths = [name.replace("{vantage}", vantage) for name in names] or [_spelled_out(path)]
-    values = [_value(report, each.split(".")) for each in paths]
+    paths = [[each.replace("{vantage}", vantage) for each in name.split(".")] for name in entry]
+    values = [_value(report, each) for each in paths]
     return next((value for value in values if isinstance(value, float)), values[-1])
 
 
@@ -190,12 +197,8 @@ def _spelled_out(path: str) -> str:
     return f"rows.{observer}.{OF_A_ROW[name]}" if table == "rows" and name in OF_A_ROW else path
 
 
-def paths_of(entry: tuple[str, ...] | str) -> tuple[str, ...]:
-    return () if isinstance(entry, str) else entry
-
-
 def _reason(kind: str, path: str) -> str:
-    entry = NAMES.get(kind, {}).get(path, ())
+    entry = names(kind).get(path, ())
     return entry if isinstance(entry, str) else ""
 
 

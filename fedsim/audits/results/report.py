@@ -17,7 +17,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.numbers import Real
-from fedsim.audits.results.rows import Attack, Row
+from fedsim.audits.results.rows import Attack, RunRow
 from fedsim.audits.results.theory import Residuals
 from fedsim.common.tables import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -206,7 +206,7 @@ class Report:
     """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
-    rows: Mapping[str, Row]
+    rows: Mapping[str, RunRow]
     """A row for each observer, by its name, the worst first."""
     challenge: ChallengeFacts
     """The target."""
@@ -255,7 +255,7 @@ class Report:
     trials of one world, and in reports of earlier versions."""
 
     @property
-    def here(self) -> Row:
+    def here(self) -> RunRow:
         """The row of the configured vantage."""
         return self.rows[self.vantage]
 

@@ -1,13 +1,26 @@
-"""One row for each observer: what theory allows it, what its adversary achieved, and its state."""
+"""One row for each observer: what it may learn, what its adversary achieved, and its state.
 
-from dataclasses import dataclass, field
+Every kind of audit has the same rows. A number that a kind of audit cannot know is None.
+"""
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from scipy.special import expit
+from scipy.stats import binom
+
+from adversaries.statistics.estimators import AdvantageEstimate
+from adversaries.statistics.intervals import Frequency
+from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.results.verdicts import State
+from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 Answer = Literal["meets", "misses", "cannot-tell"]
+Source = Literal["theory", "claim", "measured"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class WorstOff:
 
 @dataclass(frozen=True)
 class Limit:
-    """What theory allows an observer about the target's client, in one training."""
+    """What an observer is allowed about the target's client or record, in one training."""
 
     epsilon: Real
     """Tight epsilon, at the delta of the report; infinite where no noise hides the target."""
@@ -44,6 +57,17 @@ class Limit:
     """Success of an attack without the release, and its largest with it."""
     note: str
     """Caution about these numbers; "" for none."""
+    source: Source = "theory"
+    """Where the noise of these numbers comes from: the configuration ("theory"), the server's
+    statement ("claim"), or a measurement ("measured")."""
+
+    @classmethod
+    def of_epsilon(
+        cls, epsilon: float, rho_alpha: float, source: Source, *, note: str = ""
+    ) -> "Limit":
+        """Return the limit of a mechanism of which epsilon and rho_alpha alone are known."""
+        belief = rho_beta_of_epsilon(epsilon)
+        return cls(epsilon, belief, 1.0, rho_alpha, None, None, [], note, source)
 
     @property
     def largest(self) -> WorstOff:
@@ -67,18 +91,19 @@ class Attack:
     """Number of trials."""
     chance: Real | None
     """Advantage that a coin toss stays below in as many trials, with the same confidence."""
-    log_odds: Real
-    """Log-odds of the most extreme trial; infinite for certainty."""
-    belief: Real
-    """Largest belief in D of any trial on D, at least even odds."""
+    log_odds: Real | None
+    """Log-odds of the most extreme trial; infinite for certainty. None for an attack that counts
+    right answers alone."""
+    belief: Real | None
+    """Largest belief in D of any trial on D, at least even odds; None like log_odds."""
     delta_prime: Real | None
     """Share of trials on D whose belief passed rho_beta; None for a single training."""
     delta_prime_interval: Ends | None
     """Interval of delta_prime, at the same confidence."""
     above_own_limit: Real | None
     """Share of trials on D whose belief passed the organisation's limit; None without a limit."""
-    epsilon_at_least: Real
-    """Lower bound on epsilon; 0 proves nothing."""
+    epsilon_at_least: Real | None
+    """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
     """Estimator of the lower bound, chosen in advance: "one_run" for canaries, else its name in
     `empirical.lower_bounds`."""
@@ -87,6 +112,55 @@ class Attack:
     near_prediction: bool | None
     """Whether the advantage agrees with its prediction, at the confidence of an alarm; None where
     the trials cannot tell."""
+    proven: Real | None = None
+    """Lower bound on epsilon at the confidence of an alarm, which alone refutes a claim; None in
+    the report of a run."""
+
+    @classmethod
+    def proving(
+        cls,
+        epsilon_at_least: float | None,
+        proven: float | None,
+        estimator: str,
+        confidence: float,
+        *,
+        trials: int = 1,
+        log_odds: float | None = None,
+        advantage: AdvantageEstimate | None = None,
+        exceeded: Frequency | None = None,
+        best: bool = False,
+    ) -> "Attack":
+        """Return what an audit outside a run measured: lower bounds on epsilon, and what else."""
+        return cls(
+            advantage=None if advantage is None else advantage.point,
+            interval=None if advantage is None else advantage.interval.ends,
+            standard_error=None if advantage is None else advantage.standard_error,
+            confidence=confidence,
+            trials=trials,
+            chance=None if advantage is None else guessing(trials, confidence),
+            log_odds=log_odds,
+            belief=None if log_odds is None else float(expit(log_odds)),
+            delta_prime=None if exceeded is None else exceeded.point,
+            delta_prime_interval=None if exceeded is None else exceeded.interval.ends,
+            above_own_limit=None,
+            epsilon_at_least=epsilon_at_least,
+            estimator=estimator,
+            best=best,
+            near_prediction=None,
+            proven=proven,
+        )
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The size of the noise that was measured, over the noise that was configured or stated."""
+
+    low: Real
+    """Lower end of its interval; 0 where only an upper end was measured."""
+    high: Real
+    """Upper end of its interval; infinite where only a lower end was measured."""
+    confidence: Real
+    """Confidence of the interval, in (0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +185,12 @@ class Row:
     """One observer: its limit, its measurement, and how the two agree."""
 
     observer: str
-    """"server", "participant" or "released-model"."""
+    """"server", "participant" or "released-model"; "loop" for an observer of all that a training
+    loop releases, "auditor" for an auditor's node."""
     standing: State
-    """State of the measurement against theory."""
-    limit: Limit
-    """What theory allows."""
+    """State of the measurement against the limit."""
+    limit: Limit | None
+    """What the observer is allowed; None where the audit cannot tell."""
     attack: Attack | None
     """None where nothing was measured; the note says why."""
     predicted: Predicted | None
@@ -127,3 +202,76 @@ class Row:
     """Why nothing was measured, or what the log-odds are; "" for neither."""
     own_limits: list[OwnLimit] = field(default_factory=list)
     """One for each limit that is configured."""
+    noise: Noise | None = None
+    """None where the noise was not measured by itself, and in the report of a run, which has it
+    under `residuals`."""
+
+    @property
+    def epsilon(self) -> float | None:
+        """Epsilon that the observer is allowed; None where the audit cannot tell."""
+        return None if self.limit is None else self.limit.epsilon
+
+    @property
+    def rho_alpha(self) -> float | None:
+        """Advantage that no adversary exceeds; None where the audit cannot tell."""
+        return None if self.limit is None else self.limit.rho_alpha
+
+    @property
+    def rho_beta(self) -> float | None:
+        """Belief that is passed only rarely; None where the audit cannot tell."""
+        return None if self.limit is None else self.limit.rho_beta
+
+    @property
+    def advantage(self) -> float | None:
+        """The adversary's measured advantage; None where nothing was measured."""
+        return None if self.attack is None else self.attack.advantage
+
+    @property
+    def interval(self) -> Ends | None:
+        """Interval of the advantage; None where there is none."""
+        return None if self.attack is None else self.attack.interval
+
+
+@dataclass(frozen=True)
+class RunRow(Row):
+    """The row of a run: theory knows the limit of every observer."""
+
+    limit: Limit
+    """What theory allows."""
+
+
+def standing(row: Row, *, alarmed: bool) -> State:
+    """Return the state of an observer's measurement; no other code decides it.
+
+    Args:
+        alarmed: whether a check about this observer raised an alarm.
+    """
+    limit, attack, noise = row.limit, row.attack, row.noise
+    found = verdicts.standing(
+        None if attack is None else attack.interval,
+        None if limit is None else limit.rho_alpha,
+        exact=attack is not None and attack.best,
+        alarmed=alarmed,
+        noise=None if noise is None else (noise.low, noise.high),
+    )
+    if limit is None or found == "contradicted":
+        return found
+    # Sampling alone limits how often an observer is right; no noise hides a sampled record from it.
+    if math.isinf(limit.epsilon):
+        return "no-limit"
+    if found == "not-measured" and limit.source == "measured":
+        return "cannot-tell"  # a limit that was measured needs a claim to be compared with
+    return found
+
+
+def judged(rows: Iterable[Row], alarmed: Collection[str]) -> dict[str, Row]:
+    """Return rows by observer, with their states; `alarmed` names observers with an alarm."""
+    return {
+        row.observer: replace(row, standing=standing(row, alarmed=row.observer in alarmed))
+        for row in rows
+    }
+
+
+def guessing(trials: int, confidence: float) -> float:
+    """Return the advantage, above or below 0, that a coin toss keeps with this confidence."""
+    return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)

@@ -1,5 +1,6 @@
 """The verdict of a run at each vantage: the measurement beside what theory allows."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -37,7 +38,14 @@ def chance_alarms(checks: Iterable[AlarmCheck]) -> int:
 
 
 State = Literal[
-    "contradicted", "no-limit", "above-by-chance", "agrees", "attack-below", "below", "not-measured"
+    "contradicted",
+    "no-limit",
+    "above-by-chance",
+    "agrees",
+    "attack-below",
+    "below",
+    "not-measured",
+    "cannot-tell",
 ]
 """State of a measurement against theory, as report.json has it.
 
@@ -48,6 +56,7 @@ agrees: the interval contains the limit, so that the trials neither contradict n
 attack-below: the whole interval lies below the limit, but a better attack may achieve more.
 below: the whole interval lies below the limit, and no adversary at this vantage does better.
 not-measured: no measurement has an interval; there is theory alone.
+cannot-tell: there is no limit to compare with, or nothing that could contradict it.
 """
 
 
@@ -156,26 +165,37 @@ WORDS: dict[State, StateWords] = {
     "agrees": AGREES,
     "attack-below": ATTACK_BELOW,
     "below": BELOW,
+    "cannot-tell": CANNOT_TELL,
 }
 """Words of the states that depend on nothing else."""
 
 
-def standing(interval: Ends | None, limit: float, *, exact: bool, alarmed: bool = False) -> State:
+def standing(
+    interval: Ends | None,
+    limit: float | None,
+    *,
+    exact: bool,
+    alarmed: bool = False,
+    noise: Ends | None = None,
+) -> State:
     """Return the state of an advantage's interval against its limit.
 
     Args:
         interval: low and high end; None where no measurement has an interval.
-        limit: largest advantage that theory allows; 1 for no limit.
+        limit: largest advantage that is allowed; 1 for no limit, None where it is unknown.
         exact: whether the adversary decides by the exact posterior, so that none does better.
         alarmed: whether a check contradicts theory, with the confidence of an alarm.
+        noise: interval of the measured noise over the claimed noise; None where unmeasured. It
+            decides where the advantage has no interval.
     """
-    if alarmed:
-        return "contradicted"
+    if alarmed or limit is None:
+        return "contradicted" if alarmed else "cannot-tell"
     if limit >= 1:
         return "no-limit"
-    if interval is None:
+    if interval is None and noise is None:
         return "not-measured"
-    low, high = interval
+    # Less noise than claimed is what more advantage than allowed is.
+    low, high = interval or (math.inf if noise and noise[1] < 1 else limit, limit)
     if low > limit:
         return "above-by-chance"
     if high >= limit:

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.special import expit, logit
-from scipy.stats import binom
 
 from adversaries.arrays import Floats
 from adversaries.bounds import lower_bounds, sample_size
@@ -25,12 +24,20 @@ from adversaries.statistics import estimators, forecast, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements import one_run_report, vantage_report
-from fedsim.audits.results import verdicts
 from fedsim.audits.results.canaries import OneRunResult
 from fedsim.audits.results.measured import Empirical
-from fedsim.audits.results.rows import Answer, Attack, Limit, OwnLimit, Row, WorstOff
+from fedsim.audits.results.rows import (
+    Answer,
+    Attack,
+    Limit,
+    OwnLimit,
+    RunRow,
+    WorstOff,
+    guessing,
+    standing,
+)
 from fedsim.audits.results.theory import Predicted, PredictionResult, Residuals
-from fedsim.audits.results.verdicts import AlarmCheck, State
+from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run import detectable
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs.run_directory import Arrays
@@ -56,7 +63,7 @@ CERTAIN = (
 
 def measure(
     run: AuditedRun, empirical: Empirical, one_run: OneRunResult | None, residuals: Residuals | None
-) -> dict[str, Row]:
+) -> dict[str, RunRow]:
     """Return a row for each observer, without the alarms that `judged` takes into account."""
     rows = {}
     for bound in run.vantage_bounds:
@@ -68,7 +75,7 @@ def measure(
             attack = _attack(run, vantage, view, limit, predicted)
             if vantage is run.vantage:
                 attack = _leading(attack, empirical, one_run)
-        rows[vantage.value] = Row(
+        rows[vantage.value] = RunRow(
             observer=vantage.value,
             standing="not-measured",
             limit=limit,
@@ -84,44 +91,37 @@ def measure(
     return rows
 
 
-def judged(run: AuditedRun, rows: Mapping[str, Row], alarms: Mapping[str, str]) -> dict[str, Row]:
+def judged(
+    run: AuditedRun, rows: Mapping[str, RunRow], alarms: Mapping[str, str]
+) -> dict[str, RunRow]:
     """Return the rows with their states and own limits, the worst first."""
     sight = [vantage.value for vantage in Vantage]
     stated = []
     for row in rows.values():
-        found = state(alarms, run.vantage.value, row.observer, row.attack, row.limit)
-        standing = replace(row, standing=found)
-        own_limits = [*_own_limits(run, alarms, standing)]
-        stated.append(replace(standing, own_limits=own_limits))
+        contradicted = alarmed(alarms, run.vantage.value, row.observer)
+        found = replace(row, standing=standing(row, alarmed=contradicted))
+        stated.append(replace(found, own_limits=[*_own_limits(run, alarms, found)]))
 
-    def order(row: Row) -> tuple[int, float, int]:
+    def order(row: RunRow) -> tuple[int, float, int]:
         first = FIRST.get(row.standing, len(FIRST))
         return first, -row.limit.rho_alpha, sight.index(row.observer)
 
     return {row.observer: row for row in sorted(stated, key=order)}
 
 
-def state(
-    alarms: Mapping[str, str], audited: str, observer: str, attack: Attack | None, limit: Limit
-) -> State:
-    """Return the state of an observer's measurement.
+def alarmed(alarms: Mapping[str, str], audited: str, observer: str) -> bool:
+    """Return whether an alarm is about an observer.
 
     Args:
         alarms: by name; those of no single vantage are about the audited observer.
         audited: the configured vantage.
     """
-    alarmed = any(f"{prefix}{observer}" in alarms for prefix in ELSEWHERE) or (
+    return any(f"{prefix}{observer}" in alarms for prefix in ELSEWHERE) or (
         observer == audited and any(not name.startswith(ELSEWHERE) for name in alarms)
     )
-    # A weak attack says nothing about a better one.
-    best = attack is not None and attack.best
-    interval = None if attack is None else attack.interval
-    found = verdicts.standing(interval, limit.rho_alpha, exact=best, alarmed=alarmed)
-    # Sampling alone limits how often an observer is right; no noise hides a sampled record from it.
-    return "no-limit" if math.isinf(limit.epsilon) and found != "contradicted" else found
 
 
-def checks(run: AuditedRun, rows: Mapping[str, Row]) -> Iterator[AlarmCheck]:
+def checks(run: AuditedRun, rows: Mapping[str, RunRow]) -> Iterator[AlarmCheck]:
     """Yield the checks of the advantage at the vantages beside the configured one.
 
     They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
@@ -235,12 +235,7 @@ def _near(view: Arrays, predicted: PredictionResult) -> bool | None:
     return sure.low - slack <= predicted.advantage <= sure.high + slack
 
 
-def guessing(trials: int, confidence: float) -> float:
-    """Return the advantage, above or below 0, that a coin toss keeps with this confidence."""
-    return float(2 * binom.ppf((1 + confidence) / 2, trials, 0.5) / trials - 1)
-
-
-def _own_limits(run: AuditedRun, alarms: Mapping[str, str], row: Row) -> Iterator[OwnLimit]:
+def _own_limits(run: AuditedRun, alarms: Mapping[str, str], row: RunRow) -> Iterator[OwnLimit]:
     limits = run.config.report
     # An alarm puts theory in doubt; alarms about the noise do so everywhere.
     doubted = row.standing == "contradicted" or not all(
@@ -252,7 +247,7 @@ def _own_limits(run: AuditedRun, alarms: Mapping[str, str], row: Row) -> Iterato
         yield _of_belief(run, row, limits.limit_belief, doubted)
 
 
-def _of_advantage(row: Row, limit: float, doubted: bool) -> OwnLimit:
+def _of_advantage(row: RunRow, limit: float, doubted: bool) -> OwnLimit:
     measured, allowed = row.attack, row.limit
     if max(allowed.rho_alpha, allowed.largest.rho_alpha) <= limit and not doubted:
         return OwnLimit("advantage", limit, "meets", "theory", None)
@@ -280,7 +275,7 @@ def _trials(point: float, limit: float, confidence: float) -> int | None:
         return None
 
 
-def _of_belief(run: AuditedRun, row: Row, limit: float, doubted: bool) -> OwnLimit:
+def _of_belief(run: AuditedRun, row: RunRow, limit: float, doubted: bool) -> OwnLimit:
     """Return how an observer stands to a limit b of the belief, which is epsilon = ln(b / (1 - b)).
 
     A measurement can prove enough epsilon to show that a limit is missed. It cannot show that the

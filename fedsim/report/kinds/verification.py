@@ -21,7 +21,7 @@ from typing import Any
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.audits.results import conditions
 from fedsim.audits.results import report as results
@@ -33,7 +33,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.report import model_card, training_report
 from fedsim.report import page as rendering
-from fedsim.report.kinds import recorded as transcript_report
+from fedsim.report.kinds import audited
 
 REPORT, PAGE, CARD = "report.json", "report.html", "public/model_card.json"
 SIGNATURE = f"{SUMS}.sig"
@@ -347,13 +347,12 @@ def _of_transcript(result: Result) -> Remade:
         claim=None if claim is None else Claim(claim["epsilon"], delta, unit=claim["unit"]),
         delta=None if claim else delta,
         confidence=asked["confidence"],
-        rounds=asked["rounds_stated"],
+        rounds=asked["details"]["rounds_stated"],
     )
     assert result.transcript is not None
     with Reader(result.transcript) as reader:
         made = transcript_audit.audit(reader, options)
-    pages = {PAGE: transcript_report.render_html(made).encode()}
-    return Remade(report_json(made.as_json()), pages)
+    return Remade(made.report, {PAGE: audited.page(made).encode()})
 
 
 _WAYS: Mapping[str, Callable[[Result], Remade]] = {

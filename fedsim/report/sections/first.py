@@ -10,7 +10,7 @@ from fedsim.audits.measurements.one_run_report import LEADING
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.results.numbers import Ends
 from fedsim.audits.results.report import Report, encode
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, TOO_FEW, VAGUE
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth

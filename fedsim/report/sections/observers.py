@@ -6,7 +6,8 @@ Page, terminal and comparison take their cells from `short` and `numbers`.
 import math
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import OwnLimit, Row
+from fedsim.audits.results.rows import OwnLimit
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.verdicts import (
     MUST_BE_TRUSTED,
     NO_GUARANTEE,

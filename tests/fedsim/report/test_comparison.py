@@ -10,7 +10,7 @@ from rich.console import Console
 
 from adversaries.errors import InputError
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.theory import ReleasedTogether
 from fedsim.audits.results.verdicts import State
 from fedsim.config import Scalar, from_run_config

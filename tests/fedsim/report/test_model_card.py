@@ -8,10 +8,10 @@ import pytest
 from pydantic import TypeAdapter
 
 from adversaries.errors import InputError
-from fedsim.audits.results.model_card import ModelCard, ModelUtility, Privacy, ReleasedTowards
 from fedsim.federation.runs.run_directory import CARD as CARD_FILE
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report import model_card, model_quality
+from fedsim.report.card_types import ModelCard, ModelUtility, Privacy, ReleasedTowards
 
 PRIVACY = Privacy(
     guaranteed=True,

@@ -3,8 +3,8 @@
 import re
 from dataclasses import replace
 
-from fedsim.audits.results.model_card import Charged, Rehearsal, ReleasedTowards
 from fedsim.report import training_report
+from fedsim.report.card_types import Charged, Rehearsal, ReleasedTowards
 
 from .test_model_card import CARD, PRIVACY
 

@@ -19,9 +19,9 @@ from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.config import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
+from fedsim.report.document import terminal
 from fedsim.report.document.wording import percent
-from fedsim.report.kinds.app_or_loop import render_html
-from fedsim.report.kinds.code_words import results
+from fedsim.report.kinds import audited as words
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
@@ -109,14 +109,19 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
     assert 0.8 < watched.seen_below < 0.9
     assert 0 < attacked.seen_below < 0.3
     assert own.seen_below == 0
-    assert "more than 15.0% of the claimed noise were missing" in dict(results(watched))["Detects"]
-    assert dict(results(own))["Detects"].startswith("Even if nearly all noise were missing")
+    assert "more than 15.0% of the claimed noise were missing" in shown(watched)
+    assert "Even if nearly all noise were missing" in shown(own)
     # What theory or the attack holds against a claim needs no power.
-    off = dict(results(audited("noise-too-small", FOUR_SIGMA, CLAIM)))
-    assert "Detects" not in off
+    off = audited("noise-too-small", FOUR_SIGMA, CLAIM)
+    assert "were missing" not in shown(off)
     # Epsilon of noise that was measured is none of theory's.
-    assert ("By measured noise" in off, "By theory" in off) == (True, False)
-    assert "By theory" in dict(results(watched))
+    limits = [each.row.limit for each in (off, watched)]
+    assert [each.source for each in limits if each] == ["measured", "theory"]
+
+
+def shown(outcome: AppAudit) -> str:
+    """Return the result of an audit as a terminal shows it, in one line."""
+    return " ".join(terminal.text([words.summary(outcome)]).split())
 
 
 THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
@@ -179,7 +184,7 @@ def test_the_rounds_that_a_strategy_runs_itself_are_read() -> None:
 def test_one_round_of_each_trial_judges_a_claim_about_a_round() -> None:
     outcome = audited("local-dp-tight", ONE_SIGMA, None, trials=20)
     assert outcome.scope is Scope.ROUND
-    assert "20 observations" in dict(results(outcome))["By attack"]
+    assert (outcome.row.attack or outcome).trials == 20
 
 
 def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
@@ -213,13 +218,12 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records() -> 
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "the claim is about a record" in outcome.reasons[0]
     # The page says why, and of what its numbers are: not that the claim holds out against them.
-    page = render_html(outcome, results(outcome))
-    assert "Not judged: the claim is about a record" in page
-    assert "has not disproved" not in page
-    bar = f"Right in {percent((1 + outcome.advantage.point) / 2)}"
-    assert f'<span class="mark open">Not judged.</span> <span class="meta">{bar}' in page
-    assert "--fail-if &#39;measured.seen_below &lt; 0.5&#39;" in page
-    assert "unit: a client's update, as its training returns it" in dict(results(outcome))["Judged"]
+    page = words.page(outcome)
+    assert "is not judged. Why: The claim is about a record" in page
+    assert "is supported" not in page
+    assert f">{percent((1 + outcome.advantage.point) / 2)} (" in page
+    assert "--fail-if &#39;detects &lt; 0.5&#39;" in page
+    assert "The unit of privacy is one client&#39;s update." in page
     assert [finding for finding in outcome.findings if finding.breaks] == []
     # Noise for records is none for a client's whole update.
     assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
@@ -241,8 +245,8 @@ def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
     assert 0 < sure < likely
     between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, Scope.RUN, "given"))
     assert between.verdict is Verdict.SUSPECT
-    proven = between.as_json()["measured"]["proven"]
-    assert proven == {"epsilon": sure, "confidence": ALARM_CONFIDENCE}
+    attack = between.report["rows"]["participant"]["attack"]
+    assert (attack["epsilon_at_least"], attack["proven"]) == (likely, sure)
     below = replace(outcome, claim=Claim(sure / 2, 1e-5, Scope.RUN, "given"))
     assert below.verdict is Verdict.CONVICTED
 
@@ -250,13 +254,13 @@ def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
 def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
     outcome = audited("uniform", FOUR_SIGMA, CLAIM)
     assert not outcome.contradictory
-    assert "Contradiction" not in dict(results(outcome))
+    assert words.audit_words.told(outcome) == []
     # An attack that proves more than theory allows.
     disproved = replace(outcome, proven=replace(outcome.proven, epsilon=2 * CLAIM.epsilon))
     assert disproved.verdict is Verdict.CONVICTED
     assert disproved.contradictory
-    assert "Theory supports the claim, but the attack" in dict(results(disproved))["Contradiction"]
-    assert disproved.as_json()["measured"]["contradicts_theory"] is True
+    assert "Theory supports the claim, but the attack" in words.audit_words.told(disproved)[0]
+    assert disproved.report["details"]["decisions"]["contradict_theory"] is True
     # Where theory does not support the claim, or knows nothing, there is nothing to contradict.
     for epsilon in (2 * CLAIM.epsilon, None):
         assert not replace(disproved, epsilon=epsilon).contradictory
@@ -329,7 +333,7 @@ def test_an_audit_can_be_repeated() -> None:
     for seed in (3, 3, 4):
         _audited.cache_clear()
         outcome = audited("uniform", FOUR_SIGMA, trials=20, seed=seed)
-        said.append(json.dumps(outcome.as_json(), allow_nan=False))
+        said.append(json.dumps(outcome.report, allow_nan=False))
     first, second, other = said
     assert first == second
     assert first != other

@@ -17,8 +17,7 @@ from fedsim.audits.steps.composition import epsilon
 from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.watch import Accounted
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.report.kinds.app_or_loop import render_html
-from fedsim.report.kinds.code_words import results
+from fedsim.report.kinds import audited as words
 
 APP = Path(__file__).parents[3] / "apps" / "opacus_app"
 RECORDS, BATCH, DELTA = 599, 64, 1e-5
@@ -48,9 +47,11 @@ def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps() -> No
     assert right.epsilon == pytest.approx(TRUTH)
     assert {each.rule for each in right.findings if each.breaks} == set()
     assert "all steps of a client compose" in right.reasons[0]
-    page = render_html(right, results(right))
-    assert "unit: one record of a client" in page
-    assert f"epsilon {TRUTH:.4g} of a client with 40 steps" in page
+    page = words.page(right)
+    assert "The unit of privacy is one record." in page
+    assert f">{TRUTH:.3f}</td>" in page
+    assert right.report["rows"]["server"]["attack"] is None
+    assert right.report["details"]["records"]["steps"] == STEPS
     # What one engine says of its round is less than what all rounds reveal.
     of_a_round = epsilon([1.5] * (STEPS // 2), [1 / 10] * (STEPS // 2), DELTA)
     claim = Claim(1.01 * of_a_round, DELTA, unit="record")

@@ -111,9 +111,9 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     one, everything = report.accounted.epsilon, report.released.epsilon
     assert one == PLD.epsilon(Mechanism.alike(report.mechanism.noise_multiplier, 5), delta)
     assert report.released.rounds == 8 * 3 + batch * 2
-    heard = live_report.assemble(audit, recorded.facts, 0.95).as_json()
-    assert heard["bounds"]["epsilon"] == pytest.approx(one, rel=1e-12)
-    assert heard["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
+    heard = live_report.assemble(audit, recorded.facts, 0.95).report
+    assert heard["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(one, rel=1e-12)
+    assert heard["details"]["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
     last = ledger.read(directory)[-1]
     assert last.released[0]["participant"] == pytest.approx(everything, rel=1e-12)
     answered = client_ledger.read_answers(tmp_path / "client")

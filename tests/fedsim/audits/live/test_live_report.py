@@ -27,7 +27,8 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, ObservedRound, TranscriptFacts
 from fedsim.game.canary import Canaries
-from fedsim.report.kinds import live as live_words
+from fedsim.report.kinds import audited as words
+from fedsim.report.kinds import course
 
 FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
@@ -40,7 +41,7 @@ def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
 
 def _summary(report: dict[str, Any]) -> str:
     """Return what the terminal shows of a report."""
-    return _on_terminal(live_words.summary(report))
+    return _on_terminal(words.summary(report))
 
 
 def _on_terminal(shown: RenderableType) -> str:
@@ -135,9 +136,12 @@ def test_a_request_of_another_type_is_one_line(
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert live_words.verdict(report).startswith("Cannot tell. The auditor has not yet seen")
-    assert report.belief is None
-    assert "1 &lt;b&gt;" in live_words.render_html(report)
+    assert words.sentences(report) == [
+        "Cannot tell.",
+        "The auditor has not yet seen a whole round.",
+    ]
+    assert report.details.belief is None
+    assert "1 &lt;b&gt;" in words.page(report)
 
 
 def test_honest_noise_raises_no_alarm_and_is_bounded(
@@ -147,20 +151,21 @@ def test_honest_noise_raises_no_alarm_and_is_bounded(
     report = _report(rounds, worlds)
     assert report.alarms == 0
     # rho-beta is the configuration's own target, for the noise of all rounds.
-    assert report.bounds.rho_beta == pytest.approx(0.9999, abs=1e-5)
-    low, high = report.empirical.advantage_interval
-    assert low <= report.bounds.rho_alpha <= high
-    page = live_words.render_html(report)
+    row = report.row
+    assert row.limit.rho_beta == pytest.approx(0.9999, abs=1e-5)
+    low, high = row.attack.interval
+    assert low <= row.limit.rho_alpha <= high
+    page = words.page(report)
     assert "1 &lt;b&gt;" in page
     assert "1 <b>" not in page
-    json.dumps(report.as_json(), allow_nan=False)
+    json.dumps(report.report, allow_nan=False)
 
 
 def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bits]) -> None:
     rounds, worlds = seen
     report = _report(_claiming(rounds, 30.0), worlds)
     assert report.alarms == 1
-    assert "Likely causes: less noise than claimed" in report.contradictions[0]
+    assert "Likely causes: less noise than claimed" in report.findings[0].why
     assert "Alarm: The advantage is at least" in _summary(report)
 
 
@@ -169,15 +174,17 @@ def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
 ) -> None:
     rounds, worlds = seen
     lying = _claiming(rounds, 30.0)
-    proven = _report(lying, worlds).proven
+    proven = _report(lying, worlds).proven_epsilon
     assert proven > 0.4
     for epsilon, verdict in ((0.9 * proven, "convicted"), (100.0, "suspect")):
         claim = Claim(epsilon, 1e-3)
         report = _report(lying, worlds, claim)
         assert report.verdict == verdict
-        assert any("is refuted" in text for text in report.contradictions) == (epsilon < proven)
+        assert any("is refuted" in text for text in (each.why for each in report.findings)) == (
+            epsilon < proven
+        )
     honest = _report(rounds, worlds)
-    assert (honest.proven or 0.0) < honest.bounds.epsilon
+    assert (honest.proven_epsilon or 0.0) < honest.epsilon
 
 
 def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
@@ -194,7 +201,8 @@ def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
     expected = gaussian.epsilon(mu, audit.config.privacy.delta)
     assert half.epsilon == pytest.approx(expected, rel=0.01)
     assert half.epsilon > 1.3 * whole.epsilon
-    bounds = live_report.assemble(audit, FACTS, 0.95, worlds).bounds
+    bounds = live_report.assemble(audit, FACTS, 0.95, worlds).row.limit
+    assert bounds is not None
     assert bounds.epsilon == pytest.approx(half.epsilon, rel=1e-9)
     assert bounds.rho_beta == pytest.approx(half.rho_beta, rel=1e-9)
     assert bounds.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=0.01)
@@ -213,8 +221,8 @@ def test_every_batch_is_believed_beyond_its_own_epsilon(
         between = np.full(4, (audit.beliefs[0][-1].epsilon + audit.beliefs[4][-1].epsilon) / 2)
         audit.beliefs[first][-1] = replace(audit.beliefs[first][-1], log_odds=between)
     worlds = np.array([True, False] * 4)
-    found = live_report.assemble(audit, FACTS, 0.95, worlds).empirical
-    assert found.delta_prime == 0.5
+    found = live_report.assemble(audit, FACTS, 0.95, worlds).row.attack
+    assert found is not None and found.delta_prime == 0.5
 
 
 @pytest.mark.parametrize(("count", "lacking"), [(20, "8 of 20 trials were observed"), (8, "")])
@@ -267,20 +275,19 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
-    said = live_words.verdict(live_report.assemble(audit, FACTS, 0.95))
+    said = words.sentences(live_report.assemble(audit, FACTS, 0.95))
     why = "Canaries measured nothing yet: fewer than two rounds on one side of the coin."
-    assert said == f"Limited by theory. {why}"
+    assert said == ["Limited by theory.", why]
 
 
 def test_without_the_worlds_nobody_says_who_was_right(
     seen: tuple[list[ObservedRound], Bits],
 ) -> None:
     report = _report(seen[0])
-    assert report.empirical is None
+    assert report.row.attack.interval is None
     assert "of 2, 0 missed" in _summary(report)
-    assert live_words.state(report).text == "Cannot tell"
-    [step] = live_words.first(report, []).steps
-    assert "--worlds RUN" in str(step)  # the step that would tell
+    assert words.state_words(report, report.row).text == "Cannot tell"
+    assert "--worlds RUN" in words.decisions(report)[0]  # the step that would tell
 
 
 def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
@@ -294,18 +301,18 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     audit = LiveAudit(challenge=False)
     _replay(audit, _claiming(seen[0], 0.0))
     report = live_report.assemble(audit, FACTS, 0.95)
-    assert report.bounds.epsilon == math.inf
-    assert "∞ at delta" in _summary(report)
-    page = live_words.write_live(report, tmp_path / "report")
+    assert report.epsilon == math.inf
+    assert "not protected" in _summary(report)
+    page = words.write(report, tmp_path / "report")
     written = json.loads((page.parent / "report.json").read_text())
-    assert written["bounds"]["epsilon"] == "Infinity"
+    assert written["rows"]["auditor"]["limit"]["epsilon"] == "Infinity"
 
 
 def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    page = live_words.write_live(report, tmp_path / "report")
+    page = words.write(report, tmp_path / "report")
     assert page.parent.stat().st_mode & 0o077 == 0
-    assert json.loads((page.parent / "report.json").read_text()) == report.as_json()
+    assert json.loads((page.parent / "report.json").read_text()) == report.report
 
 
 def test_the_page_says_at_every_round_whether_all_is_well(
@@ -315,17 +322,17 @@ def test_the_page_says_at_every_round_whether_all_is_well(
     audit = LiveAudit()
     found = [each for each in map(audit.observe, rounds) if each is not None]
     report = live_report.assemble(audit, FACTS, 0.95, worlds)
-    page = live_words.render_html(report, found)
-    assert page.count('data-label="Round"') >= len(found)
+    page = words.page(report, found)
+    assert page.count('data-label="so far"') == len(found)
     within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
-    assert live_words.so_far(within).text == "Agrees with theory"
-    assert live_words.so_far(beyond).text == "Cannot tell"
-    words = _on_terminal(live_words.table(found))
-    assert words.count("Agrees with theory") + words.count("Cannot tell") == len(found)
+    assert course.so_far(within).text == "Agrees with theory"
+    assert course.so_far(beyond).text == "Cannot tell"
+    shown = _on_terminal(course.view(found))
+    assert shown.count("Agrees with theory") + shown.count("Cannot tell") == len(found)
 
 
 def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
     look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
-    assert live_words.so_far(look).text == "Agrees with theory"
-    assert live_words.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"
-    assert live_words.so_far(replace(look, noise_at_most={})).text == "Limited by theory"
+    assert course.so_far(look).text == "Agrees with theory"
+    assert course.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"
+    assert course.so_far(replace(look, noise_at_most={})).text == "Limited by theory"

@@ -114,18 +114,18 @@ def test_the_honest_training_is_acquitted(
     epsilon = privacy.towards[0].epsilon["pld"]
     claim = ("--claimed-epsilon", 1.0001 * epsilon, "--claimed-delta", privacy.delta)
     status, report = _audit(tmp_path, capsys, *claim)
-    assert report["bounds"]["epsilon"] == pytest.approx(epsilon, rel=1e-9)
+    assert report["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(epsilon, rel=1e-9)
     assert (status, report["alarms"]) == (0, 0)
-    assert report["claim"]["verdict"] == "supported"
-    assert set(report["noise"]["at_most"]) == {"sum", "client-0", "client-1", "client-2"}
-    assert all(1 < limit < 1.5 for limit in report["noise"]["at_most"].values())
-    assert SEEN < report["seen_below"] < 1
-    canaries = report["canaries"]
+    assert report["verdict"] == "supported"
+    assert set(report["details"]["noise"]["at_most"]) == {"sum", "client-0", "client-1", "client-2"}
+    assert all(1 < limit < 1.5 for limit in report["details"]["noise"]["at_most"].values())
+    assert SEEN < report["rows"]["auditor"]["detects"] < 1
+    canaries = report["details"]["canaries"]
     assert canaries["canaries"] == COUNT
     # The noise of all three clients together hides a canary.
     assert canaries["claimed_mu"] == pytest.approx((8 / 3 / 4) ** 0.5)
     assert 0 < canaries["interval"][0] < canaries["mu"] < 1.3 * canaries["claimed_mu"]
-    assert canaries["advantage_interval"][0] < report["bounds"]["rho_alpha"]
+    assert canaries["advantage_interval"][0] < report["rows"]["auditor"]["limit"]["rho_alpha"]
     lines = (tmp_path / "audit" / "beliefs.jsonl").read_text().splitlines()
     looks = [json.loads(line) for line in lines]
     assert [look["round"] for look in looks] == list(range(1, 9))
@@ -140,13 +140,16 @@ def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     _trained(tmp_path, {})
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
     assert status == 4
-    assert any("The released sums have less" in alarm for alarm in report["contradictions"])
-    assert report["claim"]["verdict"] == "suspect"
-    stated = report["bounds"]["epsilon"]
+    assert any(
+        "The released sums have less" in alarm
+        for alarm in (each["why"] for each in report["findings"])
+    )
+    assert report["verdict"] == "suspect"
+    stated = report["rows"]["auditor"]["limit"]["epsilon"]
     claim = ("--claimed-epsilon", stated, "--claimed-delta", report["delta"])
     status, report = _audit(tmp_path, capsys, *claim)
-    assert (status, report["claim"]["verdict"]) == (4, "convicted")
-    assert stated < report["proven"] < 1.2 * stated / SEEN
+    assert (status, report["verdict"]) == (4, "convicted")
+    assert stated < report["rows"]["auditor"]["attack"]["proven"] < 1.2 * stated / SEEN
 
 
 @pytest.mark.slow
@@ -157,11 +160,11 @@ def test_who_adds_half_of_the_noise_is_named(
     claim = ("--claimed-epsilon", 99, "--claimed-delta", 0.001)
     status, report = _audit(tmp_path, capsys, *claim)
     assert status == 4
-    named = [alarm for alarm in report["contradictions"] if "client-" in alarm]
+    named = [alarm for alarm in (each["why"] for each in report["findings"]) if "client-" in alarm]
     assert len(named) == 1
     assert named[0].startswith("The messages of client-1 have less than 0.")
-    assert 0.5 < report["noise"]["at_most"]["client-1"] < 0.8
-    assert min(report["noise"]["at_most"][f"client-{honest}"] for honest in (0, 2)) > 1
+    assert 0.5 < report["details"]["noise"]["at_most"]["client-1"] < 0.8
+    assert min(report["details"]["noise"]["at_most"][f"client-{honest}"] for honest in (0, 2)) > 1
 
 
 def test_sums_that_the_records_fill_support_no_claim(
@@ -199,9 +202,11 @@ def test_of_a_resumed_training_the_auditor_counts_what_left_once(
     privacy = model_card.read_card(_trained(tmp_path, {}, run_id=2)).privacy
     assert privacy.rounds_charged == 8
     _, report = _audit(tmp_path, capsys)
-    assert report["facts"]["run"] == "2"
-    assert report["missed"] == 0
-    assert report["bounds"]["epsilon"] == pytest.approx(privacy.towards[0].epsilon["pld"], rel=1e-9)
+    assert report["details"]["facts"]["run"] == "2"
+    assert report["details"]["missed"] == 0
+    assert report["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(
+        privacy.towards[0].epsilon["pld"], rel=1e-9
+    )
     answers = client_ledger.read_answers(tmp_path / "state")
     spent = client_ledger.epsilon(answers, privacy.delta)
-    assert spent == pytest.approx(report["bounds"]["epsilon"], rel=1e-9)
+    assert spent == pytest.approx(report["rows"]["auditor"]["limit"]["epsilon"], rel=1e-9)

@@ -14,7 +14,7 @@ from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.loop.worlds import drawn
-from fedsim.report.kinds.code_words import loop_results as results
+from fedsim.report.kinds import audited as words
 from tests.console import run
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
@@ -44,7 +44,7 @@ def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
 def test_processes_side_by_side_measure_what_one_measures() -> None:
     for loop in (f"{OPACUS}:noise_at_50", f"{OWN}:clip_after_average"):
         one, three = (outcome(loop, trials=60, records=30, workers=count) for count in (1, 3))
-        assert one.as_json() == three.as_json()
+        assert one.report == three.report
         assert one.advantage == three.advantage
 
 
@@ -78,7 +78,7 @@ def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
     assert (found.verdict, rules(found), found.alarms) == (
         Verdict.SUSPECT, {"realised-noise"}, 1
     )  # fmt: skip
-    assert found.as_json()["alarms"] == 1
+    assert found.report["alarms"] == 1
 
 
 @pytest.mark.slow
@@ -100,8 +100,9 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() 
     assert f"noise at least {right.noise.at_least:.1%}" in right.reasons[0]
     assert right.epsilon < right.noise.epsilon < right.claim.epsilon
     assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
-    assert "over all steps" in dict(results(less))["By measured noise"]
-    assert "If the noise were below 0.9" in dict(results(right))["Detects"]
+    assert "with the least noise that was measured over all steps" in words.page(less)
+    assert less.row.limit is not None and less.row.limit.source == "measured"
+    assert right.row.detects is not None and right.row.detects > 0.9
     # A claim of exactly what theory says has no room for the measurement, and is right.
     exact = replace(right, claim=replace(right.claim, epsilon=right.epsilon))
     assert exact.verdict is Verdict.SUPPORTED
@@ -211,7 +212,7 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
     out = tmp_path / "audit"
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
     result = run(f"audit {OWN}:no_clipping {claim} --trials 100 --out {out}")
-    assert (result.exit_code, "CONVICTED" in result.stdout) == (4, True)
+    assert (result.exit_code, "is refuted" in result.stdout) == (4, True)
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["claim"]["source"]) == ("convicted", "given")
     assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()

@@ -18,7 +18,7 @@ from adversaries.bounds.lower_bounds import NOT_GAUSSIAN
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import NUMBERS
 from fedsim.audits.recorded.recorded_report import RecordedReport
@@ -31,7 +31,8 @@ from fedsim.federation.transcripts.records import (
     Transcript,
     TranscriptFacts,
 )
-from fedsim.report.kinds import recorded as transcript_report
+from fedsim.report.document import terminal
+from fedsim.report.kinds import audited as words
 
 DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2
@@ -106,7 +107,7 @@ def texts(report: dict[str, Any], *severities: str) -> str:
 
 
 def report_of(transcript: Transcript, *numbers: float, **named: float) -> dict[str, Any]:
-    return audited(transcript, *numbers, **named).as_json()
+    return audited(transcript, *numbers, **named).report
 
 
 def audited(
@@ -126,7 +127,7 @@ def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_al
     covered, alarms, games = 0, 0, 100
     for seed in range(games):
         report = report_of(federation(seed, rounds=3))
-        ends = report["release"]["noise_multiplier"]
+        ends = report["details"]["release"]["noise_multiplier"]
         covered += ends["low"] <= Z <= ends["high"]
         alarms += bool(texts(report, "alarm", "caution"))
     assert covered >= 95
@@ -135,7 +136,7 @@ def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_al
 
 
 def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
-    release = report_of(federation())["release"]
+    release = report_of(federation())["details"]["release"]
     assert release["claimed_noise_multiplier"] == pytest.approx(Z)
     ratio = release["realised_over_claimed"]
     for client in release["clients"]:
@@ -150,7 +151,7 @@ def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
 
 def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
     transcript = federation(rounds=3)
-    client = report_of(transcript)["release"]["clients"][2]
+    client = report_of(transcript)["details"]["release"]["clients"][2]
     total, std = 0.0, Z * NORM / NODES
     for observed, found in zip(transcript.rounds, client["log_odds"], strict=True):
         assert observed.aggregate is not None
@@ -168,14 +169,14 @@ def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
 
 def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise() -> None:
     report = report_of(federation(noise=0.5), claimed_epsilon=20.0)
-    assert report["release"]["noise"] == "less"
+    assert report["details"]["release"]["noise"] == "less"
     assert "the noise is less than configured" in texts(report, "alarm")
     mu = math.sqrt(ROUNDS) / (Z * 0.5)
-    client = report["release"]["clients"][0]
+    client = report["details"]["release"]["clients"][0]
     assert client["mu"]["low"] <= mu <= client["mu"]["high"]
     assert "claim of epsilon 20 at delta 1e-05 is refuted" in texts(report, "alarm")
     assert "refuted" not in texts(report_of(federation(), claimed_epsilon=20.0))
-    assert report_of(federation(noise=2.0))["release"]["noise"] == "more"
+    assert report_of(federation(noise=2.0))["details"]["release"]["noise"] == "more"
 
 
 def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
@@ -186,22 +187,22 @@ def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
     (alarm, _) = (one for one in report["findings"] if one["severity"] == "alarm")
     assert "some rounds have less noise than configured" in alarm["why"]
     assert alarm["rounds"] == [2, 3, 4]
-    assert report["release"]["noise"] == "less"
-    for client in report["release"]["clients"]:
+    assert report["details"]["release"]["noise"] == "less"
+    for client in report["details"]["release"]["clients"]:
         assert client["epsilon"]["low"] <= truth <= client["epsilon"]["high"]
-    proven = report["release"]["proven"]
+    proven = report["details"]["release"]["proven"]
     assert proven["epsilon"] <= truth <= proven["epsilon_at_most"]
-    assert report["claim"]["verdict"] == "convicted"
+    assert report["verdict"] == "convicted"
 
 
 def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
     bare = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     for config, severity in ((bare, "note"), (SERVER, "alarm")):
         report = report_of(federation(noise=0.0, mechanism=config))
-        assert report["release"]["noise"] == "none"
-        for client in report["release"]["clients"]:
+        assert report["details"]["release"]["noise"] == "none"
+        for client in report["details"]["release"]["clients"]:
             assert client["unbounded"]
-            assert client["epsilon"]["point"] == math.inf
+            assert client["epsilon"]["point"] == "Infinity"
             assert client["belief"] == [1.0] * ROUNDS
         assert "no noise" in texts(report, severity)
 
@@ -231,10 +232,10 @@ def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
 
 def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None:
     there = report_of(half_precision(0.005, 0.005))
-    assert there["release"]["noise"] == "as claimed"
+    assert there["details"]["release"]["noise"] == "as claimed"
     assert not texts(there, "alarm", "caution")
     absent = report_of(half_precision(0.0, 0.005))
-    assert absent["release"]["noise"] == "none"
+    assert absent["details"]["release"]["noise"] == "none"
     assert "no noise" in texts(absent, "alarm")
 
 
@@ -294,9 +295,9 @@ def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
 ) -> None:
     for seed in range(8):
         report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
-        assert report["release"]["noise"] == "as claimed"
+        assert report["details"]["release"]["noise"] == "as claimed"
         assert not texts(report, "alarm", "caution")
-        tested = report["release"]["normality_p_value"] is not None
+        tested = report["details"]["release"]["normality_p_value"] is not None
         assert tested != ("whether the noise is Gaussian" in texts(report, "note"))
 
 
@@ -314,22 +315,24 @@ def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
     # Weights of 2 to 4 are rounded to 1/512: three times the noise that small weights keep.
     arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
     report = report_of(stored("float16", arrays, 1.5e-4, 0))
-    assert report["release"]["noise"] == "as claimed"
+    assert report["details"]["release"]["noise"] == "as claimed"
     assert "times the noise of the whole model" not in texts(report)
 
 
 def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
     for std in (0.0, 1e-4):
         report = report_of(half_precision(std, 1e-4), claimed_epsilon=1e6)
-        assert report["release"]["noise"] == "hidden"
+        assert report["details"]["release"]["noise"] == "hidden"
         assert "rounding hides the noise" in texts(report, "caution")
         assert not texts(report, "alarm")
-        assert report["release"]["clients"][0]["epsilon"]["high"] == math.inf
+        assert report["details"]["release"]["clients"][0]["epsilon"]["high"] == "Infinity"
 
 
 def test_the_count_of_adaptive_clipping_is_composed() -> None:
     adaptive = SERVER | {"adaptive": True, "clipped_count_std": 2.0}
-    plain, counted = (report_of(federation(mechanism=one))["release"] for one in (SERVER, adaptive))
+    plain, counted = (
+        report_of(federation(mechanism=one))["details"]["release"] for one in (SERVER, adaptive)
+    )
     for end in ("point", "low", "high"):
         expected = math.hypot(plain["clients"][0]["mu"][end], math.sqrt(ROUNDS) / 2.0)
         assert counted["clients"][0]["mu"][end] == pytest.approx(expected)
@@ -341,7 +344,7 @@ def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
     rounds[3] = replace(rounds[3], model=dict(rounds[3].model) | {"bias": np.full(30, np.nan)})
     report = report_of(replace(transcript, rounds=tuple(rounds)))
     assert "the model or its aggregate is not finite" in texts(report, "alarm")
-    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert report["details"]["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
 
 
 @pytest.mark.parametrize(
@@ -356,9 +359,9 @@ def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
     assert "no noise on it was recorded" in texts(report, "alarm")
     assert "refuted" not in texts(report)
-    client = report["release"]["clients"][0]
-    assert (client["unbounded"], client["epsilon"]["high"]) == (True, math.inf)
-    assert client["epsilon"]["low"] < math.inf
+    client = report["details"]["release"]["clients"][0]
+    assert (client["unbounded"], client["epsilon"]["high"]) == (True, "Infinity")
+    assert client["epsilon"]["low"] != "Infinity"
 
 
 @pytest.mark.slow
@@ -382,23 +385,29 @@ def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None
 def test_noise_without_clipping_bounds_nothing() -> None:
     config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     report = report_of(federation(mechanism=config))
-    assert report["release"]["noise"] == "unclaimed"
-    assert all(client["unbounded"] for client in report["release"]["clients"])
+    assert report["details"]["release"]["noise"] == "unclaimed"
+    assert all(client["unbounded"] for client in report["details"]["release"]["clients"])
 
 
 def test_weights_are_read_off_the_aggregate() -> None:
     unknown = SERVER | {"aggregation": "unknown"}
     counts = (1, 2, 3, 30)
     found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
-    assert (found["release"]["weighting"], found["release"]["weighting_basis"]) == (
+    assert (
+        found["details"]["release"]["weighting"],
+        found["details"]["release"]["weighting_basis"],
+    ) == (
         "examples",
         "the aggregate",
     )
     assert "the aggregates prove it" in texts(found, "alarm")
-    heavy, light = found["release"]["clients"][3], found["release"]["clients"][0]
+    heavy, light = (
+        found["details"]["release"]["clients"][3],
+        found["details"]["release"]["clients"][0],
+    )
     assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
     uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
-    assert uniform["release"]["weighting"] == "uniform"
+    assert uniform["details"]["release"]["weighting"] == "uniform"
     assert not texts(uniform, "alarm", "caution")
 
 
@@ -443,7 +452,7 @@ def test_missing_clients_leave_too_little_noise() -> None:
         federation(mechanism=SERVER | {"num_sampled_clients": NODES + 2}, noise=2 / 3)
     )
     assert "fewer clients replied than num_sampled_clients" in texts(report, "alarm")
-    assert report["release"]["noise"] == "as claimed"
+    assert report["details"]["release"]["noise"] == "as claimed"
 
 
 @pytest.mark.parametrize(
@@ -468,16 +477,16 @@ def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
 
 def test_clients_that_changed_nothing_give_up_their_turn() -> None:
     report = report_of(federation(examples=(1, 1), idle=[0], rounds=1))
-    assert report["release"]["empirical"]["members"] == 1
+    assert report["details"]["release"]["empirical"]["members"] == 1
     report = report_of(federation(idle=[0, 2]))
-    assert report["release"]["empirical"]["members"] == ROUNDS
+    assert report["details"]["release"]["empirical"]["members"] == ROUNDS
 
 
 def test_where_nobody_changed_anything_there_is_no_bound_and_a_reason() -> None:
     report = report_of(federation(idle=range(NODES)))
-    assert report["release"]["empirical"] is None
+    assert report["details"]["release"]["empirical"] is None
     assert "no client changed the model in any round" in texts(report, "note")
-    assert report["release"]["noise"] == "as claimed"
+    assert report["details"]["release"]["noise"] == "as claimed"
 
 
 def test_a_client_that_does_not_clip_is_named() -> None:
@@ -496,8 +505,8 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
     rounds[3] = replace(broken, replies=broken.replies | {11: NodeReply(arrays, 1.0)})
     report = report_of(replace(transcript, rounds=tuple(rounds)))
     assert "node 11 sent numbers that are not finite, or other shapes" in texts(report, "alarm")
-    assert report["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
-    assert report["release"]["noise"] == "as claimed"
+    assert report["details"]["release"]["round_numbers"] == [1, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert report["details"]["release"]["noise"] == "as claimed"
 
 
 @pytest.mark.parametrize(
@@ -510,7 +519,7 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
 )
 def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str, Any]) -> None:
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
-    assert report["release"]["noise"] in ("as claimed", "unclaimed", "more")
+    assert report["details"]["release"]["noise"] in ("as claimed", "unclaimed", "more")
 
 
 @pytest.mark.parametrize("name", ["clipping_norm", "noise_multiplier", "num_sampled_clients"])
@@ -523,7 +532,7 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
     report = report_of(federation(rounds=2, mechanism=SERVER | {name: value}))
     without = {key: kept for key, kept in SERVER.items() if key != name}
     missing = report_of(federation(rounds=2, mechanism=without))
-    assert report["release"] == missing["release"]
+    assert report["details"]["release"] == missing["details"]["release"]
     assert f"the recorded {name} is neither 0 nor between 1e-30 and 1e30" in texts(
         report, "caution"
     )
@@ -544,21 +553,25 @@ def test_no_configured_number_keeps_an_audit_from_its_report(
     changed = SERVER | {"clipping": "client"} | changes
     for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
         rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
-        assert report_of(replace(transcript, rounds=tuple(rounds)), claimed_epsilon=1.0)["release"]
+        assert report_of(replace(transcript, rounds=tuple(rounds)), claimed_epsilon=1.0)["details"][
+            "release"
+        ]
 
 
 def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
     config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
     report = report_of(federation(mechanism=config))
     assert "FedAdam does not release the plain mean" in texts(report, "caution")
-    assert (report["release"], texts(report, "alarm")) == (None, "")
+    assert (report["details"]["release"], texts(report, "alarm")) == (None, "")
 
 
 @pytest.mark.slow
 def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
     truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
     for seed in range(60):
-        empirical = report_of(federation(seed, rounds=20), confidence=0.9)["release"]["empirical"]
+        empirical = report_of(federation(seed, rounds=20), confidence=0.9)["details"]["release"][
+            "empirical"
+        ]
         bounds = empirical["lower_bounds"]
         too_high += max(bounds["clopper_pearson"]["epsilon"], bounds["gaussian"]["epsilon"]) > truth
     # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.
@@ -568,7 +581,7 @@ def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
 
 def test_the_gaussian_bound_is_stated_of_configured_noise_that_is_gaussian_alone() -> None:
     def reason(transcript: Transcript) -> str | None:
-        found = report_of(transcript)["release"]["empirical"]["lower_bounds"]["gaussian"]
+        found = report_of(transcript)["details"]["release"]["empirical"]["lower_bounds"]["gaussian"]
         return found["reason"]
 
     unclaimed = {name: SERVER[name] for name in SERVER if name != "noise_multiplier"}
@@ -584,10 +597,10 @@ def test_rounds_may_be_taken_in_one_by_one() -> None:
         auditor.observe(observed)
     so_far = auditor.report(options)
     shorter = audited(replace(transcript, rounds=transcript.rounds[:4]))
-    assert so_far.release == shorter.release
+    assert so_far.details.release == shorter.details.release
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
-    assert auditor.report(options).release == audited(transcript).release
+    assert auditor.report(options).rows == audited(transcript).rows
 
 
 def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:
@@ -612,7 +625,7 @@ def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcrip
 
 
 def test_a_local_mechanism_is_measured_towards_the_server() -> None:
-    release = report_of(local(0, noise=1.0, epsilon=1.0))["release"]
+    release = report_of(local(0, noise=1.0, epsilon=1.0))["details"]["release"]
     multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
     assert release["claimed_noise_multiplier"] == pytest.approx(multiplier)
     ends = release["noise_multiplier"]
@@ -642,7 +655,7 @@ def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
 ) -> None:
     """Two of ten rounds keep a claim that ten exceed: only the user knows how many there are."""
     whole = local(0, noise=1.0, epsilon=3.0, rounds=10)
-    epsilon = report_of(whole)["release"]["clients"][0]["epsilon"]["point"]
+    epsilon = report_of(whole)["details"]["release"]["clients"][0]["epsilon"]["point"]
     claim = Claim(factor * epsilon, DELTA, unit="client")
     part = replace(whole, rounds=whole.rounds[:seen])
     judged = audit(part, AuditOptions(claim=claim, rounds=stated))
@@ -667,7 +680,7 @@ def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
 def test_canaries_measure_mu_through_the_models_alone() -> None:
     covered = 0
     for seed in range(50):
-        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["canary"]
+        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["details"]["canary"]
         covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
     assert covered >= 38
     assert canary["rounds"] == 30  # the last model came with an evaluation
@@ -679,7 +692,7 @@ def test_canaries_measure_mu_through_the_models_alone() -> None:
 def test_a_round_that_was_missed_has_no_score() -> None:
     transcript = canary_transcript(1, 1.5, 6)
     kept = tuple(one for one in transcript.rounds if one.round != 3)
-    canary = report_of(replace(transcript, rounds=kept))["canary"]
+    canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
     assert canary["round_numbers"] == [1, 4, 5, 6]
 
 
@@ -699,7 +712,7 @@ def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
 
 
 def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
-    release = audited(federation()).release
+    release = audited(federation()).details.release
     assert release is not None
     believed = [client.belief[-1] for client in release.clients]
     assert len({client.epsilon.point for client in release.clients}) == 1
@@ -715,18 +728,19 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     ],
 )
 def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
-    said = transcript_report.verdict(audited(federation(**options)))
-    assert said.startswith(f"Server: Must be trusted. Observer of the aggregates: {text}")
+    report = audited(federation(**options))
+    rows = [words.state_words(report, row).text for row in report.rows.values()]
+    assert (list(report.rows), rows) == (["server", "participant"], ["Must be trusted", text])
 
 
 def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:
     """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
     honest = audited(federation(rounds=2))
-    share = honest.release.seen_below if honest.release else None
+    share = honest.row.detects
     assert share is not None
     assert 0.5 < share < 1
     missing = 100 - math.floor(1000 * share) / 10
-    words = f"if more than {missing:.1f}% of the claimed noise were missing"
-    assert words in transcript_report.verdict(honest)
+    noticed = f"if more than {missing:.1f}% of the claimed noise were missing"
+    assert noticed in " ".join(terminal.text([words.summary(honest)]).split())
     less = [report_of(federation(seed, rounds=2, noise=share)) for seed in range(100)]
     assert sum("noise is less than" in texts(one, "alarm") for one in less) >= 87

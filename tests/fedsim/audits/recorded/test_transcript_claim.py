@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from adversaries.bounds.canaries import direction
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.transcripts.records import Canary, ObservedRound, Transcript, TranscriptFacts
@@ -75,7 +75,7 @@ def recorded(strategy: FedAvg, unequal: bool = False, **declared: Any) -> Transc
 
 
 def judged(transcript: Transcript, claim: float, unit: str | None = "client") -> Report:
-    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).as_json()
+    return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).report
 
 
 def alarms(report: Report) -> list[str]:
@@ -87,9 +87,9 @@ def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(
     own: dict[str, Make], name: str
 ) -> None:
     report = judged(recorded(own[name](NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
-    assert report["claim"]["verdict"] == "not judged"
-    assert "declare it: record(" in report["claim"]["reasons"][0]
-    assert report["release"] is None
+    assert report["verdict"] == "not judged"
+    assert "declare it: record(" in report["reasons"][0]
+    assert report["details"]["release"] is None
     assert alarms(report) == []
 
 
@@ -99,13 +99,13 @@ def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_
     for seed in range(10):
         np.random.seed(seed)  # noqa: NPY002  (as Flower's wrappers, they draw from there)
         report = judged(recorded(own["own-clipping"](NORM, Z), **DECLARED), TRUTH + 0.01)
-        assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
-        assert report["release"]["noise"] == "as claimed"
+        assert (report["verdict"], alarms(report)) == ("supported", [])
+        assert report["details"]["release"]["noise"] == "as claimed"
     quiet = judged(recorded(own["own-quiet"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert quiet["claim"]["verdict"] == "convicted"
+    assert quiet["verdict"] == "convicted"
     assert "the noise is less than configured" in " ".join(alarms(quiet))
     same = judged(recorded(own["own-same-seed"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert same["claim"]["verdict"] == "suspect"
+    assert same["verdict"] == "suspect"
     assert "the noise of round 2 repeats that of round 1" in alarms(same)[0]
 
 
@@ -114,14 +114,14 @@ def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[s
         np.random.seed(seed)  # noqa: NPY002
         transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
         report = judged(transcript, TRUTH + 0.01)
-        assert (report["claim"]["verdict"], alarms(report)) == ("supported", [])
-        assert report["release"]["weighting_basis"] == "the declaration"
+        assert (report["verdict"], alarms(report)) == ("supported", [])
+        assert report["details"]["release"]["weighting_basis"] == "the declaration"
 
 
 def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
     report = judged(recorded(own["own-adam"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert report["claim"]["verdict"] == "not judged"
-    assert "an optimiser" in report["claim"]["reasons"][0]
+    assert report["verdict"] == "not judged"
+    assert "an optimiser" in report["reasons"][0]
     assert alarms(report) == []
 
 
@@ -130,9 +130,9 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
     unit: str | None,
 ) -> None:
     report = judged(recorded(FedAvg(fraction_evaluate=0.0)), 2.0, unit)
-    assert report["claim"]["verdict"] == "not judged"
+    assert report["verdict"] == "not judged"
     assert alarms(report) == []
-    stated = "does not state what it protects" in report["claim"]["reasons"][0]
+    stated = "does not state what it protects" in report["reasons"][0]
     assert stated == (unit is None)
 
 
@@ -145,8 +145,8 @@ def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_li
         strategy: Any = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
         strategy.rate = rate
         report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
-        assert report["claim"]["verdict"] == "not judged"
-        assert "A server learning rate below 1" in report["claim"]["reasons"][0]
+        assert report["verdict"] == "not judged"
+        assert "A server learning rate below 1" in report["reasons"][0]
         assert alarms(report) == []
 
 
@@ -154,18 +154,18 @@ def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
     own: dict[str, Make],
 ) -> None:
     report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
-    assert report["release"]["noise"] == "as claimed"
-    assert report["claim"]["verdict"] == "not judged"
-    assert "alike in several rounds than chance explains" in report["claim"]["reasons"][0]
+    assert report["details"]["release"]["noise"] == "as claimed"
+    assert report["verdict"] == "not judged"
+    assert "alike in several rounds than chance explains" in report["reasons"][0]
     assert alarms(report) == []
 
 
 def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]) -> None:
     whole = recorded(own["own-clipping"](NORM, Z), **DECLARED)
     open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
-    claim = judged(open_ended, TRUTH + 0.01)["claim"]
-    assert claim["verdict"] == "not judged"
-    assert "does not state that the run has ended" in claim["reasons"][0]
+    report = judged(open_ended, TRUTH + 0.01)
+    assert report["verdict"] == "not judged"
+    assert "does not state that the run has ended" in report["reasons"][0]
 
 
 def test_canaries_disprove_claims_about_updates_alone() -> None:
@@ -178,6 +178,6 @@ def test_canaries_disprove_claims_about_updates_alone() -> None:
     transcript = Transcript(
         TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0
     )
-    assert "does not state what it protects" in judged(transcript, 2.0, None)["claim"]["reasons"][0]
-    assert judged(transcript, 2.0, "client")["claim"]["verdict"] == "convicted"
-    assert judged(transcript, 1e6, "client")["claim"]["verdict"] == "not judged"
+    assert "does not state what it protects" in judged(transcript, 2.0, None)["reasons"][0]
+    assert judged(transcript, 2.0, "client")["verdict"] == "convicted"
+    assert judged(transcript, 1e6, "client")["verdict"] == "not judged"

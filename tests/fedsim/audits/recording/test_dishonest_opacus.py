@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import UNSEEN as UNSEEN_BY_ALL
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript
@@ -68,9 +68,9 @@ def verdict(
     claimed = engine.get_epsilon(DELTA) * 1.05
     del optimizer, module, loader
     gc.collect()
-    report = audit(read_transcript(path), AuditOptions(claim=Claim(claimed, DELTA))).as_json()
+    report = audit(read_transcript(path), AuditOptions(claim=Claim(claimed, DELTA))).report
     texts = [each["why"] for each in report["findings"] if each["severity"] != "note"]
-    return report["claim"]["verdict"], " ".join([*report["claim"]["reasons"], *texts])
+    return report["verdict"], " ".join([*report["reasons"], *texts])
 
 
 def clipping(factor: Callable[[Tensor], Tensor]) -> Callable[[Any], None]:

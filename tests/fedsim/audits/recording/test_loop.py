@@ -13,7 +13,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import recording
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.steps.composition import epsilon
 from fedsim.federation.transcripts.reader import read_transcript
@@ -67,24 +67,24 @@ def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
     _train(tmp_path / "right.fedt")
     report = audit(
         read_transcript(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
-    ).as_json()
-    assert (report["claim"]["verdict"], report["findings"]) == ("supported", [])
+    ).report
+    assert (report["verdict"], report["findings"]) == ("supported", [])
     found = fedsim.audit(
         tmp_path / "right.fedt", claimed_epsilon=CLAIM, claimed_delta=DELTA, claimed_unit="record"
     )
     assert found.verdict.value == "supported"
-    assert found.epsilon == report["release"]["epsilon"]["point"]
+    assert found.epsilon == report["details"]["release"]["proven"]["epsilon_at_most"]
     _train(tmp_path / "half.fedt", noise=0.5)
     report = audit(
         read_transcript(tmp_path / "half.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
-    ).as_json()
-    assert report["claim"]["verdict"] == "convicted"
+    ).report
+    assert report["verdict"] == "convicted"
     # Nothing here is of a client's whole update.
     report = audit(
         read_transcript(tmp_path / "right.fedt"),
         AuditOptions(claim=Claim(CLAIM, DELTA, unit="client")),
-    ).as_json()
-    assert report["claim"]["verdict"] == "not judged"
+    ).report
+    assert report["verdict"] == "not judged"
 
 
 LONG = [pytest.mark.slow, pytest.mark.long]
@@ -96,8 +96,8 @@ def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
         _train(path, seed)
-        report = audit(read_transcript(path), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
-        if report["claim"]["verdict"] != "supported":
+        report = audit(read_transcript(path), AuditOptions(claim=Claim(CLAIM, DELTA))).report
+        if report["verdict"] != "supported":
             accused.append((seed, report["findings"]))
     # Six checks at one in ten thousand: 0.24 in 400, and more than 2 once in 500 studies.
     assert len(accused) <= (0 if loops < 100 else 2), accused
@@ -107,12 +107,12 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
     _train(tmp_path / "parts.fedt", layers=4)
     _train(tmp_path / "own.fedt", own_size=True)
     parts, own = (
-        audit(read_transcript(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).as_json()
+        audit(read_transcript(tmp_path / name), AuditOptions(claim=Claim(CLAIM, DELTA))).report
         for name in ("parts.fedt", "own.fedt")
     )
     assert "clipped to more than the norm" in _alarms(parts)
     assert "the size of the drawn batch" in _alarms(own)
-    assert {parts["claim"]["verdict"], own["claim"]["verdict"]} == {"suspect"}
+    assert {parts["verdict"], own["verdict"]} == {"suspect"}
 
 
 def test_a_large_model_keeps_an_even_part_of_every_step() -> None:
@@ -156,9 +156,9 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Pa
         )
     report = audit(
         read_transcript(tmp_path / "steps.fedt"), AuditOptions(claim=Claim(4, DELTA))
-    ).as_json()
-    assert report["claim"]["verdict"] == "not judged"
-    assert "few were recorded to exclude one fixed size" in report["claim"]["reasons"][0]
+    ).report
+    assert report["verdict"] == "not judged"
+    assert "few were recorded to exclude one fixed size" in report["reasons"][0]
 
 
 def test_recording_a_loop_does_not_load_flower() -> None:

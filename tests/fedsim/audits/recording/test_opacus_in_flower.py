@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from fedsim.audits.judgement.claim import Claim
-from fedsim.audits.judgement.report import AuditOptions
+from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import environment, executable
@@ -34,12 +34,12 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
     with _flower(tmp_path) as own:
         _run(tmp_path, own, f"--federation-config=num-supernodes={CLIENTS}")
     for report in _audited(tmp_path):
-        told = report["release"]["accountants"]
-        assert report["claim"]["verdict"] == "convicted", report["findings"]
+        told = report["details"]["release"]["accountants"]
+        assert report["verdict"] == "convicted", report["findings"]
         assert (told["engines"], told["steps_of_last"]) == (ROUNDS, STEPS)
-        assert report["release"]["steps"] == ROUNDS * STEPS
+        assert report["details"]["release"]["steps"] == ROUNDS * STEPS
         assert told["last_word"] < 0.7 * told["all_steps"]
-        assert report["release"]["proven"]["epsilon"] > 0.94 * told["all_steps"]
+        assert report["details"]["release"]["proven"]["epsilon"] > 0.94 * told["all_steps"]
 
 
 def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path: Path) -> None
     with _flower(tmp_path) as own, _deployed(tmp_path, own) as connection:
         _run(tmp_path, own, connection, keep="true")
     for report in _audited(tmp_path):
-        told = report["release"]["accountants"]
-        assert report["claim"]["verdict"] == "supported", report["findings"]
+        told = report["details"]["release"]["accountants"]
+        assert report["verdict"] == "supported", report["findings"]
         assert (told["engines"], told["steps_of_last"]) == (ROUNDS, ROUNDS * STEPS)
         assert told["last_word"] == pytest.approx(told["all_steps"])
 
@@ -80,11 +80,11 @@ def _audited(folder: Path) -> Iterator[dict[str, Any]]:
         transcript = read_transcript(folder / f"client-{client}.fedt")
         steps = Counter(str(step.mechanism["engine"]) for step in transcript.rounds)
         assert [*steps.values()] == [STEPS] * ROUNDS
-        told = audit(transcript, AuditOptions(delta=DELTA)).as_json()["release"]["accountants"]
+        told = audit(transcript, AuditOptions(delta=DELTA)).report["details"]["release"][
+            "accountants"
+        ]
         # Opacus's own bound is looser than the loss distribution, by a hundredth.
-        yield audit(
-            transcript, AuditOptions(claim=Claim(1.01 * told["last_word"], DELTA))
-        ).as_json()
+        yield audit(transcript, AuditOptions(claim=Claim(1.01 * told["last_word"], DELTA))).report
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import logit
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import OwnLimit, Row
+from fedsim.audits.results.rows import OwnLimit, standing
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.run import audit, rows
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.config import Config, Scalar, from_run_config, to_run_config
@@ -79,10 +81,9 @@ def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: M
     report = _report(of(2000), 0.3, 2000)
     states = {}
     for vantage in ("participant", "server"):
-        limit = _towards(report, vantage).limit
-        states[vantage] = rows.state(
-            {alarm: "Too many are right."}, "participant", vantage, report.attack, limit
-        )
+        row = replace(_towards(report, vantage), attack=report.attack)
+        alarmed = rows.alarmed({alarm: "Too many are right."}, "participant", vantage)
+        states[vantage] = standing(row, alarmed=alarmed)
     assert (states["participant"], states["server"]) == ("below", "contradicted")
 
 

@@ -22,12 +22,12 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
     result = run(f"{SMALL} 1.4 {mistake} --out {tmp_path / 'audit'}")
     assert result.exit_code == 4, result.output
     text = " ".join(result.stdout.split())
-    for part in ("CONVICTED", "epsilon 1.4 (given)", "weighted-average", "at least", "send a"):
+    for part in ("epsilon 1.4 at delta 1e-05 is refuted", "at least", "end a constant 1"):
         assert part in text
     report = json.loads((tmp_path / "audit" / "report.json").read_text(encoding="utf-8"))
     assert report["verdict"] == "convicted"
     page = (tmp_path / "audit" / "report.html").read_text(encoding="utf-8")
-    for part in ("Convicted", "epsilon 1.4 (given)", "weighted-average", "send a constant 1"):
+    for part in ("is refuted", "epsilon 1.4", "weighted-average", "send a constant 1"):
         assert part in page
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
 
@@ -46,22 +46,23 @@ def test_json_is_one_document_and_nothing_else() -> None:
         "vantage": None,
         "unit": "client",
     }
-    assert document["configuration"]["rounds"] == 2
-    assert document["measured"]["epsilon_lower_bound"] <= document["theory"]["epsilon"] <= 1.4
+    assert document["details"]["configuration"]["rounds"] == 2
+    row = document["rows"]["participant"]
+    assert row["attack"]["epsilon_at_least"] <= row["limit"]["epsilon"] <= 1.4
 
 
 @pytest.mark.slow
 def test_infinity_is_said_and_is_strict_json() -> None:
     result = run(f"{SMALL} 1.4 variant=none --json")
-    theory = json.loads(result.stdout)["theory"]
-    assert (theory["epsilon"], theory["infinite"], theory["known"]) == (None, True, True)
+    row = json.loads(result.stdout)["rows"]["participant"]
+    assert (row["limit"]["epsilon"], row["standing"]) == ("Infinity", "no-limit")
 
 
 @pytest.mark.slow
 def test_what_theory_calls_infinite_passes_no_gate() -> None:
     # Twenty trials cannot prove what nobody doubts.
     suspect = run(f"{SMALL} 9 --trials 20 variant=none")
-    assert ("SUSPECT" in suspect.stdout, suspect.exit_code) == (True, 4)
+    assert ("is not supported" in suspect.stdout, suspect.exit_code) == (True, 4)
 
 
 @pytest.mark.slow
@@ -81,7 +82,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
         )
     patched = f"{SMALL} 1.4 --trials 20 noise-multiplier=0.1"
     result = run(patched.replace(str(APP), str(tmp_path / "app")))
-    assert ("CONVICTED" in result.stdout, "SUPPORTED" in result.stdout) == (True, False)
+    assert ("is refuted" in result.stdout, "is supported" in result.stdout) == (True, False)
     (named,) = re.findall("Output of the app: (.+)", result.stderr)
     output = Path(named)
     assert "Verdict SUPPORTED" in output.read_text().splitlines()

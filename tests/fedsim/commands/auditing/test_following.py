@@ -106,4 +106,6 @@ def test_the_command_reports_a_dead_run_as_far_as_it_came(
         main(["audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)])
     assert ended.value.code == 0
     assert "run.fedt: no new data for 0.1 s" in capsys.readouterr().err
-    assert json.loads((tmp_path / "run-audit" / "report.json").read_text())["rounds"] == 1
+    assert (
+        json.loads((tmp_path / "run-audit" / "report.json").read_text())["details"]["rounds"] == 1
+    )

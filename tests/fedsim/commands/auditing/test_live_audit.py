@@ -13,7 +13,6 @@ from flwr.app import Context, RecordDict
 import fedsim
 from fedsim import client_app, server_app
 from fedsim.commands.main import main
-from fedsim.common.strict_json import report_json
 from fedsim.config import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -80,12 +79,16 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "the auditor's belief that the target record" in " ".join(printed.out.split())
-    assert "unknown: give the worlds" in " ".join(printed.out.split())
+    assert "repeat the audit with --worlds RUN" in " ".join(printed.out.split())
     directory = federation / "transcripts" / f"{RUN_ID}-audit"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
     report = json.loads((directory / "report.json").read_text())
-    assert (report["rounds"], report["missed"], report["trials"]) == (ROUNDS, 0, TRIALS)
+    assert (
+        report["details"]["rounds"],
+        report["details"]["missed"],
+        report["details"]["trials"],
+    ) == (ROUNDS, 0, TRIALS)
     assert report["empirical"] is None
     page = (directory / "report.html").read_text()
     assert page.count("<figure") == 2  # the bars, and the course of the belief
@@ -136,7 +139,7 @@ def test_the_worlds_say_how_right_the_beliefs_were(
 ) -> None:
     options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
     assert command(federation / "transcripts", *options) == 0
-    found = json.loads(capsys.readouterr().out)["empirical"]
+    found = json.loads(capsys.readouterr().out)["rows"]["auditor"]["attack"]
     embedded = RunDirectory.open(federation / "run").read_json("report.json")["rows"]
     embedded = embedded["participant"]["attack"]
     assert found["trials"] == TRIALS
@@ -151,10 +154,10 @@ def test_the_python_api_says_the_same(
     options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
     command(recorded, "--json", "--out", tmp_path / "audit", *options)
     found = fedsim.audit(recorded, claimed_epsilon=2.2, claimed_delta=0.005, worlds=worlds)
-    assert json.loads(capsys.readouterr().out) == report_json(found.report)
-    assert found.verdict.value == found.report["claim"]["verdict"]
+    assert json.loads(capsys.readouterr().out) == found.report
+    assert found.verdict.value == found.report["verdict"]
     # The worlds were measured, and these few trials prove nothing.
-    assert found.details.epsilon == found.report["bounds"]["epsilon"]
+    assert found.rows.auditor.limit.epsilon == found.details.epsilon
     assert found.details.proven_epsilon == 0
 
 
@@ -207,11 +210,11 @@ def test_canaries_need_no_data(
     options = ("--no-challenge", "--canary-seed-file", tmp_path / "seed", "--out", tmp_path / "a")
     assert command(federation / "transcripts", "--json", *options) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["belief"] is None
-    assert (report["rounds"], report["missed"]) == (ROUNDS, 0)
+    assert report["details"]["belief"] is None
+    assert (report["details"]["rounds"], report["details"]["missed"]) == (ROUNDS, 0)
     # Nobody added any: the interval must not exclude it.
-    assert report["canaries"]["interval"][0] <= 0
-    assert report["canaries"]["claimed_mu"] > 0
+    assert report["details"]["canaries"]["interval"][0] <= 0
+    assert report["details"]["canaries"]["claimed_mu"] > 0
     assert report["alarms"] == 0
 
 

@@ -1,0 +1,35 @@
+"""The JSON Schema of report.json, of a run and of every kind of audit."""
+
+from pydantic.json_schema import JsonSchemaValue
+
+from fedsim.audits.app.audit import AppDetails
+from fedsim.audits.judgement import document
+from fedsim.audits.live.live_results import LiveDetails
+from fedsim.audits.loop.audit import LoopDetails
+from fedsim.audits.recorded.recorded_report import RecordedDetails
+from fedsim.audits.results import report
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRANSCRIPT
+
+DETAILS: dict[str, type] = {
+    APP: AppDetails,
+    LOOP: LoopDetails,
+    TRANSCRIPT: RecordedDetails,
+    LIVE: LiveDetails,
+}
+
+
+def of_kinds() -> dict[str, JsonSchemaValue]:
+    """Return the schema of each kind of report, a run's first."""
+    return {RUN: report.schema()} | {
+        kind: document.schema(details) for kind, details in DETAILS.items()
+    }
+
+
+def schema() -> JsonSchemaValue:
+    """Return one schema to which the report of a run or of any audit keeps."""
+    written = {kind.replace(" ", "-"): each for kind, each in of_kinds().items()}
+    return {
+        "$schema": written[RUN]["$schema"],
+        "anyOf": [{"$ref": name} for name in written],
+        "$defs": {name: {"$id": name, **each} for name, each in written.items()},
+    }

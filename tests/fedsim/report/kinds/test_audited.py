@@ -1,0 +1,109 @@
+"""The page of an audit: its first screen, its checks, and the schema that its numbers keep."""
+
+import json
+import re
+
+import jsonschema
+import numpy as np
+import pytest
+
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.recorded.audit import audit
+from fedsim.federation.transcripts.records import (
+    NodeReply,
+    ObservedRound,
+    Transcript,
+    TranscriptFacts,
+)
+from fedsim.report.kinds import audited
+from fedsim.report.kinds.schema import of_kinds, schema
+from tests.corpus import KINDS, Played
+
+MECHANISM = {
+    "clipping": "server",
+    "noise_multiplier": 1.0,
+    "clipping_norm": 1.0,
+    "num_sampled_clients": 3,
+    "aggregation": "mean",
+}
+
+
+def page(noise: float = 1.0, claim: Claim | None = None) -> str:
+    """Return the page of a server whose noise is `noise` times what it says."""
+    generator = np.random.default_rng(0)
+    model, rounds = np.zeros(200), []
+    for number in range(1, 5):
+        updates = generator.standard_normal((3, 200))
+        updates /= np.linalg.norm(updates, axis=1, keepdims=True)
+        after = model + updates.mean(0) + noise * generator.standard_normal(200) / 3
+        replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
+        rounds.append(
+            ObservedRound(
+                number, {"w": model}, replies, aggregate={"w": after}, mechanism=MECHANISM
+            )
+        )
+        model = after
+    seen = Transcript(TranscriptFacts("server", "a test", "app"), tuple(rounds), True, "", 0)
+    return audited.page(audit(seen, AuditOptions(claim=claim)))
+
+
+@pytest.fixture(scope="module")
+def honest() -> str:
+    return page()
+
+
+def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: str) -> None:
+    bar = r'<div class="bar"><p><strong>([^<]*)</strong> <span class="mark (\w+)"'
+    assert re.findall(bar, honest) == [("Server", "caution"), ("Participant", "open")]
+    assert "The least protected client, node 8, has ε = " in honest
+
+
+def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
+    halved = page(noise=0.5, claim=Claim(9.8, 1e-5, unit="client"))
+    failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
+    assert failed == [
+        "alarms &gt; 0",
+        "noise.low &lt; 0.9",
+        "epsilon &gt; 9.8",
+        "epsilon.low &gt; 9.8",
+    ]
+    assert "verdict alarm" in halved
+
+
+def test_without_noise_the_participant_has_no_limit() -> None:
+    bare = page(noise=0.0)
+    assert re.search("<strong>Participant</strong>.*?Contradicted", bare)
+    assert "Must be trusted" in bare and "∞" in bare
+
+
+AUDITS = [name for name in KINDS if "-audit" in name]
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_the_report_of_every_audit_keeps_the_schema_of_its_kind(name: str, played: Played) -> None:
+    schemas, whole = of_kinds(), jsonschema.Draft202012Validator(schema())
+    for path in played.folder.rglob("report.json"):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        one = jsonschema.Draft202012Validator(schemas[report.get("kind", "run")])
+        one.validate(report)
+        whole.validate(report)
+        report["rows"]["nobody"] = {}
+        assert not one.is_valid(report) and not whole.is_valid(report)
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_the_first_screen_is_short_and_the_terminal_has_few_lines(
+    name: str, played: Played
+) -> None:
+    for path in played.folder.rglob("report.html"):
+        if (path.parent / "config.toml").exists():
+            continue  # a run's own page
+        text = path.read_text(encoding="utf-8")
+        shown = text[
+            text.index('<section class="verdict') : text.index("<details", text.index("<main"))
+        ]
+        words = re.sub(r"(?s)<svg.*?</svg>|<[^>]+>", " ", shown).split()
+        assert len(words) <= 150, path
+    for ended in played.ended:
+        assert ended.output.count("\n") <= 22  # with the place of the report
