@@ -6,7 +6,7 @@ and weighting are the app's own. Metrics are those of the honest run. A scripted
 milliseconds, whatever the app trains.
 
 `python -m fedsim.audits.app.execution DESCRIPTOR` is the process in which an app is audited. It
-talks over a socket to `fedsim.audits.app.process`.
+serves an `AuditedApp`.
 """
 
 import contextlib

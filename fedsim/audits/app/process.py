@@ -1,4 +1,4 @@
-"""An app in its own process, and the messages to and from it.
+"""An app's configuration and what its runs show, in this process or another.
 
 The audit requests one run after another and gets measurements back. It computes the verdict here.
 """
@@ -12,7 +12,6 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.child_process.channel import Channel
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
@@ -248,26 +247,11 @@ class Execution:
 class App(Protocol):
     """An app that can run many times, in this process or another."""
 
-    clients: int
-
     @property
     def name(self) -> str: ...
 
+    @property
+    def clients(self) -> int: ...
+
     def execute(self, seed: int, script: Script | None = None) -> Execution:
         """Return the observations of one run of the app, after setting every global seed."""
-
-
-class AppProcess:
-    """An app in another process."""
-
-    def __init__(self, channel: Channel, clients: int) -> None:
-        self._channel, self.clients = channel, clients
-        self._name: str = channel.call(str, "name")
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def execute(self, seed: int, script: Script | None = None) -> Execution:
-        execution: Execution = self._channel.call(Execution, "execute", seed, script)
-        return execution

@@ -1,7 +1,7 @@
 """Runs a loop in either world, and measures its releases along the target's direction.
 
 `python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
-serves `LoopTrials` to `fedsim.audits.loop.measurement.LoopProcess`.
+serves `LoopTrials`.
 """
 
 import functools
@@ -23,7 +23,14 @@ from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tenso
 from fedsim.audits.loop.direction import Direction, learnt
 from fedsim.audits.loop.influence import Training, influence
 from fedsim.audits.loop.loader_records import source
-from fedsim.audits.loop.measurement import Features, Influence, LoopOrder, ObservedRun, World
+from fedsim.audits.loop.measurement import (
+    Features,
+    Influence,
+    LoopOrder,
+    ObservedRun,
+    Trials,
+    World,
+)
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
 from fedsim.audits.steps.classes import wrap
@@ -75,11 +82,12 @@ class Loop:
 
     Attributes:
         models: whether the rows of the last run were models.
+        runs: number of runs until now.
     """
 
     def __init__(self, function: Function, watch: LoopWatch) -> None:
         self._function, self._watch = function, watch
-        self.models = False
+        self.models, self.runs = False, 0
 
     def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, seed)
@@ -117,13 +125,11 @@ class Loop:
         names = [_unlike(first, self._ended(each, seed, steps)) for each in others]
         return tuple(dict.fromkeys(name for each in names for name in each))
 
-    def influence(self, data: Data, target: str, seed: int) -> tuple[Influence, int]:
-        """Return what one replaced record changes in the steps, and the number of runs."""
-        runs, released = 0, tuple[Floats, ...]()
+    def influence(self, data: Data, target: str, seed: int) -> Influence:
+        """Return what one replaced record changes in the steps."""
+        released = tuple[Floats, ...]()
 
         def run(other: Data) -> Training:
-            nonlocal runs
-            runs += 1
             self._called(other, seed, released)
             items = self._watch.contents((other.features, other.labels))
             return Training(tuple(self._watch.sums), items)
@@ -134,7 +140,7 @@ class Loop:
         def source_of(item: int) -> int:
             return source(dataset, item, len(data))
 
-        return influence(first, run, data, source_of, target, seed), runs
+        return influence(first, run, data, source_of, target, seed)
 
     def released(self, data: Data, seed: int) -> Floats:
         """Return what an attacked run releases, [k, P]; all begin with the same network."""
@@ -157,6 +163,7 @@ class Loop:
 
         wrap(self._watch)
         self._watch.clear(replayed)
+        self.runs += 1
         set_seeds(seed)
         features, labels = torch.tensor(data.features), torch.tensor(data.labels)
         try:
@@ -194,8 +201,8 @@ def _unlike(first: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
     return sorted((first.keys() | other.keys()) - alike)
 
 
-class LoopTrials:
-    """What a process does for `LoopProcess`, whose methods say what these return."""
+class LoopTrials(Trials):
+    """Runs of a loop in this process."""
 
     def __init__(
         self, loop: Loop, pairs: Sequence[Neighbours], data: Data | None = None, target: str = ""
@@ -204,6 +211,11 @@ class LoopTrials:
         self.data, self.target = data or pairs[0].present, target
         self.directions: dict[int, Direction] = {}
 
+    @property
+    def runs(self) -> int:
+        return self._loop.runs
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(each.name for each in self._pairs)
 
@@ -218,7 +230,7 @@ class LoopTrials:
         worlds = self._pairs[pair]
         return self._loop.changed(worlds.present, [worlds.twin(), worlds.stranger()], seed)
 
-    def influence(self, seed: int) -> tuple[Influence, int]:
+    def influence(self, seed: int) -> Influence:
         return self._loop.influence(self.data, self.target, seed)
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:

@@ -11,7 +11,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.process import AppProcess
+from fedsim.audits.app.process import App
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, Log, started
 from fedsim.config import Scalar
@@ -22,10 +22,10 @@ APP = Path(__file__).parents[3] / "apps" / "dp_app"
 @contextmanager
 def opened(
     directory: Path, clients: int, overrides: dict[str, Scalar], time_limit: float, log: Log = None
-) -> Iterator[AppProcess]:
+) -> Iterator[App]:
     order = directory, clients, overrides
     with started("fedsim.audits.app.execution", "app", time_limit, *order, log=log) as channel:
-        yield AppProcess(channel, clients)
+        yield channel.served(App)
 
 
 def write_app(directory: Path, *statements: str) -> Path:
@@ -97,8 +97,8 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
 
 def test_what_cannot_be_loaded_is_bad_input_as_in_this_process() -> None:
     refused = pytest.raises(InputError, match="no run configuration key 'varient'; it has")
-    with refused, opened(APP, 2, {"varient": 1}, 60):
-        pass
+    with refused, opened(APP, 2, {"varient": 1}, 60) as app:
+        app.execute(0)
 
 
 def _wait_until_gone(process: int) -> None:
