@@ -48,7 +48,7 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN, Layout
 from fedsim.audits.recorded.recorded_noise import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recording.flower import Declared, ServerRecorder
+from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
 from fedsim.config import Scalar
@@ -247,7 +247,7 @@ class _Run:
             return
         sink = _Watch(partial(self._observe, strategy), "", resume=False)
         nodes = None if self.script is None else {FIRST_NODE + self.script.target}
-        recorder = ServerRecorder(strategy, sink, Declared(), nodes)
+        recorder = ServerRecorder(strategy, sink, {}, nodes)
         recorder.attach()
         self._recorders.append((strategy, recorder))
 
