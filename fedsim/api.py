@@ -172,7 +172,7 @@ class Run:
         from fedsim.report import page  # noqa: PLC0415
 
         drawn = page.Pictures(self.report, self.transcript).drawn
-        return {name: figure.drawing for name, figure in drawn.items()}
+        return {name: figure.drawing.figure for name, figure in drawn.items()}
 
 
 def run(

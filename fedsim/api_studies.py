@@ -66,7 +66,7 @@ class Membership:
         """Return the ROC curves of the best attacks, beside the limit by theory."""
         from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
-        return {"roc": page.roc(self._result)}
+        return {"roc": page.roc(self._result).figure}
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415

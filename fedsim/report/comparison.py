@@ -1,4 +1,4 @@
-"""Several runs side by side: identifiability towards each vantage."""
+"""Several runs side by side: what theory allows each observer, what was measured, at what cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.learning.training.criterion import judge
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import terminal, worth
-from fedsim.report.document.first_screen import share
+from fedsim.report.document.first_screen import share, shares
 from fedsim.report.document.wording import number, percent, plain, span
 from fedsim.report.sections import observers
 
@@ -21,104 +21,7 @@ Row = dict[str, Any]
 FIRST = ("privacy", "federation", "training", "model", "data", "challenge")
 MOST_SAID = 4
 WHO_SEES_MORE = ("server", "participant", "released-model")
-
-
-def differing(rows: Sequence[Row]) -> dict[str, dict[int, str]]:
-    """Return the settings in which runs differ, with their values by run; privacy comes first."""
-    settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
-    if not all(settings.values()):
-        return {}
-
-    def rank(key: str) -> tuple[int, str]:
-        table = key.partition(".")[0]
-        if table not in FIRST or key == "privacy.noise-source":  # protects nobody more or less
-            return len(FIRST), key
-        return FIRST.index(table), key
-
-    settings_by_key = {}
-    for key in sorted(set().union(*settings.values()), key=rank):
-        values = {place: plain(each.get(key)) for place, each in settings.items()}
-        if not key.startswith("run.") and len(set(values.values())) > 1:
-            settings_by_key[key] = values
-    return settings_by_key
-
-
-def named(rows: Sequence[Row]) -> dict[int, str]:
-    """Return the name of every run by its number: the first setting that differs in all runs."""
-    numbers = dict.fromkeys(row["number"] for row in rows)
-    for key, values in differing(rows).items():
-        if len(set(values.values())) == len(numbers) > 1:
-            return {place: f"{key.partition('.')[2]} {values[place]}" for place in numbers}
-    return {place: f"run {place}" for place in numbers}
-
-
-def _settings_of(directory: Path) -> dict[str, Any]:
-    try:
-        return dict(to_run_config(RunDirectory.open(directory).config))
-    except InputError:
-        return {}
-
-
-def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
-    """Return whether the first run is stricter than the others, and what that costs the model."""
-    (strictest, strict), *others = _by_strictness(rows).items()
-    return [
-        _than(names[strictest], strict, names[other], of_run)
-        for other, of_run in others[:MOST_SAID]
-    ]
-
-
-def _by_strictness(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Return the rows of each run by its number, ordered by its limits from the server on."""
-    runs: dict[int, list[Row]] = {}
-    for row in rows:
-        runs.setdefault(row["number"], []).append(row)
-    return dict(sorted(runs.items(), key=lambda run: _limits(run[1])))
-
-
-def _limits(rows: Sequence[Row]) -> list[float]:
-    by_vantage = {row["vantage"]: float(row["limit"]) for row in rows}
-    return [by_vantage.get(vantage, 1.0) for vantage in WHO_SEES_MORE]
-
-
-def _than(name: str, strict: Sequence[Row], other_name: str, other: Sequence[Row]) -> str:
-    pairs = [*zip(WHO_SEES_MORE, _limits(strict), _limits(other), strict=True)]
-    less = next((each for each in pairs if each[1] < each[2]), None)
-    more = next((each for each in pairs if each[1] > each[2]), None)
-    cost = _cost(name, strict[0], other[0])
-    if less is None:
-        return f"{name} allows as much as {other_name} at every vantage point{cost}."
-    if more is not None:
-        return (
-            f"Neither {name} nor {other_name} is stricter: {_right(*less)} in {name}, but "
-            f"{_right(*more)}{cost}."
-        )
-    return f"{name} is stricter than {other_name}: {_right(*less)}{cost}."
-
-
-def _right(vantage: str, one: float, other: float) -> str:
-    return (
-        f"{observers.WHO[vantage]} is right in at most {percent(share(one))} of cases instead "
-        f"of {percent(share(other))}"
-    )
-
-
-def _worth(row: Row) -> str:
-    return f"{row['criterion']} {worth.as_text(row['criterion'], row['value'])}"
-
-
-def _cost(name: str, one: Row, other: Row) -> str:
-    measure, values = one["criterion"], (one["value"], other["value"])
-    if measure != other["criterion"] or None in values:
-        return ""
-    texts = [worth.as_text(measure, value) for value in values]
-    if texts[0] == texts[1]:
-        return f". The {measure} is the same"
-    return f". The {measure} of {name} is {texts[0]} instead of {texts[1]}"
-
-
 ADD_UP = "each ε is for one training; the costs of all trainings on the same people add up"
-EXCEPT = "ρβ limits the belief, except in the share of trainings in brackets"
 
 
 def compare(reports: Sequence[Report]) -> list[Row]:
@@ -152,85 +55,14 @@ def side_by_side(directories: Sequence[Path], reports: Sequence[Report]) -> list
     ]
 
 
-def _table(rows: Sequence[Row]) -> tuple[doc.Table, list[str]]:
-    """Return a table that fits a terminal of 80 characters, and its notes."""
-    levels = {row["confidence"] for row in rows} - {None}
-    notes = [f"intervals at {percent(*levels)}"] if len(levels) == 1 else []
-    runs = {row["number"]: f"{row['run']}, {row['directory']}{_released(row)}" for row in rows}
-    models = {row["number"]: f"{_worth(row)}, δ = {row['delta']:g}" for row in rows}
-    if len(runs) > 1:
-        notes += [f"{place}: {run}; {models[place]}" for place, run in runs.items()]
-    else:
-        notes += models.values()
-    notes.append(EXCEPT)
-    if any(row["released"] for row in rows):
-        notes.append(ADD_UP)
-    several = len(runs) > 1
-    headings = ["#"] * several + ["trust", "vantage", "z", "ε\nρβ", "limit", "pred.", "measured"]
-    cells: dict[int, list[list[str]]] = {place: [] for place in runs}
-    for row in rows:
-        cells[row["number"]].append([str(row["number"])] * several + _shown(row, len(levels) > 1))
-    groups = [doc.Group("", doc.tabulated(headings, own).groups[0].lines) for own in cells.values()]
-    return doc.Table([*headings, "verdict"], groups), notes
-
-
-def table(rows: Sequence[Row]) -> RenderableType:
-    block, notes = _table(rows)
-    return terminal.table(block, "Advantage by trust and vantage", "\n".join(notes), dense=True)
-
-
-def blocks(rows: Sequence[Row]) -> list[doc.Block]:
-    block, notes = _table(rows)
-    return [block, *map(doc.Prose, notes)]
-
-
-def summary(rows: Sequence[Row]) -> RenderableType:
-    prose = [doc.Prose(each) for each in sentences(rows, named(rows))]
-    return terminal.shown(table(rows), *prose)
-
-
-def _shown(row: Row, levels_differ: bool) -> list[str]:
-    interval = f"\n{span(row['interval'], '{:.2f}'.format)}" if row["interval"] else ""
-    if interval and levels_differ:
-        interval += f"\nat {percent(row['confidence'])}"
-    return [
-        _trust(row),
-        _named(row),
-        number(row["noise_multiplier"]),
-        "\n".join((number(row["epsilon"]), *belief(row))),
-        number(row["limit"]),
-        number(row["predicted"]),
-        f"{number(row['measured'])}{interval}",
-        row["verdict"].replace(", ", ",\n"),
-    ]
-
-
-def _named(row: Row) -> str:
-    return str(row["vantage"]).replace("-", " ")
-
-
-def _trust(row: Row) -> str:
-    return f"{row['trust']}, {row['colluding']} collude" if row["colluding"] else row["trust"]
-
-
-def belief(row: Row) -> list[str]:
-    limit = percent(row["rho_beta"])
-    return [limit, f"({percent(row['tail_limit'])})"] if row["tail_limit"] < 1 else [limit]
-
-
 def _rows(report: Report) -> Iterator[Row]:
-    everything = report.released
+    everything, judged = report.released, judge(report.utility.measured)
     released = everything and {
-        "trainings": everything.trainings,
-        "epsilon": everything.epsilon,
-        "delta": everything.delta,
-        "vantage": everything.vantage,
+        name: getattr(everything, name) for name in ("trainings", "epsilon", "delta", "vantage")
     }
-    judged = judge(report.utility.measured)
     for row in report.rows.values():
         predicted, measured, limit = row.predicted, row.attack, row.limit
         apart = measured is not None and measured.near_prediction is False
-        words = observers.mark(report, row).text
         yield {
             "run": report.name,
             "trust": report.trust,
@@ -250,20 +82,133 @@ def _rows(report: Report) -> Iterator[Row]:
             "interval": None if measured is None else measured.interval,
             "confidence": None if measured is None else measured.confidence,
             "state": row.standing,
-            "verdict": f"{words}{', apart from prediction' * apart}",
+            "verdict": f"{observers.mark(report, row).text}{', apart from prediction' * apart}",
             "released": released,
         }
+
+
+HEADINGS = ("trust", "observer", "right answers", "limit", "ε", "verdict")
+
+
+def _table(rows: Sequence[Row]) -> doc.Table:
+    """Return a table that fits a terminal of 80 characters."""
+    groups: dict[int, list[list[str]]] = {}
+    for row in rows:
+        colluding = f", {row['colluding']} collude" if row["colluding"] else ""
+        measured, ends = row["measured"], span(shares(row["interval"]), percent)
+        right = "not measured" if measured is None else percent(share(measured))
+        cells = [
+            str(row["number"]),
+            f"{row['trust']}{colluding}",
+            observers.NAMES[row["vantage"]],
+            f"{right}\n{ends}" if ends else right,
+            "none" if row["limit"] >= 1 else percent(share(row["limit"])),
+            number(row["epsilon"]),
+            row["verdict"].replace(", ", ",\n"),
+        ]
+        groups.setdefault(row["number"], []).append(cells)
+    lines = [doc.tabulated(("#", *HEADINGS), group).groups[0] for group in groups.values()]
+    return doc.Table(("#", *HEADINGS), lines)
+
+
+def _notes(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield, for each run, its name and directory, its model, and what it released."""
+    for row in {row["number"]: row for row in reversed(rows)}.values():
+        model = f"{row['criterion']} {worth.as_text(row['criterion'], row['value'])}"
+        levels = {each["confidence"] for each in rows if each["number"] == row["number"]} - {None}
+        intervals = f", intervals at {', '.join(map(percent, levels))}" if levels else ""
+        note = f"{row['number']}: {row['run']}, {row['directory']}; {model}"
+        yield f"{note}, δ = {row['delta']:g}{intervals}{_released(row)}"
+    if any(row["released"] for row in rows):
+        yield ADD_UP
 
 
 def _released(row: Row) -> str:
     if not (released := row["released"]):
         return ""
-    count = (
-        "its one training"
-        if released["trainings"] == 1
-        else f"all {released['trainings']} trainings"
-    )
-    return (
-        f": ε = {number(released['epsilon'])} at δ = {released['delta']:g} towards the "
-        f"{released['vantage'].replace('-', ' ')}, released by {count}"
-    )
+    count = released["trainings"]
+    by = "its one training" if count == 1 else f"all {count} trainings"
+    towards = released["vantage"].replace("-", " ")
+    cost = f"ε = {number(released['epsilon'])} at δ = {released['delta']:g}"
+    return f"; {cost} towards the {towards}, released by {by}"
+
+
+def blocks(rows: Sequence[Row]) -> list[doc.Block]:
+    return [_table(rows), *map(doc.Prose, sorted(_notes(rows)))]
+
+
+def summary(rows: Sequence[Row]) -> RenderableType:
+    notes = "\n".join(sorted(_notes(rows)))
+    table = terminal.table(_table(rows), "Observers by run", notes, dense=True)
+    return terminal.shown(table, *map(doc.Prose, sentences(rows, named(rows))))
+
+
+def named(rows: Sequence[Row]) -> dict[int, str]:
+    """Return the name of every run by its number: the first setting that differs in all runs."""
+    settings = {row["number"]: _settings_of(Path(row["directory"])) for row in rows}
+    keys = set().union(*settings.values()) if all(settings.values()) else set()
+    for key in sorted(keys, key=_rank):
+        values = {place: plain(each.get(key)) for place, each in settings.items()}
+        if not key.startswith("run.") and len(set(values.values())) == len(settings) > 1:
+            return {place: f"{key.partition('.')[2]} {values[place]}" for place in settings}
+    return {place: f"run {place}" for place in settings}
+
+
+def _rank(key: str) -> tuple[int, str]:
+    table = key.partition(".")[0]
+    if table not in FIRST or key == "privacy.noise-source":  # protects nobody more or less
+        return len(FIRST), key
+    return FIRST.index(table), key
+
+
+def _settings_of(directory: Path) -> dict[str, Any]:
+    try:
+        return dict(to_run_config(RunDirectory.open(directory).config))
+    except InputError:
+        return {}
+
+
+ALIKE = "{one} allows as much as {other} at every vantage point.{cost}"
+STRICTER = "{one} is stricter than {other}: {less}.{cost}"
+NEITHER = "Neither {one} nor {other} is stricter: {less} in {one}, but {more}.{cost}"
+
+
+def sentences(rows: Sequence[Row], names: Mapping[int, str]) -> list[str]:
+    """Return whether the first run is stricter than the others, and what that costs the model."""
+    runs: dict[int, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row["number"], []).append(row)
+    (strictest, strict), *others = sorted(runs.items(), key=lambda run: _limits(run[1]))
+    return [
+        _than(names[strictest], strict, names[other], of_run)
+        for other, of_run in others[:MOST_SAID]
+    ]
+
+
+def _limits(rows: Sequence[Row]) -> list[float]:
+    by_vantage = {row["vantage"]: float(row["limit"]) for row in rows}
+    return [by_vantage.get(vantage, 1.0) for vantage in WHO_SEES_MORE]
+
+
+def _than(one: str, strict: Sequence[Row], other: str, laxer: Sequence[Row]) -> str:
+    told: dict[bool, str] = {}
+    for vantage, ours, theirs in zip(WHO_SEES_MORE, _limits(strict), _limits(laxer), strict=True):
+        if ours != theirs and (ours < theirs) not in told:
+            told[ours < theirs] = (
+                f"{observers.WHO[vantage]} is right in at most {percent(share(ours))} of cases "
+                f"instead of {percent(share(theirs))}"
+            )
+    sentence = (NEITHER if False in told else STRICTER) if told else ALIKE
+    less, more = told.get(True, ""), told.get(False, "")
+    cost = _cost(one, strict[0], laxer[0])
+    return sentence.format(one=one, other=other, less=less, more=more, cost=cost)
+
+
+def _cost(name: str, one: Row, other: Row) -> str:
+    measure, values = one["criterion"], (one["value"], other["value"])
+    if measure != other["criterion"] or None in values:
+        return ""
+    texts = [worth.as_text(measure, value) for value in values]
+    if texts[0] == texts[1]:
+        return f" The {measure} is the same."
+    return f" The {measure} of {name} is {texts[0]} instead of {texts[1]}."

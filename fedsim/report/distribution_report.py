@@ -1,6 +1,5 @@
 """Data distribution of a configuration's federation: as JSON, and on the terminal."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,6 @@ from fedsim.report.document import terminal
 SHOWN_CLIENTS = 20
 TOP = 3
 COUNTED_CLASSES = 10
-LARGEST = "most records"
-BAR = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,61 +145,11 @@ def assemble(experiment: Experiment) -> DistributionReport:
     )
 
 
-def _verdict(report: DistributionReport) -> str:
-    held, key = report.held, report.federation.partition_key
-    least, most = held.sizes.min(), held.sizes.max()
-    sizes = f"{least}" if least == most else f"{least} to {most}"
-    by_key = (
-        f" All records with the same value of '{key}' are at one client "
-        f"({report.key_values} values in D)."
-        if key
-        else ""
-    )
-    return (
-        f"{len(held.sizes)} clients hold {sizes} records each "
-        f"(median {np.median(held.sizes):g}). To have the label mix of D, on average "
-        f"{held.mean(held.label_skew):.1%} of a client's records would need another label. With a "
-        f"random partition into the same sizes, {held.mean(held.chance_skew):.1%} would.{by_key}"
-    )
-
-
-def summary(report: DistributionReport) -> RenderableType:
-    (title, headings, body), *others = _tables(report)
-    sizes = report.held.sizes
-    barred = [
-        [*cells, "█" * max(1, round(BAR * size / sizes.max()))]
-        for cells, size in zip(body, sizes, strict=True)
-    ]
-    tables = [
-        terminal.table(doc.tabulated(headings, cells[:SHOWN_CLIENTS]), title, dense=True)
-        for title, headings, cells in [(title, [*headings, ""], barred), *others]
-    ]
-    more = len(body) - SHOWN_CLIENTS
-    left_out = [doc.Prose(f"Clients not shown: {more}. --json lists them all.")] * (more > 0)
-    return terminal.shown(
-        doc.Listing(_rows(report)),
-        *tables,
-        *left_out,
-        doc.Prose(_verdict(report)),
-        doc.Prose(EXPLAINED, small=True),
-    )
-
-
-def blocks(report: DistributionReport) -> list[doc.Block]:
-    return [doc.Listing(_rows(report)), doc.Prose(_verdict(report)), *_explained_tables(report)]
-
-
-def _explained_tables(report: DistributionReport) -> Iterator[doc.Block]:
-    for title, headings, body in _tables(report):
-        yield doc.Heading(title[0].upper() + title[1:])
-        yield doc.tabulated(headings, body)
-    yield doc.Prose(EXPLAINED)
-
-
-def _skews(held: DataDistribution, client: int) -> list[str]:
-    return [f"{held.label_skew[client]:.2f}", f"{held.chance_skew[client]:.2f}"]
-
-
+VERDICT = (
+    "{clients} clients hold {sizes} records each (median {median:g}). To have the label mix of D, "
+    "on average {skew:.1%} of a client's records would need another label. With a random partition "
+    "into the same sizes, {chance:.1%} would."
+)
 EXPLAINED = (
     "Skew: total variation distance between the labels of a client and of D. By chance: expected "
     "skew of a random partition into the same sizes. Effective: number of equally frequent labels "
@@ -210,7 +157,37 @@ EXPLAINED = (
 )
 
 
-def _rows(report: DistributionReport) -> list[tuple[str, str]]:
+def _verdict(report: DistributionReport) -> str:
+    held, key = report.held, report.federation.partition_key
+    least, most = held.sizes.min(), held.sizes.max()
+    text = VERDICT.format(
+        clients=len(held.sizes),
+        sizes=f"{least}" if least == most else f"{least} to {most}",
+        median=np.median(held.sizes),
+        skew=held.mean(held.label_skew),
+        chance=held.mean(held.chance_skew),
+    )
+    if key:
+        text += f" All records with the same value of '{key}' are at one client "
+        text += f"({report.key_values} values in D)."
+    return text
+
+
+def summary(report: DistributionReport) -> RenderableType:
+    facts, prose, _, explained = blocks(report)
+    table = terminal.table(_clients(report, SHOWN_CLIENTS), dense=True)
+    more = len(report.held.sizes) - SHOWN_CLIENTS
+    left_out = [doc.Prose(f"Clients not shown: {more}. --json lists them all.")] * (more > 0)
+    return terminal.shown(facts, table, *left_out, prose, explained)
+
+
+def blocks(report: DistributionReport) -> list[doc.Block]:
+    """Return the facts, the verdict, and a table of all clients."""
+    facts, verdict = doc.Listing(_facts(report)), doc.Prose(_verdict(report))
+    return [facts, verdict, _clients(report, None), doc.Prose(EXPLAINED, small=True)]
+
+
+def _facts(report: DistributionReport) -> list[tuple[str, str]]:
     dataset, federation, split = report.split.dataset, report.federation, report.split
     test = f", and {report.test_records} for tests" if report.test_records else ""
     shape = "x".join(map(str, dataset.train.features.shape[1:]))
@@ -240,35 +217,28 @@ def _part(labels: Ints) -> str:
     return f"{records}; each label has {rarest:.1%} to {commonest:.1%} of them"
 
 
-def _tables(report: DistributionReport) -> list[tuple[str, list[str], list[list[str]]]]:
-    classes, key, held = report.split.dataset.classes, report.federation.partition_key, report.held
-    counted = classes <= COUNTED_CLASSES
+def _clients(report: DistributionReport, most: int | None) -> doc.Table:
+    held, key = report.held, report.federation.partition_key
+    counted = report.split.dataset.classes <= COUNTED_CLASSES
     headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
-    rows: list[list[str]] = []
-    counts: list[list[str]] = []
-    values: list[list[str]] = []
-    for client, labels in enumerate(held.counts):
-        name, most = str(client), np.argsort(-labels, kind="stable")[:TOP]
-        rows.append(
-            [
-                name,
-                str(held.sizes[client]),
-                f"{held.sizes[client] / held.sizes.sum():.1%}",
-                *_skews(held, client),
-                str(held.classes[client]),
-                f"{held.effective_classes[client]:.1f}",
-                *([] if counted else [", ".join(str(label) for label in most if labels[label])]),
-            ]
-        )
-        counts.append([name, *map(str, labels)])
+    headings.append("records by label" if counted else "most of")
+    headings += [f"largest values of '{key}'"] if key else []
+    rows = []
+    for client, labels in enumerate(held.counts[:most]):
+        frequent = [label for label in np.argsort(-labels, kind="stable")[:TOP] if labels[label]]
+        cells = [
+            str(client),
+            str(held.sizes[client]),
+            f"{held.sizes[client] / held.sizes.sum():.1%}",
+            f"{held.label_skew[client]:.2f}",
+            f"{held.chance_skew[client]:.2f}",
+            str(held.classes[client]),
+            f"{held.effective_classes[client]:.1f}",
+            " ".join(map(str, labels)) if counted else ", ".join(map(str, frequent)),
+        ]
         if key:
             several, largest = report.largest_keys(client)
-            shown = [f"{value}: {n}" for value, n in largest.items()]
-            shown += ["…"] * (several > len(largest))
-            values.append([name, str(several), ", ".join(shown)])
-    tables = [("data distribution", headings if counted else [*headings, "most of"], rows)]
-    if counted:
-        tables.append(("records by label", ["client", *map(str, range(classes))], counts))
-    if key:
-        tables.append((f"values of '{key}'", ["client", "values", LARGEST], values))
-    return tables
+            shown = ", ".join(f"{value}: {n}" for value, n in largest.items())
+            cells.append(f"{several} values; {shown}")
+        rows.append(cells)
+    return doc.tabulated(headings, rows)

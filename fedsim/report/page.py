@@ -14,9 +14,8 @@ from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs import ledger, run_agreement, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.report.document import blocks as doc
-from fedsim.report.document import html, pictures
+from fedsim.report.document import html
 from fedsim.report.document.wording import plain
-from fedsim.report.figures.series import series
 from fedsim.report.sections import drawn as run_drawings
 from fedsim.report.sections import evidence, first, observers, reading
 from fedsim.report.sections.first import About
@@ -34,24 +33,17 @@ class Pictures:
         found = run_drawings.figures(self._report, self._transcript)
         return {figure.name: figure for figure in found}
 
-    @cached_property
-    def embedded(self) -> dict[str, doc.Picture]:
-        return {
-            name: doc.Picture(
-                *(name, pictures.picture(figure.drawing), figure.title, figure.caption),
-                [*series(figure.drawing)],
-            )
-            for name, figure in self.drawn.items()
-        }
-
     @property
     def contents(self) -> dict[str, bytes]:
         """The content of each picture by the name of its file."""
-        drawn = [(name, picture.drawn) for name, picture in self.embedded.items()]
-        return {
-            **{f"{name}.svg": each.encode() for name, each in drawn if isinstance(each, str)},
-            **{f"{name}.png": each for name, each in drawn if isinstance(each, bytes)},
-        }
+        files = {}
+        for name, figure in self.drawn.items():
+            picture = figure.drawing.picture
+            if isinstance(picture, str):
+                files[f"{name}.svg"] = picture.encode()
+            else:
+                files[f"{name}.png"] = picture
+        return files
 
 
 def scope(report: Report) -> str:
@@ -82,7 +74,7 @@ def render_html(
     notes: list[doc.Block] = [*first.cautions(report)]
     if others := [each for each in report.warnings if each not in report.contradictions.values()]:
         notes.append(doc.Bullets(others))
-    parts = evidence.parts(report, drawn.embedded, about.target, sections)
+    parts = evidence.parts(report, drawn.drawn, about.target, sections)
     states = (observers.state_words(report, row) for row in observers.shown(report))
     parts.insert(-1, reading.part(states))
     if notes:

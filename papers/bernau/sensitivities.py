@@ -53,13 +53,13 @@ def followed(means: Means, data: str) -> Reproduced:
                 f"figure-4-{data}",
                 f"Local sensitivity of {TITLES[data]}'s most and least dissimilar pairs in all "
                 "steps of all trainings: median and the range of 90 %, bounded.",
-                canvas.to_svg(training_figures.by_pair(pairs, _bound(bounded))),
+                canvas.to_svg(training_figures.by_pair(pairs, _bound(bounded)).figure),
             ),
             ItemPicture(
                 f"figure-5-{data}",
                 "Local sensitivity of the most dissimilar pair over the steps, against the global "
                 "sensitivity, bounded and unbounded.",
-                canvas.to_svg(training_figures.over_training(relations)),
+                canvas.to_svg(training_figures.over_training(relations).figure),
             ),
         ],
     )

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing  # is slow to import
-
-    from fedsim.report.figures.series import Series
+    from fedsim.report.figures.plot import Plot  # matplotlib is slow to import
 
 from fedsim.report.document.wording import DASH
 
@@ -137,7 +135,7 @@ class Html:
     kind: ClassVar = "html"
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
-    figures: "Mapping[str, Figure | Picture]" = field(default_factory=dict)
+    figures: "Mapping[str, Figure]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,21 +144,9 @@ class Figure:
 
     kind: ClassVar = "figure"
     name: str
-    drawing: "Drawing"
+    drawing: "Plot"
     title: str
     caption: str
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure that has been drawn, as an SVG document or a PNG, with the numbers behind it."""
-
-    kind: ClassVar = "figure"
-    name: str
-    drawn: str | bytes
-    title: str
-    caption: str
-    series: "Sequence[Series]" = ()
 
 
 @dataclass(frozen=True)
@@ -208,7 +194,7 @@ class Bars:
     own: float | None = None
 
 
-Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Picture | Bars | Part
+Block = Prose | Listing | Table | Heading | Bullets | Label | Html | Figure | Bars | Part
 
 
 @dataclass(frozen=True)
@@ -241,7 +227,7 @@ class FirstScreen:
 
     answer: Sequence[Words]
     alarming: bool = False
-    figure: Bars | Figure | Picture | None = None
+    figure: Bars | Figure | None = None
     table: Table | None = None
     note: str = ""
     checks: Sequence[Check] = ()

@@ -25,11 +25,9 @@ from fedsim.report.document.blocks import (
     Link,
     Mark,
     Part,
-    Picture,
     Words,
 )
 from fedsim.report.document.style import STYLE
-from fedsim.report.figures.series import series
 
 BLOCKS = """\
 {% macro heading(level, title, anchor, page, plain=False) %}
@@ -275,7 +273,7 @@ def _compiled(source: str) -> Template:
 class _Drawn(dict[str, Markup]):
     """The figures of a template, each drawn where it is placed; nothing for one that is missing."""
 
-    def __init__(self, figures: Mapping[str, Figure | Picture], page: Outline) -> None:
+    def __init__(self, figures: Mapping[str, Figure], page: Outline) -> None:
         super().__init__()
         self._figures, self._page = figures, page
 
@@ -307,20 +305,11 @@ def _address(to: str) -> str:
     return f"{quote(path)}{mark}{anchor}"
 
 
-def _pictured(figure: Figure | Picture, page: Outline) -> Markup:
-    """Return a figure with the numbers behind it folded away below.
-
-    What is seen in it follows its title or caption for readers who see no pictures.
-    """
-    if isinstance(figure, Picture):
-        drawn, shown = figure.drawn, figure.series
-    else:
-        drawn, shown = pictures.picture(figure.drawing), [*series(figure.drawing)]
-    label = f"{figure.title or figure.caption} {pictures.seen(shown)}".strip()
-    region = Markup('<div class="scroll" {}>{}</div>\n').format(
-        page.region("Figure"), pictures.embedded(drawn, figure.name, label)
-    )
-    if not (tables := pictures.tables(shown)):
+def _pictured(figure: Figure, page: Outline) -> Markup:
+    """Return a figure with the numbers behind it folded away below."""
+    drawn = pictures.embedded(figure.drawing, figure.name, figure.title or figure.caption)
+    region = Markup('<div class="scroll" {}>{}</div>\n').format(page.region("Figure"), drawn)
+    if not (tables := pictures.tables(figure.drawing)):
         return region
     behind = Part("The numbers behind this figure", tables, folded=True, heads=False)
     return region + fragment([behind], page=page)

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,9 +22,8 @@ from matplotlib.ticker import (
 )
 
 from adversaries.arrays import Floats, Ints
-from fedsim.report.figures.series import Drawing, Values, keep, keep_ends
 
-Pixels = npt.NDArray[np.float32]
+Values = Sequence[float] | Floats | Ints
 
 # Okabe and Ito's palette, which readers with any colour vision can tell apart.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#00785A", "#8E4A84"
@@ -110,15 +108,15 @@ def panels(
     width: float = WIDTH,
     height: float = HEIGHT,
     sharey: bool = False,
-) -> Iterator[tuple[Drawing, list[Axes]]]:
+) -> Iterator[tuple[Figure, list[Axes]]]:
     """Yield a figure and its panels to draw on, row by row; width and height are in inches."""
     with page_style():
-        figure = Drawing(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), layout="constrained")
         yield figure, [*figure.subplots(rows, columns, squeeze=False, sharey=sharey).flat]
 
 
 @contextmanager
-def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Drawing, Axes]]:
+def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure and its axes to draw on; then name the axes and put the legend above them."""
     with panels() as (figure, (axes,)):
         yield figure, axes
@@ -127,21 +125,6 @@ def panel(across: str = "", up: str = "", above: float = 0.0) -> Iterator[tuple[
         if up:
             axes.set_ylabel(up)
         legend_above(axes, above)
-
-
-def line(
-    axes: Axes,
-    at: Values,
-    values: Values,
-    name: str,
-    *look: str,
-    legend: bool = True,
-    **style: Any,
-) -> None:
-    """Draw and keep a curve; without a name, it is only drawn."""
-    label = (name if legend else f"_{name}") if name else None
-    axes.plot(at, values, *look, label=label, **style)
-    keep(axes, name, at, values)
 
 
 def draw_curves(
@@ -155,43 +138,10 @@ def draw_curves(
     """Draw values by their labels, each in the next colour, by a method of the axes."""
     for (label, values), colour in zip(curves.items(), colours, strict=False):
         getattr(axes, draw)(at, values, color=colour, label=label, **style)
-        keep(axes, label, at, values)
 
 
-def quantile_band(axes: Axes, rounds: Ints, band: Floats, colour: str, label: str) -> None:
-    """Draw a line with the band around it, [3, k]: low, middle and high."""
-    low, middle, high = band
-    axes.fill_between(rounds, low, high, color=colour, alpha=0.14, linewidth=0)
-    # One round makes no line, but a point with its spread.
-    marker = "o" if len(rounds) == 1 else None
-    if marker:
-        axes.vlines(rounds, low, high, color=colour, linewidth=2)
-    line(axes, rounds, middle, label, color=colour, linewidth=2, marker=marker)
-    keep_ends(axes, label, rounds, low, high)
-
-
-def one_among_others(
-    axes: Axes, rounds: Ints, curves: Mapping[str, Floats], shown: str, label: str
-) -> None:
-    """Draw one curve in a colour of its own above all others, which are faint."""
-    marker = "o" if len(rounds) == 1 else None
-    faint: dict[str, Any] = {"color": BLUE, "alpha": 0.5, "linewidth": 1.2, "marker": marker}
-    for name, values in curves.items():
-        if name != shown:
-            line(axes, rounds, values, name, legend=False, **faint)
-    line(axes, rounds, curves[shown], label, color=VERMILION, linewidth=2, marker=marker)
-
-
-def stairs(axes: Axes, heights: Floats, edges: Floats, name: str, **style: Any) -> None:
-    axes.stairs(heights, edges, label=name, **style)
-    keep(axes, name, (edges[:-1] + edges[1:]) / 2, heights)
-
-
-def filled_stairs(
-    axes: Axes, heights: Floats, edges: Floats, colour: str, label: str, alpha: float, width: float
-) -> None:
-    axes.stairs(heights, edges, fill=True, color=colour, alpha=alpha)
-    stairs(axes, heights, edges, label, color=colour, linewidth=width)
+def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
+    axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
 
 
 def percent_axis(axes: Axes, low: float = -0.02, high: float = 1.02) -> None:
@@ -199,56 +149,11 @@ def percent_axis(axes: Axes, low: float = -0.02, high: float = 1.02) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def level_line(axes: Axes, value: float, label: str, colour: str, line: str) -> None:
-    axes.axhline(value, color=colour, linewidth=1.2, linestyle=line, label=label)
-    keep(axes, label, (), [value])
-
-
-def upright_line(
-    axes: Axes, value: float, name: str, colour: str = INK, *, legend: bool = False, **style: Any
-) -> None:
-    label = name if legend else f"_{name}"
-    axes.axvline(value, color=colour, label=label, **{"linestyle": "--", "linewidth": 1.2, **style})
-    keep(axes, name, (), [value])
-
-
-def levels_in_margin(axes: Axes, levels: Sequence[tuple[float, str, str, str]]) -> None:
-    """Draw levels and write their labels in the right margin, apart from one another."""
-    bottom, top = axes.get_ylim()
-    next_free = -np.inf
-    for value, label, colour, line in sorted(levels):
-        axes.axhline(value, color=colour, linewidth=1.4, linestyle=line)
-        keep(axes, label, (), [value])
-        half = 0.05 if "\n" in label else 0.03
-        height = max((value - bottom) / (top - bottom), next_free + half)
-        next_free = height + half + 0.01
-        axes.annotate(
-            label,
-            (1.0, value),
-            xycoords=("axes fraction", "data"),
-            xytext=(1.05, height),
-            textcoords="axes fraction",
-            va="center",
-            color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5)},
-        )
-
-
-def note(axes: Axes, x: float, text: str, align: str) -> None:
-    axes.text(
-        x, 1.01, text, transform=axes.get_xaxis_transform(), ha=align, fontsize=8.5, color=MUTED
-    )
-
-
 def rounds_axis(axes: Axes, rounds: Ints) -> None:
     margin = 0.5 if len(rounds) == 1 else 0.02 * (rounds[-1] - rounds[0])
     axes.set_xlim(rounds[0] - margin, rounds[-1] + margin)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
-
-
-def from_zero(axes: Axes) -> None:
-    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def legend_above(axes: Axes, above: float = 0.0) -> None:

@@ -20,7 +20,7 @@ from fedsim.audits.run import empirical
 from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.privacy.trust import Trust
 from fedsim.report.document import wording
-from fedsim.report.document.blocks import Block, Figure, Html, Mark, Part, Picture
+from fedsim.report.document.blocks import Block, Figure, Html, Mark, Part
 from fedsim.report.document.wording import number
 from fedsim.report.sections import observers, risks, target
 from fedsim.report.sections import section as facts
@@ -44,8 +44,11 @@ OBSERVERS = (
 {% set here = row.observer == report.vantage %}
 <tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\
 {{ names[row.observer] }}{% if here %}<small>audited here</small>{% endif %}</th>
-{% for heading, (text, detail) in cells.items() %}<td class="value" data-label="{{ heading }}">\
-{{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>{% endfor %}</tr>
+{% for heading, (text, detail) in cells.items() %}
+{% set style = "value" if heading in measured else "limit" %}
+<td class="{{ style }}" data-label="{{ heading }}">\
+{{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>
+{% endfor %}</tr>
 {% endfor %}
 {% endcall %}
 <dl>
@@ -408,7 +411,7 @@ SETTINGS = """
 """
 
 
-Figures = Mapping[str, Figure | Picture]
+Figures = Mapping[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -521,6 +524,7 @@ def _values(report: Report) -> dict[str, Any]:
         "confidence": facts.confidence_of(report).strip(),
         "score_caution": facts.score_caution(report),
         "names": observers.NAMES,
+        "measured": observers.MEASURED,
         "numbers": [(row, observers.numbers(report, row)) for row in rows],
         "marks": {row.observer: observers.mark(report, row) for row in rows},
         "readings": {row.observer: observers.reading(report, row) for row in rows},

@@ -149,6 +149,10 @@ def numbers(report: Report, row: Row) -> dict[str, tuple[str, str]]:
     }
 
 
+MEASURED = ("Advantage", "Highest belief", "ε at least")
+"""The headings of `numbers` that are measured; the others are from theory."""
+
+
 def condition(estimator: str) -> str:
     """Return the condition under which a lower bound on epsilon holds, as the end of a sentence."""
     words = CONDITIONS.get(estimator, "")

@@ -132,8 +132,6 @@ def write_choice(result: Result, directory: Path) -> Path:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    from fedsim.report.figures import canvas  # noqa: PLC0415  (matplotlib is slow to import)
-
     made, figure, name = document(result), frontier(result), result.config.run.name
     against = (
         "The model against the limit on how often the adversary is right. Each point is the best "
@@ -156,7 +154,7 @@ def write_choice(result: Result, directory: Path) -> Path:
             f"Choosing ε for {name}", "Choice of noise", name, _first(result, directory), blocks
         )
     )
-    files = {SUMMARY: sweep.as_csv(made["settings"]), "figures/frontier.svg": canvas.to_svg(figure)}
+    files = {SUMMARY: sweep.as_csv(made["settings"]), "figures/frontier.svg": figure.picture}
     private_files.make_directory(directory / "figures")
     for path, content in files.items():
         private_files.write_private(directory / path, content.encode())

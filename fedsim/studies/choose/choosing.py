@@ -51,7 +51,9 @@ class Selection:
         """Return the figure "frontier", the model's criterion against the adversary."""
         from fedsim.studies.choose import choose_report  # noqa: PLC0415
 
-        return {} if self.result is None else {"frontier": choose_report.frontier(self.result)}
+        return (
+            {} if self.result is None else {"frontier": choose_report.frontier(self.result).figure}
+        )
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure as Drawing
 from rich.console import RenderableType
 from scipy.special import stdtrit
 
@@ -31,6 +30,7 @@ from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, s
 from fedsim.report.document.html import render
 from fedsim.report.document.wording import DASH, number, percent, plain, span
 from fedsim.report.figures import training_figures
+from fedsim.report.figures.plot import Plot
 from fedsim.report.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
@@ -382,7 +382,7 @@ def render_html(report: MembershipReport) -> str:
     )
 
 
-def roc(report: MembershipReport) -> Drawing:
+def roc(report: MembershipReport) -> Plot:
     """Return the figure of the curves of the attacks with the largest advantage."""
     best = report.best_first[: training_figures.MOST_CURVES]
     return training_figures.roc({each.attack.title: each.roc for each in best}, report.allowed)

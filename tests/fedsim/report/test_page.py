@@ -226,7 +226,7 @@ def test_rich_markup_in_a_name_is_shown_as_it_is(report):
 @pytest.mark.slow
 def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, monkeypatch):
     run = written("central")
-    monkeypatch.setattr("fedsim.report.document.pictures.LARGEST_SVG", 1_000)
+    monkeypatch.setattr("fedsim.report.figures.plot.LARGEST_SVG", 1_000)
     pictures = Pictures(run.report, run.transcript)
     page = Page(render_html(run.report, pictures))
     sources = [value for name, value in page.attributes if name == "src"]

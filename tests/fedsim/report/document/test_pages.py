@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fedsim.report.document import html, pictures
+from fedsim.report.document import html
 from fedsim.report.document.blocks import (
     Document,
     Figure,
@@ -15,7 +15,8 @@ from fedsim.report.document.blocks import (
     Prose,
     tabulated,
 )
-from fedsim.report.figures import canvas, training_figures
+from fedsim.report.figures import canvas, plot, training_figures
+from fedsim.report.figures.plot import Curve, Panel, Plot
 
 
 def page(text="", figures=(), name="ρβ & <b>"):
@@ -59,12 +60,9 @@ def test_a_cell_of_a_stacked_table_says_its_column_and_what_is_unknown_is_a_dash
     assert '<td data-label="ε">–</td>' in page()
 
 
-def drawn(values):
-    with canvas.panels() as (figure, (axes,)):
-        canvas.line(axes, range(len(values)), values, "belief", color=canvas.BLUE)
-        axes.set_ylim(0, 1)
-        axes.set_xlabel("round")
-    return html.fragment([Figure("one", figure, "", "Beliefs.")])
+def drawn(values, colour=canvas.BLUE):
+    curve = Curve("belief", range(len(values)), values, colour)
+    return html.fragment([Figure("one", Plot([Panel([curve])]), "", "Beliefs.")])
 
 
 def test_a_figure_is_told_in_words_and_has_its_numbers_below():
@@ -83,13 +81,11 @@ def test_many_numbers_are_summed_up():
 def test_figures_take_the_colours_of_the_page_or_stand_on_white():
     assert "var(--series-blue)" in drawn([0, 1]) and 'class="themed"' in drawn([0, 1])
     assert not re.search("#[0-9a-f]{6}", drawn([0, 1]))
-    with canvas.panels() as (figure, (axes,)):
-        canvas.line(axes, [0, 1], [0, 1], "belief", color="#123456")
-    assert 'class="plate"' in html.fragment([Figure("d", figure, "", "Records.")])
+    assert 'class="plate"' in drawn([0, 1], "#123456")
 
 
 def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pictures, "LARGEST_SVG", 100)
+    monkeypatch.setattr(plot, "LARGEST_SVG", 100)
     markup = drawn([0.5, 0.75])
     assert 'alt="Beliefs. belief from 0.500 to 0.750 over round."' in markup
     assert "The numbers behind this figure" in markup

@@ -327,7 +327,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     assert isinstance(first.figure, Bars)
     assert [bar.mark.text for bar in first.figure.bars] == ["Contradicted"]
     assert first.checks[0].mark.text == "Failed"
-    assert len(membership_report.roc(honest).axes) == 1
+    assert len(membership_report.roc(honest).panels) == 1
 
 
 def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -> None:
