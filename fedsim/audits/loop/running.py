@@ -132,7 +132,7 @@ class Loop:
         def run(other: Data) -> Training:
             self._called(other, seed, released)
             items = self._watch.contents((other.features, other.labels))
-            return Training(tuple(self._watch.sums), items)
+            return Training(tuple(self._watch.watched), items)
 
         first = run(data)
         released, dataset = tuple(self._watch.released), self._watch.batches.dataset
