@@ -25,24 +25,24 @@ UNBOUNDED_WEIGHT = 1e9
 class CentralNoise:
     """Noise that the server adds to an average of clipped updates.
 
+    Before the app runs, norms are those of the first round alone.
+
     Attributes:
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
             of all rounds.
-        clipping_norms: C (L2 norm) to which updates were clipped in every round; before the app
-            runs, of the first round alone.
+        clipping_norms: C (L2 norm) to which updates were clipped in every round.
         noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
-            which moves C before the noise is drawn. Before the app runs, of the first round alone.
+            which moves C before the noise is drawn.
         sampled_clients: divisor of the strategy, however many clients replied. The largest of all
             rounds.
-        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
-            scales it; () before the app runs.
         client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
         plain_mean: whether the noise is added to Flower's plain average of the replies.
         weighted_by: the metric, sent by clients, that weights the average.
-        equal_weights_enforced: whether the strategy refuses replies of unequal weight.
         own_noise: whether code that is not Flower's makes the noise.
+        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
+            scales it; () before the app runs.
     """
 
     strategy: str
@@ -80,10 +80,8 @@ class LocalNoise:
     Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
 
     Attributes:
-        clipping_norm: largest L2 norm of an update that leaves the client, before noise.
         sensitivity: scale of the noise; nothing ties it to the clipping norm.
-        epsilon: epsilon that LocalDpMod is configured to keep for one message.
-        delta: delta of that epsilon; the formula is defined below 1.25.
+        epsilon: of one message, at delta, as LocalDpMod is configured.
     """
 
     clipping_norm: float
@@ -111,15 +109,15 @@ class AppObservation:
 
     Attributes:
         participants: number of aggregated replies in every round.
-        weights: weights that clients stated, by partition.
+        weights: that clients stated, by partition.
         noise_ratios: realised over configured standard deviation of the central noise in every
             round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
         noise_coordinates: number of coordinates on which a round's noise was measured.
-        checks: findings on the recorded rounds of the server, as for a transcript.
-        unsure: why the recorded rounds do not support a claim; "" if they may.
+        checks: findings on the recorded rounds, as for a server's transcript.
+        unsure: why these do not support a claim; "" if they may.
     """
 
     participants: tuple[int, ...]
