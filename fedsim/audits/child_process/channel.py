@@ -78,9 +78,9 @@ class Channel:
             raise AppFailedError(answer)
         return answer
 
-    def served(self, protocol: type) -> Any:
-        """Return the object in the process, whose answers must have the types of the protocol."""
-        return _Remote(self, protocol)
+    def served(self, kind: type) -> Any:
+        """Return the object in the process, whose answers must have the types of its class."""
+        return _Remote(self, kind)
 
     def _exchanged(self, line: bytes) -> bytes:
         deadline, received = time.monotonic() + self._time_limit, bytearray()
@@ -112,10 +112,10 @@ class Channel:
 @dataclass(frozen=True)
 class _Remote:
     _channel: Channel
-    _protocol: type
+    _kind: type
 
     def __getattr__(self, name: str) -> Any:
-        member = getattr(self._protocol, name)
+        member = getattr(self._kind, name)
         if isinstance(member, property):
             return self._channel.call(get_type_hints(member.fget)["return"], name)
         return partial(self._channel.call, get_type_hints(member)["return"], name)

@@ -24,8 +24,9 @@ from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, jud
 from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, LoopOrder, ObservedRun, Trials, World
+from fedsim.audits.loop.measurement import Features, LoopOrder, ObservedRun, World
 from fedsim.audits.loop.rules import findings
+from fedsim.audits.loop.running import LoopTrials
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
@@ -176,13 +177,13 @@ def audit_loop(
             processes.enter_context(started(module, "loop", time_limit, order, log=log))
             for _ in range(places.processes(workers))
         ]
-        loops = [channel.served(Trials) for channel in channels]
+        loops = [channel.served(LoopTrials) for channel in channels]
         found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
         return replace(found, strict=strict)
 
 
 def audited(
-    loops: Sequence[Trials],
+    loops: Sequence[LoopTrials],
     order: LoopOrder,
     trials: int,
     claim: Claim | None,
@@ -266,7 +267,7 @@ def _bounds(
 class _Runs:
     """Runs of an audit's processes, each with its own seed; `noise`: that of all attacked runs."""
 
-    def __init__(self, loops: Sequence[Trials], seed: int) -> None:
+    def __init__(self, loops: Sequence[LoopTrials], seed: int) -> None:
         self._loops, self._seed, self._begun = loops, seed, 0
         self.noise = NoiseSums()
 
@@ -315,7 +316,7 @@ class _Runs:
 
     def measured(
         self,
-        loops: Sequence[Trials],
+        loops: Sequence[LoopTrials],
         pair: int,
         count: int,
         progress: Callable[[int], None] = lambda done: None,
@@ -326,7 +327,7 @@ class _Runs:
         """
         drawn = generator(self._seed, StreamRole.WORLD, trial=self._begun)
         worlds, seeds = drawn.permutation(np.arange(count) % 2 == 0), self._seeds(count)
-        rows, idle = list[Features](), SimpleQueue[Trials]()
+        rows, idle = list[Features](), SimpleQueue[LoopTrials]()
         for loop in loops:
             idle.put(loop)
 

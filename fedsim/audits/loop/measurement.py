@@ -1,12 +1,9 @@
-"""Measurements of a loop's runs, and what makes them, without any code of the loop."""
+"""Measurements of a loop's runs, without any code of the loop."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from fedsim.audits.steps.classes import LoopStatement
-from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.step import Step
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
@@ -102,43 +99,3 @@ class LoopOrder:
     target: str
     neighbouring: str
     seed: int
-
-
-class Trials(Protocol):
-    """Runs of a loop, in this process or another."""
-
-    @property
-    def runs(self) -> int:
-        """Number of runs until now."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the pairs of worlds."""
-
-    def observed(
-        self, pair: int, world: World, seeds: Sequence[int]
-    ) -> tuple[tuple[ObservedRun, ...], float]:
-        """Return honest runs, and the p-value of their noise's repetition."""
-
-    def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
-        """Return names of tensors that depend on the data while every step stays the same."""
-
-    def influence(self, seed: int) -> Influence:
-        """Return what a replaced record changes in the steps of a run with this seed."""
-
-    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Learn a pair's direction from two runs a seed.
-
-        Returns the approximate distance of the worlds, in standard deviations.
-        """
-
-    def keep(self, file: Path) -> None:
-        """Write the directions that were learnt, for `take` of another process."""
-
-    def take(self, file: Path) -> None:
-        """Read the directions that another process learnt."""
-
-    def features(
-        self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
-    ) -> tuple[tuple[Features, ...], NoiseSums]:
-        """Return the features of each run, and the noise of their steps."""

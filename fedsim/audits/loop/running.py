@@ -28,7 +28,6 @@ from fedsim.audits.loop.measurement import (
     Influence,
     LoopOrder,
     ObservedRun,
-    Trials,
     World,
 )
 from fedsim.audits.loop.watching import LoopWatch
@@ -201,8 +200,8 @@ def _unlike(first: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
     return sorted((first.keys() | other.keys()) - alike)
 
 
-class LoopTrials(Trials):
-    """Runs of a loop in this process."""
+class LoopTrials:
+    """Runs of a loop in this process, which an audit calls from another one."""
 
     def __init__(
         self, loop: Loop, pairs: Sequence[Neighbours], data: Data | None = None, target: str = ""
@@ -213,27 +212,36 @@ class LoopTrials(Trials):
 
     @property
     def runs(self) -> int:
+        """Number of runs until now."""
         return self._loop.runs
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the pairs of worlds."""
         return tuple(each.name for each in self._pairs)
 
     def observed(
         self, pair: int, world: World, seeds: Sequence[int]
     ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
         worlds = self._pairs[pair]
         made = {"twin": worlds.twin, "stranger": worlds.stranger}.get(world)
         return self._loop.observed_runs(made() if made else getattr(worlds, world), seeds)
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
+        """Return names of tensors that depend on the data while every step stays the same."""
         worlds = self._pairs[pair]
         return self._loop.changed(worlds.present, [worlds.twin(), worlds.stranger()], seed)
 
     def influence(self, seed: int) -> Influence:
+        """Return what a replaced record changes in the steps of a run with this seed."""
         return self._loop.influence(self.data, self.target, seed)
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Learn a pair's direction from two runs a seed.
+
+        Returns the approximate distance of the worlds, in standard deviations.
+        """
         worlds = self._pairs[pair]
         present = [self._loop.released(worlds.present, seed) for seed in seeds]
         twin = [self._loop.released(worlds.twin(place), seed) for place, seed in enumerate(seeds)]
@@ -241,6 +249,7 @@ class LoopTrials(Trials):
         return direction.distance
 
     def keep(self, file: Path) -> None:
+        """Write the directions that were learnt, for `take` of another process."""
         file.write_bytes(pickle.dumps(self.directions))
 
     def take(self, file: Path) -> None:
@@ -249,6 +258,7 @@ class LoopTrials(Trials):
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[tuple[Features, ...], NoiseSums]:
+        """Return the features of each run, and the noise of their steps."""
         of, direction = self._pairs[pair], self.directions[pair]
         measured, noises = list[Features](), list[NoiseSums]()
         for world, seed in zip(worlds, seeds, strict=True):
