@@ -4,7 +4,7 @@ The audit requests one run after another and gets measurements back. It computes
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -230,20 +230,19 @@ class ClientRun:
 
 
 @dataclass(frozen=True)
-class Execution:
-    """One run: its configuration, with the observations of an honest run, and its rounds.
+class HonestRun:
+    """An honest run: its configuration, with what was observed, and the training of each client.
 
     Attributes:
-        clients: training of each client by partition, in an honest run.
+        clients: by partition.
     """
 
-    rounds: tuple[AppRound, ...]
     configuration: Configuration
-    clients: dict[int, ClientRun] = field(default_factory=dict)
+    clients: dict[int, ClientRun]
 
 
 class App(Protocol):
-    """An app that can run many times, in this process or another."""
+    """An app that can run many times, in this process or another; every run sets all seeds."""
 
     @property
     def name(self) -> str: ...
@@ -251,5 +250,8 @@ class App(Protocol):
     @property
     def clients(self) -> int: ...
 
-    def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed."""
+    def honest(self, seed: int) -> HonestRun:
+        """Run the app as it is."""
+
+    def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
+        """Run the app with updates by a script, and return its rounds."""
