@@ -1,7 +1,7 @@
 """The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,7 +15,6 @@ from rich.text import Text
 import fedsim
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
-from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import guarantee
 from fedsim.config import Scalar, to_run_config
 from fedsim.config.federation import OWN, DataConfig
@@ -25,11 +24,12 @@ from fedsim.federation.server import noisy_measures
 from fedsim.game import record_display
 from fedsim.learning.data.schema import MARK
 from fedsim.learning.training import saved_model
-from fedsim.privacy import discrete_laplace, risks
+from fedsim.privacy import discrete_laplace
 from fedsim.privacy.accounting import accountant
-from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
+from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.report import model_quality
+from fedsim.report.card_page import as_markdown_page, besides
 from fedsim.report.card_types import (
     Charged,
     ClientMeasures,
@@ -39,13 +39,10 @@ from fedsim.report.card_types import (
     Rehearsal,
     ReleasedTowards,
 )
-from fedsim.report.document import terminal, worth
-from fedsim.report.document.blocks import Block, Bullets, Part, Prose, tabulated
-from fedsim.report.document.terminal import quoted
-from fedsim.report.document.wording import counted, number, percent, span
-from fedsim.report.document.worth import WORDS
-from fedsim.report.model_quality import CONFIDENCE, learning, quality_of
-from fedsim.report.sections import risks as risk_section
+from fedsim.report.document import terminal
+from fedsim.report.document.blocks import tabulated
+from fedsim.report.document.wording import number
+from fedsim.report.model_quality import CONFIDENCE, learning
 
 FILE = "rehearsal.json"
 
@@ -109,13 +106,6 @@ def read_rehearsal(directory: RunDirectory) -> Rehearsal | None:
 
 
 PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
-
-USE = """\
-```python
-import fedsim
-
-model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {use}
-```"""
 
 LIMITS = (
     "The guarantee is for one {unit} at a time. A person with several has less protection (group "
@@ -204,7 +194,7 @@ def write_card(
         ],
         uncovered=_uncovered(config.data, rehearsal),
     )
-    directory.write_text(PAGE, as_markdown(card))
+    directory.write_text(PAGE, as_markdown_page(card))
     directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
     return card
 
@@ -220,7 +210,7 @@ def read_card(directory: RunDirectory) -> ModelCard:
                 raise ValueError(f"'{row.vantage}' is no vantage point with an epsilon")
         # Every number is shown once, so that none is impossible on a page.
         summary(card)
-        as_markdown(card)
+        as_markdown_page(card)
     return card
 
 
@@ -232,25 +222,13 @@ def summary(card: ModelCard) -> RenderableType:
         for row in privacy.towards
     ]
     by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
-    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{_besides(privacy)}")]
+    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{besides(privacy)}")]
     if not privacy.guaranteed:
         lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered or ()]
     if card.utility is not None:
         lines.append(Text(learning(card.utility, card.task)))
     return terminal.shown(terminal.table(by_name, title=card.name), *lines)
-
-
-def _besides(privacy: Privacy) -> str:
-    if not privacy.measures_epsilon:
-        return ""
-    cost = f"ε = {number(privacy.measures_epsilon)} (δ = 0)"
-    if privacy.neighbouring == Neighbouring.ADD_REMOVE:
-        return f" A record that its client held back from the rounds costs {cost} instead."
-    return (
-        f" Records that clients held back from the rounds cost {cost}. If one of a record and its "
-        "replacement was in the rounds and the other was held back, add both costs."
-    )
 
 
 def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
@@ -319,148 +297,3 @@ def _utility(
         baseline_loss=last.get("baseline_loss"),
         loss_interval=(between := last.get("loss_interval")) and (between[0], between[1]),
     )
-
-
-def as_markdown(card: ModelCard) -> str:
-    return terminal.as_markdown([Part(quoted(card.name), list(_blocks(card)))])
-
-
-WIDE = 0.5
-"""Length above which an interval is shown as "cannot tell"."""
-
-
-def _at_clients(card: ModelCard) -> Iterator[Block]:
-    def cell(share: Proportion | None) -> str | None:
-        if share is None or share.interval is None:
-            return None
-        low, high = share.interval
-        return "cannot tell" if high - low > WIDE else worth.share(share)
-
-    cost = number(card.privacy.measures_epsilon)
-    yield Prose(
-        "These clients held back a share of their records from the training, and counted the "
-        "model's answers for them. Each count has discrete Laplace noise."
-    )
-    yield Prose(
-        f"An answer costs ε = {cost} for a record that was held back (δ = 0, "
-        f"{card.privacy.neighbouring}). The client's ledger adds this to the cost of the rounds. "
-        "A client that is not listed did not answer, and may have paid the same."
-    )
-    yield Prose(
-        f"Intervals at {percent(CONFIDENCE)} include the noise. “Cannot tell” stands for intervals "
-        f"longer than {percent(WIDE)}."
-    )
-    rows = [
-        [f"client {one.client}", quoted(each.name), cell(each.recall), cell(each.precision)]
-        for one in card.client_measures
-        for each in one.classes
-    ]
-    yield tabulated(["client", "class", "recall", "precision"], rows)
-
-
-def _accounted(privacy: Privacy) -> Iterator[Block]:
-    if not any(row.steps for row in privacy.towards):
-        return
-    yield Prose("ε follows from δ and these Gaussian steps:")
-    lines = []
-    for row in privacy.towards:
-        steps = "; ".join(
-            f"{one.count} steps with noise multiplier {one.noise_multiplier:.7g} at sampling rate "
-            f"{one.sampling_rate:.7g}"
-            for one in row.steps
-        )
-        lines.append(f"towards the {row.vantage.replace('-', ' ')}: {steps}")
-    yield Bullets(lines)
-    if privacy.guaranteed and (by_vantage := risks_by_vantage(privacy)):
-        yield Prose(
-            "How often any attack on one person (re-identification, attribute inference, "
-            "reconstruction) is right without the model, and how often at most with it:"
-        )
-        yield risk_section.table(by_vantage)
-
-
-def mechanism_towards(privacy: Privacy, towards: ReleasedTowards) -> Mechanism:
-    groups = [Steps(one.noise_multiplier, one.count, one.sampling_rate) for one in towards.steps]
-    return Mechanism(tuple(groups), Neighbouring(privacy.neighbouring))
-
-
-def risks_by_vantage(privacy: Privacy) -> dict[str, risk_section.Risks]:
-    """Return the largest success of any attack by its baseline, by the name of the vantage."""
-    by_vantage: dict[str, risk_section.Risks] = {}
-    for row in privacy.towards:
-        with suppress(InputError):  # steps that are unknown, or that no accountant covers
-            mechanism = mechanism_towards(privacy, row)
-            by_vantage[row.vantage.replace("-", " ")] = risks.success_by_baseline(mechanism)
-    return by_vantage
-
-
-def _blocks(card: ModelCard) -> Iterator[Block]:
-    if card.purpose:
-        yield Prose(quoted(card.purpose))
-    of = f"{card.records:,} records of {quoted(card.data)}"
-    if card.data == OWN:
-        of = f"{card.records:,} of the clients' own records (model.toml has their schema)"
-    less = ", without records that clients held back," * (card.privacy.measures_epsilon > 0)
-    yield Prose(
-        f"The model ({quoted(card.network)}, {card.parameters:,} trained parameters) predicts "
-        f"{WORDS[card.task].predicts.format(classes=card.classes)}. "
-        f"{card.clients} clients trained it together, on {of}{less}, in {card.rounds} rounds "
-        f"({card.optimizer})."
-    )
-    yield Part("Privacy", list(_privacy(card.privacy)))
-    if card.utility is not None:
-        loss = f"{number(card.utility.loss)}{WORDS[card.task].unit}"
-        worth = learning(card.utility, card.task)
-        words = Prose(f"{worth} The loss is {loss}. No client trained on these records.")
-        yield Part("Quality", [words, *quality_of(card.utility)])
-    if card.privacy.measures_epsilon:
-        yield Part("At the clients", list(_at_clients(card)))
-    if (rehearsal := card.rehearsal) is not None:
-        between = span(rehearsal.advantage_interval, number)
-        data = "the same schema" if rehearsal.data == OWN else quoted(rehearsal.data)
-        text = (
-            "Before the training, a rehearsal played the same rounds under the same noise "
-            f"{rehearsal.trials} times, on {rehearsal.records:,} records of {data}. The adversary "
-            f"at the {rehearsal.vantage.replace('-', ' ')} knew all records but one. Its advantage "
-            f"was {number(rehearsal.advantage)} ({between} at {percent(rehearsal.confidence)}), "
-            f"and the noise allows {number(rehearsal.rho_alpha)}. In "
-            f"{percent(rehearsal.delta_prime)} of the trainings with the record, its belief "
-            f"exceeded {percent(rehearsal.rho_beta)}. "
-            "These numbers concern the records of the rehearsal, not the training data of this "
-            "model."
-        )
-        yield Part("Rehearsed", [Prose(text)])
-    yield Part("Limits", [Bullets([*(card.uncovered or ()), *card.limits])])
-    written = (
-        f"`model.safetensors`: SHA-256 `{card.sha256}`, written by fedsim {card.fedsim} on "
-        f"{card.created}."
-    )
-    yield Part("Use it", [Prose(USE.format(use=WORDS[card.task].use)), Prose(written)])
-
-
-def _privacy(privacy: Privacy) -> Iterator[Block]:
-    if not privacy.guaranteed:
-        yield Prose(f"**No guarantee of differential privacy.** {privacy.note}")
-    names = list(privacy.towards[0].epsilon)
-    local = f" of {privacy.local_steps} local steps each" * (privacy.local_steps > 1)
-    yield tabulated(
-        ["towards", "what it sees", *(f"ε by {name}" for name in names)],
-        [
-            [
-                f"the {row.vantage.replace('-', ' ')}",
-                row.sees,
-                *(number(row.epsilon.get(name)) for name in names),
-            ]
-            for row in privacy.towards
-        ],
-    )
-    yield Prose(
-        f"At δ = {privacy.delta:g}, for one {privacy.unit} ({privacy.neighbouring}). Gradients "
-        f"were clipped to {privacy.clipping_norm:g}; the noise multiplier was "
-        f"{privacy.noise_multiplier:.4g}, the sampling rate {privacy.sampling_rate:g}. "
-        f"{privacy.trust} The accounting covers "
-        f"{counted(privacy.rounds_charged, 'round')}{local}"
-        + (f", in {privacy.attempts} attempts." if privacy.attempts > 1 else ".")
-        + _besides(privacy)
-    )
-    yield from _accounted(privacy)

@@ -21,7 +21,8 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.observers.noise_watch import alarms
 from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
 from fedsim.report import model_card, model_quality
-from fedsim.report.card_types import ModelCard, ReleasedTowards
+from fedsim.report.card_page import mechanism_towards
+from fedsim.report.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, worth
 from fedsim.report.document.first_screen import FAILED, report_check, share, shares
@@ -137,12 +138,72 @@ def assemble(directory: RunDirectory) -> TrainingReport:
     return TrainingReport(run.name, run.author, contradictions, course, missing)
 
 
+@dataclass(frozen=True)
+class Towards:
+    """What an observer may learn of a training; `right_at_most` is 1 where nothing is promised."""
+
+    name: str
+    words: StateWords
+    right_at_most: float
+    epsilon: float
+    sees: str
+    rehearsal: Rehearsal | None = None
+
+    @property
+    def bar(self) -> doc.Bar:
+        found, mark = self.rehearsal, doc.Mark(self.words.kind, self.words.text)
+        if found is None or found.advantage is None:
+            return doc.Bar(self.name.capitalize(), mark, limit=self.right_at_most)
+        right, ends = share(found.advantage), shares(found.advantage_interval)
+        how = f"rehearsed on {found.data}"
+        return doc.Bar(self.name.capitalize(), mark, right, ends, self.right_at_most, how)
+
+
+def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
+    return [_towards(report, card, one) for one in card.privacy.towards]
+
+
+def _towards(report: TrainingReport, card: ModelCard, one: ReleasedTowards) -> Towards:
+    limit, words = _right_at_most(card.privacy, one), state(report, card)
+    rehearsal = card.rehearsal
+    if rehearsal is not None and rehearsal.vantage != one.vantage:
+        rehearsal = None
+    if card.privacy.guaranteed and limit >= 1:
+        server = one.vantage == "server"
+        words = verdicts.MUST_BE_TRUSTED if server else verdicts.NO_PROTECTION
+    elif words is verdicts.AGREES and (rehearsal is None or rehearsal.advantage is None):
+        words = verdicts.NOT_MEASURED  # the noise was measured, and no adversary
+    epsilon = next(iter(one.epsilon.values()), math.inf)
+    return Towards(one.vantage.replace("-", " "), words, limit, epsilon, one.sees, rehearsal)
+
+
+def _right_at_most(privacy: Privacy, one: ReleasedTowards) -> float:
+    if not privacy.guaranteed:
+        return 1.0
+    try:
+        return share(rho_alpha(mechanism_towards(privacy, one)))
+    except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
+        epsilon = next(iter(one.epsilon.values()), math.inf)
+        return share(advantage_of_epsilon(epsilon, privacy.delta))
+
+
+def state(report: TrainingReport, card: ModelCard) -> StateWords:
+    """Return the state of the training, whichever the observer."""
+    if report.alarms:
+        return verdicts.CONTRADICTED
+    if not card.privacy.guaranteed:
+        return verdicts.NO_GUARANTEE
+    watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
+    return verdicts.AGREES if watched else verdicts.NOT_MEASURED
+
+
 def render_html(report: TrainingReport, card: ModelCard) -> str:
+    observers = towards(report, card)
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
     if card.uncovered is not None:
         partly = " ".join([PARTLY_COVERED, *card.uncovered])
         blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
-    states = [state_towards(report, card, each) for each in card.privacy.towards]
+    states = [each.words for each in observers]
     blocks += [
         doc.Prose(CONFIDENTIAL),
         *_figures(report),
@@ -152,151 +213,95 @@ def render_html(report: TrainingReport, card: ModelCard) -> str:
         blocks += model_quality.quality_of(card.utility, str)
     if report.missing:
         missing = [
-            [
-                "unknown" if one.client is None else f"client-{one.client}",
-                str(one.of),
-                one.reason,
-            ]
+            ["unknown" if one.client is None else f"client-{one.client}", one.of, one.reason]
             for one in report.missing
         ]
         blocks += [
             doc.Heading("Missing clients"),
             doc.tabulated(["client", "of", "reason"], missing),
         ]
-    return render(
-        doc.Document(
-            f"Training {report.name}", "Training", report.name, first(report, card), blocks
-        )
-    )
+    title, name = f"Training {report.name}", report.name
+    page = doc.Document(title, "Training", name, _first(report, card, observers), blocks)
+    return render(page)
 
 
-def first(report: TrainingReport, card: ModelCard) -> doc.FirstScreen:
-    words, privacy = state(report, card), card.privacy
-    bars = [_bar(report, card, towards) for towards in privacy.towards]
-    names = dict[doc.Mark, list[str]]()
-    for bar in bars:
-        names.setdefault(bar.mark, []).append(bar.name)
+TRAINED = "{clients} clients trained a model ({network}) in {rounds} rounds."
+LIMITED = (
+    "An adversary that guesses whether one {unit} was used is right in at most {most} of cases "
+    "({who}). Tossing a coin is right in 50%."
+)
+NAKED = "No noise protects a {unit} from the {who}."
+
+
+def _first(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> doc.FirstScreen:
+    privacy, names = card.privacy, dict[doc.Mark, list[str]]()
+    for each in observers:
+        names.setdefault(each.bar.mark, []).append(each.name)
     states: list[str | doc.Mark] = []
     for mark, alike in names.items():
         states += [f"{', '.join(alike).capitalize()}: ", mark, " "]
-    answer: list[doc.Words] = [
-        states,
-        f"{card.clients} clients trained a model ({card.network}) in {card.rounds} rounds. "
-        f"{_right(bars, privacy.unit)}{_costs(card)}",
-    ]
+    answer: list[doc.Words] = [states, f"{TRAINED.format(**vars(card))} {_limits(card, observers)}"]
     if not privacy.guaranteed:
         answer.append(f"No guarantee of differential privacy. {privacy.note}")
     answer += card.uncovered or ()
     if card.utility is not None:
         answer.append(model_quality.learning(card.utility, card.task))
     of = "client with all its data" if privacy.unit == "client" else "record"
-    rows = [
-        [
-            towards.vantage.replace("-", " "),
-            *map(number, list(towards.epsilon.values())[:1]),
-            towards.sees,
-        ]
-        for towards in card.privacy.towards
-    ]
+    rows = [[each.name, number(each.epsilon), each.sees] for each in observers]
     return doc.FirstScreen(
         answer=answer,
         alarming=bool(report.alarms),
         figure=doc.Bars(
-            bars,
+            [each.bar for each in observers],
             f"How often an adversary can be right, at most, about whether one {of} was used.",
         ),
-        table=doc.tabulated(("Observer", f"ε at δ = {card.privacy.delta:.3g}", "Note"), rows),
-        checks=_checks(report, card),
-        steps=_steps(report, card, words),
+        table=doc.tabulated(("Observer", f"ε at δ = {privacy.delta:.3g}", "Note"), rows),
+        checks=_checks(report, card, observers),
+        steps=_steps(report, card, observers),
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
             data=f"{card.data}, {card.records} records of {card.clients} clients",
             author=report.author,
             date=card.created[:10],
-            limits=(
-                f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
-                "released. No attack on this training was simulated."
-            ),
+            limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
+            "released. No attack on this training was simulated.",
         ),
     )
 
 
-def _right(bars: Sequence[doc.Bar], unit: str) -> str:
-    """Return a sentence on how often an adversary can be right; "" without any limit."""
-    limits = dict[float, list[str]]()
-    for bar in bars:
-        if bar.limit is not None and bar.limit < 1:
-            limits.setdefault(bar.limit, []).append(bar.name.lower())
-    if not limits:
-        return ""
-    shares = ", ".join(
-        f"{percent(most)} of cases ({' or '.join(who)})" for most, who in limits.items()
-    )
-    return (
-        f"An adversary that guesses whether one {unit} was used is right in at most {shares}. "
-        "Tossing a coin is right in 50%. "
+def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
+    """Return how often each observer can be right, those alike together."""
+    unit, limits = card.privacy.unit, dict[float, list[str]]()
+    for each in observers:
+        limits.setdefault(each.right_at_most, []).append(each.name)
+    return " ".join(
+        LIMITED.format(unit=unit, most=percent(most), who=" or ".join(who))
+        if most < 1
+        else NAKED.format(unit=unit, who=" and the ".join(who))
+        for most, who in limits.items()
     )
 
 
-def _costs(card: ModelCard) -> str:
-    """Return epsilon towards each observer, those with the same epsilon together."""
-    privacy, costs = card.privacy, dict[tuple[str, str], list[str]]()
-    naked = []
-    for towards in privacy.towards:
-        name = f"the {towards.vantage.replace('-', ' ')}"
-        (_, spent), *others = towards.epsilon.items()
-        if math.isinf(spent):
-            naked.append(name)
-            continue
-        compared = "".join(f" ({number(value)} by {of}, another method)" for of, value in others)
-        costs.setdefault((number(spent), compared), []).append(name)
-    sentences = [
-        f"ε is {cost} towards {' and '.join(names)}{compared}."
-        for (cost, compared), names in costs.items()
-    ]
-    if sentences:
-        sentences[0] = f"At δ = {privacy.delta:g}, {sentences[0]}"
-    sentences += [f"No noise protects a {privacy.unit} from {name}." for name in naked]
-    return " ".join(sentences)
+def _steps(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> list[doc.Words]:
+    advice, trusted = state(report, card).advice, any(each.right_at_most >= 1 for each in observers)
+    public = not report.alarms
+    steps = {
+        advice: bool(advice),
+        "Decide whether you trust the observers from whom no noise protects.": trusted,
+        "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
+        "Share only the folder public/. Keep the rest of this directory to yourself.": public,
+    }
+    return [step for step, applies in steps.items() if applies]
 
 
-def _steps(report: TrainingReport, card: ModelCard, words: StateWords) -> list[doc.Words]:
-    steps: list[doc.Words] = []
-    if words.advice:
-        steps.append(words.advice)
-    if any(_limit(card, towards) >= 1 for towards in card.privacy.towards):
-        steps.append("Decide whether you trust the observers from whom no noise protects.")
-    if not report.alarms:
-        if card.uncovered:
-            steps.append("Decide whether you may share what epsilon does not cover.")
-        steps.append("Share only the folder public/. Keep the rest of this directory to yourself.")
-    return steps
-
-
-def _bar(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> doc.Bar:
-    words, rehearsal = state_towards(report, card, towards), card.rehearsal
-    limit = _limit(card, towards)
-    name, mark = towards.vantage.replace("-", " ").capitalize(), doc.Mark(words.kind, words.text)
-    if rehearsal is None or rehearsal.vantage != towards.vantage or rehearsal.advantage is None:
-        return doc.Bar(name, mark, limit=limit)
-    right, ends = share(rehearsal.advantage), shares(rehearsal.advantage_interval)
-    return doc.Bar(name, mark, right, ends, limit, f"rehearsed on {rehearsal.data}")
-
-
-def _limit(card: ModelCard, towards: ReleasedTowards) -> float:
-    """Return how often an adversary is right at most; 1 where nothing is guaranteed."""
-    if not card.privacy.guaranteed:
-        return 1.0
-    try:
-        return share(rho_alpha(model_card.mechanism_towards(card.privacy, towards)))
-    except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
-        epsilon = next(iter(towards.epsilon.values()), math.inf)
-        return share(advantage_of_epsilon(epsilon, card.privacy.delta))
-
-
-def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
-    epsilon = max(next(iter(one.epsilon.values()), math.inf) for one in card.privacy.towards)
-    document = report.as_json()
+def _checks(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> list[doc.Check]:
+    document, epsilon = report.as_json(), max(each.epsilon for each in observers)
     checks = [
         report_check(
             "No measurement contradicts the claimed noise.",
@@ -321,14 +326,14 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     if not card.privacy.guaranteed:
         checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
     else:
+        naked = [one for one in card.privacy.towards if _right_at_most(card.privacy, one) >= 1]
         checks += [
             doc.Check(
                 FAILED,
-                f"Theory sets no limit for {WHO[each.vantage]}, who can always tell whether the "
+                f"Theory sets no limit for {WHO[one.vantage]}, who can always tell whether the "
                 f"{card.privacy.unit} was used.",
             )
-            for each in card.privacy.towards
-            if _limit(card, each) >= 1
+            for one in naked
         ]
     if card.privacy.guaranteed and math.isfinite(epsilon):
         text = "The rounds cost no more ε than the model's card states."
@@ -337,32 +342,6 @@ def _checks(report: TrainingReport, card: ModelCard) -> list[doc.Check]:
     if card.utility is not None:
         checks.append(worth.check(card.utility.measured(card.task)))
     return checks
-
-
-def state(report: TrainingReport, card: ModelCard) -> StateWords:
-    if report.alarms:
-        return verdicts.CONTRADICTED
-    if not card.privacy.guaranteed:
-        return verdicts.NO_GUARANTEE
-    watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
-    return verdicts.AGREES if watched else verdicts.NOT_MEASURED
-
-
-def state_towards(report: TrainingReport, card: ModelCard, towards: ReleasedTowards) -> StateWords:
-    """Return the state of an observer, which may differ from the training's."""
-    words, rehearsal = state(report, card), card.rehearsal
-    if card.privacy.guaranteed and _limit(card, towards) >= 1:
-        words = verdicts.NO_PROTECTION
-        if towards.vantage == "server":
-            words = verdicts.MUST_BE_TRUSTED
-    measured = (
-        rehearsal is not None
-        and rehearsal.vantage == towards.vantage
-        and rehearsal.advantage is not None
-    )
-    if words is verdicts.AGREES and not measured:
-        return verdicts.NOT_MEASURED  # the noise was measured, and no adversary
-    return words
 
 
 def _figures(report: TrainingReport) -> Iterator[doc.Figure]:

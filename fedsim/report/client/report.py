@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 from adversaries import registry
-from adversaries.arrays import Floats, Ints
+from adversaries.arrays import Floats
 from adversaries.attacks import roc
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -52,63 +51,40 @@ class Signal:
     epsilon: float
     advantage: float
 
+    @classmethod
+    def of(cls, mu: float, delta: float) -> "Signal":
+        return cls(mu, gaussian.epsilon(mu, delta), gaussian.advantage(mu))
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True)
+class ExposedRecord(Signal):
+    """The signal of one record, by its position among the client's."""
+
+    record: int = 0
+
+
+@dataclass(frozen=True)
 class Exposure:
-    """Exposure of a client's n records by a training.
+    """Exposure of a client's records by a training.
 
     Attributes:
-        rounds: rounds whose models were kept, int64 [k].
-        clipped: share of the records whose gradients were clipped, float64 [k].
+        rounds: rounds whose models were kept.
         answered: number of all rounds that were answered. In a round whose model was not kept,
             every record counts as clipped.
-        mu: signal of every record, float64 [n], from all of them. Under "replace" it is towards a
+        clipped_share: share of the records whose gradients were clipped, for each of `rounds`.
+        median: signal that half of the records do not exceed; under "replace", towards a
             replacement that differs most.
-        everybody: largest mu that clipping allows in all of them.
-        delta: at which epsilon is stated.
+        allowed: signal of a record whose gradient is clipped in all rounds.
+        most_exposed: the `SHOWN` most exposed records, the highest signal first.
     """
 
-    rounds: Ints
-    clipped: Floats
+    rounds: list[int]
     answered: int
-    mu: Floats
-    everybody: float
-    delta: float
-
-    def signal(self, mu: float) -> Signal:
-        return Signal(mu, gaussian.epsilon(mu, self.delta), gaussian.advantage(mu))
-
-    @property
-    def median(self) -> Signal:
-        return self.signal(float(np.median(self.mu)))
-
-    @property
-    def highest(self) -> Signal:
-        return next(iter(self.most_exposed.values()))
-
-    @property
-    def allowed(self) -> Signal:
-        return self.signal(self.everybody)
-
-    @cached_property
-    def most_exposed(self) -> dict[int, Signal]:
-        """The signals of the `SHOWN` most exposed records, by record, the highest first."""
-        # Many gradients may be clipped, and then have equal lengths up to rounding.
-        order = np.argsort(-np.round(self.mu, 9), kind="stable")
-        return {int(place): self.signal(float(self.mu[place])) for place in order[:SHOWN]}
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "rounds": self.rounds.tolist(),
-            "answered": self.answered,
-            "clipped_share": self.clipped.tolist(),
-            "median": asdict(self.median),
-            "highest": asdict(self.highest),
-            "allowed": asdict(self.allowed),
-            "most_exposed": [
-                {"record": record, **asdict(signal)} for record, signal in self.most_exposed.items()
-            ],
-        }
+    clipped_share: list[float]
+    median: Signal
+    highest: Signal
+    allowed: Signal
+    most_exposed: list[ExposedRecord]
 
 
 @dataclass(frozen=True)
@@ -127,7 +103,7 @@ class LossAttack:
     advantage: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class MeasuredRecords:
     """What was measured on the records that took part in a training.
 
@@ -148,23 +124,13 @@ class MeasuredRecords:
     attack: LossAttack | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ClientTraining:
     """A training of the client; measured: None if the records that took part are gone."""
 
     run: str
     name: str
     measured: MeasuredRecords | None
-
-    def as_json(self) -> dict[str, Any]:
-        measured = self.measured
-        written = {"run": self.run, "name": self.name, "gone": measured is None}
-        if measured is not None:
-            written |= vars(measured) | {
-                "exposure": None if measured.exposure is None else measured.exposure.as_json(),
-                "attack": None if measured.attack is None else asdict(measured.attack),
-            }
-        return written
 
 
 @dataclass(frozen=True)
@@ -206,7 +172,7 @@ class RunCost:
     epsilon_after: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class ClientReport:
     """A client's own report; created: time in UTC, as ISO 8601."""
 
@@ -218,14 +184,12 @@ class ClientReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report for JSON, but with infinite floats."""
-        return {
-            "kind": KIND,
-            "created": self.created,
-            "client": self.client,
-            "budget": asdict(self.budget),
-            "runs": [asdict(run) for run in self.runs],
-            "trainings": [training.as_json() for training in self.trainings],
-        }
+        trainings = [
+            {"run": one.run, "name": one.name, "gone": one.measured is None}
+            | (asdict(one.measured) if one.measured else {})
+            for one in self.trainings
+        ]
+        return {"kind": KIND, **asdict(self), "trainings": trainings}
 
 
 def measurable(scheme: Scheme) -> bool:
@@ -261,8 +225,18 @@ def measure(
         std = faced.noise_multiplier * largest
         squares += ((norms + largest - clipping_norm) / std) ** 2
         everybody += (largest / std) ** 2
-    kept, shares, answered = np.array(rounds, np.int64), np.array(clipped), len(training.rounds)
-    return Exposure(kept, shares, answered, np.sqrt(squares), math.sqrt(everybody), delta)
+    mu = np.sqrt(squares)
+    # Many gradients may be clipped, and then have equal lengths up to rounding.
+    order = np.argsort(-np.round(mu, 9), kind="stable")
+    most = [
+        ExposedRecord(**asdict(Signal.of(float(mu[place]), delta)), record=int(place))
+        for place in order[:SHOWN]
+    ]
+    median, allowed = float(np.median(mu)), math.sqrt(everybody)
+    highest = Signal.of(float(mu[order[0]]), delta)
+    middle, most_allowed = Signal.of(median, delta), Signal.of(allowed, delta)
+    answered = len(training.rounds)
+    return Exposure(rounds, answered, clipped, middle, highest, most_allowed, most)
 
 
 def attacked(own: Floats, others: Floats, model: str) -> LossAttack | None:
@@ -381,7 +355,7 @@ def _measured(
         alone = admission.read_alone(config.scheme, node.values)
         exposure = measure(training, data, node.partition, node.terms.delta_limit, alone)
         if data.split.dataset.name == OWN:
-            most = next(iter(exposure.most_exposed))
+            most = exposure.most_exposed[0].record
             shown = record_display.shown(data.split, int(records[most]))
     # Noise of a seed is no release that is charged, and hides nothing.
     mechanism = Mechanism(tuple(charged), mine[0].neighbouring) if charged else None

@@ -198,11 +198,10 @@ def to_tell(report: AuditReport) -> list[str]:
     """Return what to do where an audit cannot tell."""
     if not isinstance(report, LiveReport):
         return []  # the reasons say what is missing
-    found, attack, steps = report.details, report.row.attack, []
+    found, attack = report.details, report.row.attack
+    steps = [AT_STATED_NOISE] if report.row.limit is None else []
     if found.trials and (attack is None or attack.interval is None):
         steps.append(SINGLE if found.single else WORLDS)
-    if report.row.limit is None:
-        steps.append(AT_STATED_NOISE)
     return steps or ["Watch more rounds, or more trials."]
 
 
@@ -211,17 +210,13 @@ def advice(report: AuditReport) -> list[str]:
     if not isinstance(report, LoopAudit) or report.noise is not None:
         return []
     power = report.power
-    if power is None or not math.isfinite(power.needed):
-        return [_by_counting(report)]
-    return _by_power(power, report.trials)
-
-
-def _by_counting(report: LoopAudit) -> str:
-    return (
+    if power is not None and math.isfinite(power.needed):
+        return _by_power(power, report.trials)
+    return [
         f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
         f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
         "loop without any protection, the claim must be below that."
-    )
+    ]
 
 
 def _by_power(power: Power, trials: int) -> list[str]:

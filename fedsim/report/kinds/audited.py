@@ -35,7 +35,6 @@ ADVICE = {
     Verdict.NO_CLAIM: "To have a claim judged, add --claimed-epsilon and --claimed-delta.",
 }
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
-MOST_MENDED = 3
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -90,7 +89,7 @@ def sentence(finding: Finding) -> str:
 def decisions(report: AuditReport) -> list[str]:
     """Return what the reader has to decide or do, in sentences, each once."""
     mends = [each.mend for each in report.findings if each.mend]
-    steps = [f"{mend[:1].upper()}{mend[1:]}." for mend in dict.fromkeys(mends)][:MOST_MENDED]
+    steps = [f"{mend[:1].upper()}{mend[1:]}." for mend in dict.fromkeys(mends)][:3]
     for row in report.rows.values():
         words = state_words(report, row)
         if words is verdicts.CANNOT_TELL:
@@ -158,8 +157,8 @@ def _observers(report: AuditReport) -> Table:
         table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
     for row in report.rows.values():
         words = state_words(report, row)
-        colour = terminal.COLOURS.get(words.kind, "")
-        table.add_row(row.observer, *_cells(row), Text(words.text.lower(), colour))
+        state = Text(words.text.lower(), terminal.COLOURS.get(words.kind, ""))
+        table.add_row(row.observer, *_cells(row), state)
     return table
 
 
@@ -207,15 +206,13 @@ def first(report: AuditReport) -> doc.FirstScreen:
     words, delta = state_words(report, report.row), report.delta
     at = "" if delta is None else f" at δ = {delta:.3g}"
     lines = [[row.observer.capitalize(), *_cells(row)] for row in report.rows.values()]
+    level, unit = percent(report.confidence), report.unit or "record"
+    caption = f"Right answers about one {unit} ({level} intervals)."
     headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"
     return doc.FirstScreen(
         answer=[*_short(report)],
         alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
-        figure=doc.Bars(
-            [_bar(report, row) for row in report.rows.values()],
-            f"Right answers about one {report.unit or 'record'} "
-            f"({percent(report.confidence)} intervals).",
-        ),
+        figure=doc.Bars([_bar(report, row) for row in report.rows.values()], caption),
         table=doc.tabulated(headings, lines),
         checks=[
             doc.Check(OUTCOMES[each["outcome"]], each["text"], each["condition"])

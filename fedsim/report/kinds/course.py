@@ -23,8 +23,7 @@ from fedsim.report.document.wording import number, percent
 from fedsim.report.figures import run_figures, training_figures
 
 Seen = Belief | LiveLook
-SHOWN = 15
-"""Last rounds that a terminal shows."""
+SHOWN = 15  # last rounds that a terminal shows
 
 
 def so_far(each: Seen) -> StateWords:

@@ -1,5 +1,6 @@
 """The rows and details of any audit as tables: a name, its value, and the schema's words on it."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ ESTIMATE, BOUND = {"low", "high"}, {"method", "assumes"}
 EMPTY: tuple[object, ...] = (None, "", [], {})
 """Values of what was not measured, or does not apply: a table leaves them out."""
 
+MISSING = re.compile(r"[;,]?( and)? *\bNone\b[^.;]*")  # what the schema says of these values
 MOST = 12
 """Most entries of a list that a cell shows; figures show the longer ones."""
 
@@ -45,7 +47,7 @@ def _tables(
             if not _is_number(value[0]):
                 inner.append((place, _listed(value)))
         elif value not in EMPTY and not (isinstance(value, list) and len(value) > MOST):
-            meaning = each.get("description", "")
+            meaning = MISSING.sub("", each.get("description", ""))
             lines.append((_title(name).lower(), _worded(value), meaning))
     if lines:
         yield path, doc.tabulated(("name", "value", "meaning"), lines)

@@ -31,7 +31,7 @@ from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader
-from fedsim.report import model_card, training_report
+from fedsim.report import card_page, model_card, training_report
 from fedsim.report import page as rendering
 from fedsim.report.kinds import audited
 
@@ -335,7 +335,7 @@ def _of_training(result: Result) -> Remade:
     made = training_report.assemble(directory)
     pages = {
         PAGE: training_report.render_html(made, card).encode(),
-        model_card.PAGE: model_card.as_markdown(card).encode(),
+        model_card.PAGE: card_page.as_markdown_page(card).encode(),
     }
     return Remade(report_json(made.as_json()), pages)
 

@@ -15,9 +15,9 @@ from fedsim.report.document.blocks import Figure
 from fedsim.report.document.wording import number, percent, plain
 from fedsim.report.figures import run_figures, training_figures
 from fedsim.report.figures.run_figures import MeasuredCurve
-from fedsim.report.sections.evidence import attack_names, spent
 from fedsim.report.sections.observers import NAMES
 from fedsim.report.sections.section import (
+    attack_names,
     confidence_of,
     is_client,
     is_clipped,
@@ -210,7 +210,7 @@ def _of_theory(report: Report) -> Iterator[Figure]:
             {"ε spent": budget.epsilon_by_round},
             budget.stop_at if comparable and alone else None,
         )
-        yield Figure("budget", drawing, "The running budget.", spent(report))
+        yield Figure("budget", drawing, "The running budget.", "ε of one training, by round.")
     if report.bayesian is not None and report.bayesian.by_round is not None:
         yield _bayesian(report, report.bayesian)
 

@@ -1,72 +1,81 @@
 """The sections of a run's page, each a template: layout and whole sentences, by what a run was.
 
-A template knows the report, its facts by short names (`values`), the filters of `html`, and
-`drawn`, the figures by their names. A section is a line of SECTIONS.
+A template knows the report, what `KNOWN` and `parts` name, the filters of `html`, and `drawn`, the
+figures by their names. A section is a line of SECTIONS.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
 from fedsim.audits.measurements.residual_report import MEANING as RESIDUALS_MEAN
 from fedsim.audits.measurements.residual_report import ratio_text
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Fit, OverTrials
-from fedsim.audits.run import empirical
 from fedsim.audits.run.guarantee import UNCLIPPED
 from fedsim.privacy.trust import Trust
 from fedsim.report.document import wording
-from fedsim.report.document.blocks import Block, Figure, Html, Mark, Part
-from fedsim.report.document.wording import number
+from fedsim.report.document.blocks import Block, Figure, Html, Part
+from fedsim.report.document.html import ENVIRONMENT
 from fedsim.report.sections import observers, risks, target
 from fedsim.report.sections import section as facts
 
 GAME = """
-<p>The game: every trial trains the federation anew, on D with {{ challenge }} or on D′,
+{% set several = report.challenge.records != 1 %}
+<p>The game: every trial trains the federation anew, on D with {{ facts.challenge_of(report) }} or
+on D′,
 {% if client and replaced %}where the same number of other records takes their place
 {%- elif client %}where the client has no records and its update is 0
 {%- if not sampled %} (its participation is no secret){% endif %}
 {%- elif not replaced %}the same data without {{ "them" if several else "it" }}
-{%- else %}the same data with {{ replacement }} in {{ "their" if several else "its" }} place
-{%- endif %}. The adversary {{ "knows" if informed else "may know" }} both, and the mechanism.</p>
+{%- else %}the same data with
+{{ replacements.get(report.challenge.kind, "the original record") }} in
+{{ "their" if several else "its" }} place
+{%- endif %}. The adversary
+{{ "knows" if report.config["audit.mode"] in informed else "may know" }} both, and the
+mechanism.</p>
 """
 
 OBSERVERS = (
     GAME
     + """
-{% set headings = ["Observer"] + numbers[0][1] | list %}
+{% set headings = ["Observer"] + observers.numbers(report, rows[0]) | list %}
 {% call grid(headings, page, "stacked vantages") %}
-{% for row, cells in numbers %}
-{% set here = row.observer == report.vantage %}
+{% for row in rows %}
+{% set here, name = row.observer == report.vantage, observers.NAMES[row.observer] %}
 <tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\
-{{ names[row.observer] }}{% if here %}<small>audited here</small>{% endif %}</th>
-{% for heading, (text, detail) in cells.items() %}
-{% set style = "value" if heading in measured else "limit" %}
+{{ name }}{% if here %}<small>audited here</small>{% endif %}</th>
+{% for heading, (text, detail) in observers.numbers(report, row).items() %}
+{% set style = "value" if heading in observers.MEASURED else "limit" %}
 <td class="{{ style }}" data-label="{{ heading }}">\
 {{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>
 {% endfor %}</tr>
 {% endfor %}
 {% endcall %}
 <dl>
-{% for row, _ in numbers %}
-{% set reading = marks[row.observer].text ~ ". " ~ readings[row.observer] %}
-{{ fact(names[row.observer] | capitalize, reading) }}
+{% for row in rows %}
+{% set mark = observers.mark(report, row) %}
+{{ fact(observers.NAMES[row.observer] | capitalize,
+        mark.text ~ ". " ~ observers.reading(report, row)) }}
 {% endfor %}
 </dl>
-{% if own %}
+{% if rows[0].own_limits %}
 {% set headings = ("Observer", "Limit of the organisation", "Theory allows", "Measured",
                    "Answer") %}
 {% call grid(headings, page) %}
-{% for name, cells in own %}{{ row(headings, name, cells) }}{% endfor %}
+{% for each in rows %}
+{% for limit in each.own_limits %}
+{{ row(headings, observers.NAMES[each.observer],
+       observers.own_limit_cells(report, each, limit)) }}
+{% endfor %}
+{% endfor %}
 {% endcall %}
 <p class="meta">“With a condition” means: for the attacked target alone, except in rare trainings,
 or once aggregation is secure.</p>
 {% endif %}
-<p class="meta">{{ trust }}
+<p class="meta">{{ trust.get(report.trust, "") }}
 {% if mechanism.rounding %}
 The messages were integers, {{ mechanism.rounding.note }}. Because of the rounding, noise and
 sensitivity are {{ mechanism.rounding.relative_growth | percent }} larger.
@@ -75,7 +84,7 @@ sensitivity are {{ mechanism.rounding.relative_growth | percent }} larger.
 {{ report.colluding }} of the {{ report.clients }} clients disclosed their noise to the adversary,
 so the bounds leave it out.
 {% endif %}
-{% if local_steps %}
+{% if facts.takes_local_steps(report) %}
 Clients take several local steps in a round. The bounds assume that every adversary sees all these
 steps.
 {% endif %}
@@ -86,7 +95,8 @@ remove.</p>
 )
 
 TARGET = """
-<p>{{ who }} The measurements are about this target alone. {{ holds_for }}</p>
+<p>{{ target.who(report) }} The measurements are about this target alone.
+{{ observers.holds_for(report) }}</p>
 {% if not shown %}
 <p class="meta">
 {% if client %}No record is shown: all data of a client are the target.
@@ -98,8 +108,6 @@ are not known to be public.
 {% endif %}</p>
 {% endif %}
 """
-
-BELIEFS = "{{ drawn.belief }}"
 
 ONE_RUN = """
 {% set run = report.one_run %}
@@ -164,19 +172,20 @@ CRAFTED_BOUNDS = {
     "threshold",
 }
 
-UTILITY = "<p>{{ worths }}</p>\n{{ drawn.utility }}"
+UTILITY = "<p>{{ facts.worths_in_full(report) }}</p>\n{{ drawn.utility }}"
 
 RISKS = """
-<p>{{ risk }} These limits hold for any attack on one person, such as re-identification or
-reconstruction. {{ holds_for }}</p>
+<p>{{ risk_sentence }} These limits hold for any attack on one person, such as re-identification or
+reconstruction. {{ observers.holds_for(report) }}</p>
 {{ table(risk_table, page) }}
+{% set allowed = dict(report.here.limit.risks) %}
 {% if report.empirical.true_positives %}
 <p>Membership inference about the target, measured; all intervals hold together at {{ confidence }}
 confidence.</p>
 {% set headings = ("False positives", "True positives, measured", "Theory allows at most") %}
 {% call grid(headings, page) %}
 {% for one in report.empirical.true_positives %}
-{% set measured = one.interval | ends(percent) if one.interval else
+{% set measured = one.interval | ends(wording.percent) if one.interval else
    "cannot tell, needs {:,} trials".format(2 * one.needed) %}
 {{ row(headings, one.rate | percent, [measured, allowed.get(one.rate) | percent]) }}
 {% endfor %}
@@ -187,15 +196,14 @@ confidence.</p>
 OBSERVED = '{{ drawn["log-odds"] }}\n{{ drawn.advantage }}\n{{ drawn.sensitivity }}'
 
 CURVES = """
-{% if crossed %}
-<p>ALARM: the band crosses the curve of theory for: {{ crossed | join(", ") }}.</p>
-{% endif %}
+{% for name, curve in report.trade_offs.items() if curve.surely_above > 0 %}
+<p>ALARM: the band crosses the curve of theory for: {{ name }}.</p>
+{% endfor %}
 {{ drawn["trade-offs"] }}
 """
 
-AT_CLIENTS = "{{ drawn.clients }}"
-
 THEORY = """
+{% set guaranteed = facts.released(report) %}
 {% if guaranteed %}<p>{{ guaranteed }} {{ report.released.game }}</p>{% endif %}
 {% if sampled %}
 <p>Poisson sampling: the bounds require that it stays secret whether the target took part in a
@@ -213,12 +221,17 @@ for the rounds that its client joined.</p>
 <dl>
 {% if client and mechanism.sensitivity != "local" %}
 {{ fact("Unit of privacy", "all data of one client") }}
+{% set multiplier = mechanism.effective_noise_multiplier %}
+{% set of_a_record = multiplier and multiplier / (1 if replaced else 2) %}
 {{ fact("What follows for one record", "replace neighbours at noise multiplier " ~
         of_a_record | number ~ ": any change to one client's records moves its clipped update by "
         ~ "at most 2C, which is " ~ ("the sensitivity" if replaced else "two sensitivities")) }}
 {% endif %}
-{{ fact("ε at δ = " ~ bounds.delta | plain, report.accounted.epsilon | number ~ why_infinite ~
-        ", accountant " ~ bounds.accountant) }}
+{% set why = " (no noise hides " ~ facts.clients_of(report) ~ " at this vantage)" %}
+{% set why = why if clipped else " (" ~ unclipped ~ ")" %}
+{{ fact("ε at δ = " ~ bounds.delta | plain, report.accounted.epsilon | number ~
+        (why if report.accounted.epsilon == infinite else "") ~ ", accountant " ~
+        bounds.accountant) }}
 {{ fact("ρβ = 1 / (1 + e^−ε)", report.accounted.rho_beta | number) }}
 {{ fact("How often the belief exceeds ρβ", bounds.tail_probability | percent ~
         " for the record that changes the sums most; at most " ~
@@ -230,8 +243,23 @@ for the rounds that its client joined.</p>
         " (not a bound, except for the classic noise scale of a single step)") }}
 {{ fact("Yeom's bound e^ε − 1, for pure ε", bounds.yeom_bound | number) }}
 </dl>
-{% set budget = drawn.budget %}
-{% if budget %}{{ budget }}{% else %}<p>{{ spent }}</p>{% endif %}
+{% set budget, together = report.budget, report.released and report.released.trainings > 1 %}
+<p>After {{ budget.rounds_run }} of {{ budget.rounds_planned }} planned rounds,
+{% set would = report.noise_source == "seed" and report.spent < infinite %}
+{% if would %}with secret noise {% endif %}
+{{ "a client's data" if client else "a person's record" }}
+{{ "would have" if would else "have" if client else "has" }} spent ε = {{ report.spent | number }}
+{%- if together %} in all {{ report.released.trainings }} trainings together{% endif %}
+ towards the {{ budget.vantage.replace("-", " ") }} at δ = {{ budget.delta | plain }}
+(accountant {{ budget.accountant }})
+{%- if budget.stop_at %}; privacy.stop-at = {{ budget.stop_at | number }}
+{%- if budget.stop_at_delta != budget.delta %} at δ = {{ budget.stop_at_delta | plain }}{% endif %}
+{% if budget.stopped %} left no room for another round{% else %} was kept{% endif %}
+{%- else %}; no budget was set{% endif %}.
+{% if budget.earlier_attempts %}
+Before that, interrupted attempts had released {{ counted(budget.earlier_attempts, "round") }}.
+{% endif %}</p>
+{{ drawn.budget }}
 """
 
 BAYESIAN = """
@@ -251,9 +279,10 @@ under sampled replacement.)</p>
 {% endif %}
 {% endif %}
 <dl>
-{{ fact("Bayesian ε at δ = " ~ spent.delta | plain, over_trials(spent.epsilon)) }}
+{{ fact("Bayesian ε at δ = " ~ spent.delta | plain,
+        facts.over_trials(spent.epsilon, spent.trials)) }}
 {{ fact("Bayesian ε, each of " ~ "%g" % (100 * spent.percentile) ~ "% of people",
-        over_trials(spent.epsilon_at_percentile)) }}
+        facts.over_trials(spent.epsilon_at_percentile, spent.trials)) }}
 {{ fact("ε of DP, for every person", spent.dp_epsilon | number ~
         ("" if clipped else " (" ~ unclipped ~ ")")) }}
 {{ fact("Bayesian ε if all gradients reached the bound", spent.worst_case_epsilon | number ~
@@ -281,7 +310,8 @@ claimed guarantee does not hold.</p>
        theory if report.bounds.accountant == "rdp-classic" else "–",
        "The same in the paper's looser accounting."]) }}
 {{ row(headings, "from belief", [report.attack.log_odds | number, theory,
-       "The largest log-odds of any trial; grows with their number." ~ score_caution]) }}
+       "The largest log-odds of any trial; grows with their number." ~
+       facts.score_caution(report)]) }}
 {{ row(headings, "from advantage", [estimates.advantage | number, theory,
        "The paper's Eq. 15 with its missing factor 2, for the classic noise scale."]) }}
 {% endcall %}
@@ -290,11 +320,13 @@ claimed guarantee does not hold.</p>
 {% call grid(headings, page) %}
 {% for name, bound in report.empirical.lower_bounds.items() %}
 {% set leads = ", which leads" if name == report.empirical.leading else "" %}
-{% set remark = [bound_marks[name], " "] if name in bound_marks else [""] %}
+{% set compared = report.here.limit.epsilon < infinite and not bound.reason %}
+{% set remark = [facts.beside_theory(report, name), " "] if compared else [""] %}
 {% set method = "Method: " ~ bound.method ~ ". " if bound.method else "" %}
 {% set assumes = "Assumes: " ~ bound.assumes ~ ". " if bound.assumes else "" %}
 {% set without = "No bound here: " ~ bound.reason ~ "." if bound.reason else "" %}
-{{ row(headings, titles[name] ~ leads, ["–" if bound.reason else bound.epsilon | number, exact,
+{% set value = "–" if bound.reason else bound.epsilon | number %}
+{{ row(headings, facts.TITLES[name] ~ leads, [value, exact,
        remark + [method ~ assumes ~ without]]) }}
 {% endfor %}
 {% endcall %}
@@ -308,7 +340,7 @@ Yeom's two learn from one half of the trials and are measured on the other.</p>
 {% call grid(headings, page) %}
 {% for name, attack in report.membership_inference.items() %}
 {% set advantage = attack.advantage | number ~ " " ~ attack.advantage_interval | ends %}
-{{ row(headings, attack_name(name),
+{{ row(headings, facts.attack_names(name, client)[1],
        [advantage, attack.tpr | percent, attack.fpr | percent, attack.area | number]) }}
 {% endfor %}
 {% endcall %}
@@ -317,35 +349,35 @@ Yeom's two learn from one half of the trials and are measured on the other.</p>
 """
 
 PREDICTION = """
-{% set predicted = report.prediction %}
+{% set predicted, alike = report.prediction, report.prediction.deterministic %}
+{% macro fitted(fit) %}
+{% if fit %}Kolmogorov–Smirnov distance {{ fit.statistic | number }}, p = {{ fit.p_value | number }}
+{%- else %}–{% endif %}
+{% endmacro %}
 <dl>
-{{ fact("μ", predicted.mu | number ~ " (" ~ law ~ ")") }}
-{{ fact("Advantage predicted", predicted.advantage | number ~
-        (" ± " ~ predicted.standard_error | number if predicted.standard_error else "") ~
-        how_predicted) }}
+<dt>μ</dt><dd>{{ predicted.mu | number }} (
+{%- if predicted.method == "none" %}no closed form: the log-odds are the score of an attack
+{%- elif facts.takes_local_steps(report) %}
+of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly
+{%- elif predicted.method == "simulation" %}
+the signal-to-noise ratio if no step were sampled; Λ is a mixture
+{%- elif alike %}the same in every trial: Λ ~ N(±μ²/2, μ²)
+{%- else %}differs between trials: Λ is a mixture over them, and μ a summary
+{%- endif %})</dd>
+<dt>Advantage predicted</dt><dd>{{ predicted.advantage | number }}
+{% if predicted.standard_error %}± {{ predicted.standard_error | number }} {% endif %}
+{% if predicted.method == "simulation" %}
+(by simulation of the game with these gradient norms, noise and sampling rate;
+{{ "equal in every trial" if alike else "approximate, since trials differ" }})
+{% endif %}</dd>
 {{ fact("Advantage measured", report.attack.advantage | number ~ " ± " ~
-        report.attack.standard_error | number ~ " " ~ apart) }}
+        report.attack.standard_error | number ~ " " ~ facts.standard_errors_apart(report)) }}
 {% set counts = report.empirical %}
-{{ fact("Trials won, lost, tied",
-        [counts.wins, counts.losses, counts.ties] | plain) }}
+{{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
 {{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
 {{ fact("Fit on D′", fitted(predicted.fit.world_d_prime)) }}
 </dl>
 """
-
-LAWS = {
-    "simulation": "the signal-to-noise ratio if no step were sampled; Λ is a mixture",
-    "alike": "the same in every trial: Λ ~ N(±μ²/2, μ²)",
-    "different": "differs between trials: Λ is a mixture over them, and μ a summary",
-    "local": "of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly",
-    "none": "no closed form: the log-odds are the score of an attack",
-}
-SIMULATED = {
-    True: " (by simulation of the game with these gradient norms, noise and sampling rate; equal "
-    "in every trial)",
-    False: " (by simulation of the game with these gradient norms, noise and sampling rate; "
-    "approximate, since trials differ)",
-}
 
 RESIDUALS = """
 {% set found = report.residuals %}
@@ -419,67 +451,62 @@ class Section:
     """One section of the page of a run.
 
     Attributes:
-        applies: report, names of the figures -> whether this run has the section.
+        needs: expression of a template that is true for the runs that have the section.
         specialist: whether it stands in the folded part for specialists.
     """
 
     title: str
     template: str
-    applies: Callable[[Report, Figures], bool] = lambda report, figures: True
+    needs: str = "true"
     specialist: bool = False
 
 
 SECTIONS = (
     Section("Every observer in numbers", OBSERVERS),
     Section("Who is the target?", TARGET),
-    Section("What the adversary believed", BELIEFS, lambda report, figures: "belief" in figures),
-    Section("One-run audit", ONE_RUN, lambda report, figures: report.one_run is not None),
-    Section("The crafted target", CRAFTED, lambda report, figures: report.crafted is not None),
+    Section("What the adversary believed", "{{ drawn.belief }}", "'belief' in figures"),
+    Section("One-run audit", ONE_RUN, "report.one_run"),
+    Section("The crafted target", CRAFTED, "report.crafted"),
     Section("What the model is worth", UTILITY),
     Section("How likely is re-identification?", RISKS),
-    Section("Bayesian DP", BAYESIAN, lambda report, figures: report.bayesian is not None),
-    Section(
-        "Log-odds, advantages and sensitivity",
-        OBSERVED,
-        lambda report, figures: "advantage" in figures,
-        specialist=True,
-    ),
-    Section(
-        "Measured trade-off curve",
-        CURVES,
-        lambda report, figures: bool(_crossed(report)) or "trade-offs" in figures,
-        specialist=True,
-    ),
-    Section(
-        "The model at each client",
-        AT_CLIENTS,
-        lambda report, figures: "clients" in figures,
-        specialist=True,
-    ),
+    Section("Bayesian DP", BAYESIAN, "report.bayesian"),
+    Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
+    Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
+    Section("The model at each client", "{{ drawn.clients }}", "'clients' in figures", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
     Section(
         "Membership inference",
         MEMBERSHIP,
-        lambda report, figures: bool(report.membership_inference or report.membership_missing),
+        "report.membership_inference or report.membership_missing",
         specialist=True,
     ),
     Section("Does the run agree with its own prediction?", PREDICTION, specialist=True),
-    Section(
-        "Is the residual pure noise?",
-        RESIDUALS,
-        lambda report, figures: report.residuals is not None,
-        specialist=True,
-    ),
+    Section("Is the residual pure noise?", RESIDUALS, "report.residuals", True),
     Section("Settings", SETTINGS, specialist=True),
 )
 """In the order of the page; sections for specialists stand in a folded part behind the others."""
 
-TRUST = {trust.value: trust.model.words for trust in Trust}
-INFORMED = ("participant", "oracle")
-"""The values of `audit.mode` whose adversaries know all that the bounds assume."""
-
-REPLACEMENTS = {"record": "another record", "gradient": "its opposite"}
+KNOWN: Mapping[str, Any] = {
+    "observers": observers,
+    "facts": facts,
+    "target": target,
+    "wording": wording,
+    "counted": wording.counted,
+    "ratio": ratio_text,
+    "median": median,
+    "dict": dict,
+    "infinite": math.inf,
+    "trust": {trust.value: trust.model.words for trust in Trust},
+    "informed": ("participant", "oracle"),
+    "replacements": {"record": "another record", "gradient": "its opposite"},
+    "residuals_mean": RESIDUALS_MEAN,
+    "unclipped": UNCLIPPED,
+    "canary_bounds": CANARY_BOUNDS,
+    "crafted_bounds": CRAFTED_BOUNDS,
+}
+"""What every template knows, beside the run; "informed" has the values of `audit.mode` whose
+adversaries know all that the bounds assume."""
 
 
 def parts(
@@ -489,185 +516,34 @@ def parts(
     sections: Sequence[Section] = SECTIONS,
 ) -> list[Part]:
     """Return the sections that a run has, those for specialists folded in the last part."""
-    values = _values(report) | {"shown": shown}
-    open_, folded = list[Part](), list[Part]()
-    for section in sections:
-        if section.applies(report, figures):
-            blocks: list[Block] = [Html(section.template, values, figures)]
-            if section.template is TARGET and shown is not None:
-                name = f"Record {report.challenge.record}"
-                blocks.append(target.record(shown, name, "The data are public."))
-            (folded if section.specialist else open_).append(Part(section.title, blocks))
-    return [*open_, Part("For specialists", folded, folded=True, anchor="specialists")]
-
-
-def _values(report: Report) -> dict[str, Any]:
-    """Return what the templates know: the report, short names of its facts, and wordings."""
-    rows, challenge = observers.shown(report), report.challenge
-    own = [
-        (observers.NAMES[row.observer], observers.own_limit_cells(report, row, each))
-        for row in rows
-        for each in row.own_limits
-    ]
-    return {
+    rows = observers.shown(report)
+    values = dict(KNOWN) | {
         "report": report,
+        "figures": figures,
+        "shown": shown,
+        "rows": rows,
         "mechanism": report.mechanism,
         "client": facts.is_client(report),
         "clipped": facts.is_clipped(report),
         "sampled": facts.is_sampled(report),
-        "local_steps": facts.takes_local_steps(report),
         "replaced": report.neighbouring == "replace",
-        "several": challenge.records != 1,
-        "replacement": REPLACEMENTS.get(challenge.kind, "the original record"),
-        "informed": report.config["audit.mode"] in INFORMED,
-        "challenge": facts.challenge_of(report),
         "confidence": facts.confidence_of(report).strip(),
-        "score_caution": facts.score_caution(report),
-        "names": observers.NAMES,
-        "measured": observers.MEASURED,
-        "numbers": [(row, observers.numbers(report, row)) for row in rows],
-        "marks": {row.observer: observers.mark(report, row) for row in rows},
-        "readings": {row.observer: observers.reading(report, row) for row in rows},
-        "own": own,
-        "trust": TRUST.get(report.trust, ""),
-        "who": target.who(report),
-        "holds_for": observers.holds_for(report),
-        "worths": facts.worths_in_full(report),
-        **_risks(report),
-        **_theory(report),
-        **_measured(report),
-        "percent": wording.percent,
-        "ratio": ratio_text,
-        "median": median,
+        "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.limit.risks for r in rows}),
+        "risk_table": risks.table({observers.NAMES[r.observer]: r.limit.risks for r in rows}),
     }
+    made = [(section, _blocks(section, values)) for section in sections if _has(section, values)]
+    open_ = [Part(section.title, blocks) for section, blocks in made if not section.specialist]
+    folded = [Part(section.title, blocks) for section, blocks in made if section.specialist]
+    return [*open_, Part("For specialists", folded, folded=True, anchor="specialists")]
 
 
-def _risks(report: Report) -> dict[str, Any]:
-    rows = observers.shown(report)
-    return {
-        "risk": risks.sentence({observers.WHO[row.observer]: row.limit.risks for row in rows}),
-        "risk_table": risks.table({observers.NAMES[row.observer]: row.limit.risks for row in rows}),
-        "allowed": dict(report.here.limit.risks),
-        "crossed": _crossed(report),
-    }
+def _has(section: Section, values: Mapping[str, Any]) -> bool:
+    return bool(ENVIRONMENT.compile_expression(section.needs)(values))
 
 
-def _crossed(report: Report) -> list[str]:
-    return [name for name, one in report.trade_offs.items() if one.surely_above > 0]
-
-
-def _theory(report: Report) -> dict[str, Any]:
-    multiplier = report.mechanism.effective_noise_multiplier
-    if multiplier is not None and report.neighbouring != "replace":
-        multiplier /= 2
-    why = UNCLIPPED
-    if facts.is_clipped(report):
-        why = f"no noise hides {facts.clients_of(report)} at this vantage"
-
-    def over_trials(epsilons: OverTrials | None) -> str:
-        if epsilons is None or report.bayesian is None:
-            return wording.DASH
-        mean, largest = number(epsilons.mean), number(epsilons.max)
-        return f"{mean} (mean of {report.bayesian.trials} trials; largest {largest})"
-
-    return {
-        "guaranteed": facts.released(report),
-        "of_a_record": multiplier,
-        "why_infinite": "" if math.isfinite(report.accounted.epsilon) else f" ({why})",
-        "unclipped": UNCLIPPED,
-        "spent": spent(report),
-        "over_trials": over_trials,
-    }
-
-
-SPENT = "{who} spent ε = {epsilon}{together} towards the {vantage} at δ = {delta} (accountant {by})"
-
-
-def spent(report: Report) -> str:
-    """Return what the rounds have spent, and the budget, in sentences."""
-    budget, limit = report.budget, f"privacy.stop-at = {number(report.budget.stop_at)}"
-    if budget.stop_at_delta != budget.delta:
-        limit += f" at δ = {wording.plain(budget.stop_at_delta)}"
-    ending = "; no budget was set" * (not budget.stopped)
-    if budget.stop_at:
-        ending = f", within {limit}"
-        if budget.stopped:
-            ending = f"; {limit} left no room for another round"
-    trainings = 1 if report.released is None else report.released.trainings
-    who, has = "a person's record", "has"
-    if facts.is_client(report):
-        who, has = "a client's data", "have"
-    if report.noise_source == "seed" and math.isfinite(report.spent):
-        who, has = f"with secret noise {who}", "would have"
-    cost = SPENT.format(
-        who=f"{who} {has}",
-        epsilon=number(report.spent),
-        together=f" in all {trainings} trainings together" * (trainings > 1),
-        vantage=budget.vantage.replace("-", " "),
-        delta=wording.plain(budget.delta),
-        by=budget.accountant,
-    )
-    told = f"After {budget.rounds_run} of {budget.rounds_planned} planned rounds, {cost}{ending}."
-    if earlier := budget.earlier_attempts:
-        released = wording.counted(earlier, "round")
-        told += f" Before that, interrupted attempts had released {released}."
-    return told + " The curve shows one training." * (trainings > 1)
-
-
-def _measured(report: Report) -> dict[str, Any]:
-    predicted, law = report.prediction, "alike" if report.prediction.deterministic else "different"
-    if predicted.method in ("simulation", "none"):
-        law = predicted.method
-    elif facts.takes_local_steps(report):
-        law = "local"
-    limit, bounds = report.here.limit.epsilon, report.empirical.lower_bounds
-    marks = {
-        name: beside_theory(report, name, bound.epsilon, limit)
-        for name, bound in bounds.items()
-        if math.isfinite(limit) and not bound.reason
-    }
-    simulated = SIMULATED[predicted.deterministic] if predicted.method == "simulation" else ""
-    return {
-        "law": LAWS[law],
-        "how_predicted": simulated,
-        "apart": facts.standard_errors_apart(report),
-        "fitted": _fitted,
-        "residuals_mean": RESIDUALS_MEAN,
-        "titles": facts.TITLES,
-        "bound_marks": marks,
-        "canary_bounds": CANARY_BOUNDS,
-        "crafted_bounds": CRAFTED_BOUNDS,
-        "attack_name": lambda name: attack_names(name, facts.is_client(report))[1],
-    }
-
-
-def _fitted(fit: Fit | None) -> str:
-    if fit is None:
-        return wording.DASH
-    return f"Kolmogorov–Smirnov distance {number(fit.statistic)}, p = {number(fit.p_value)}"
-
-
-def beside_theory(report: Report, alarm: str, value: float, limit: float) -> Mark:
-    """Return how a lower bound on epsilon stands to the limit."""
-    if alarm in report.contradictions:
-        return Mark("alarm", "Above theory")
-    if value > limit:
-        return Mark("caution", "Above theory, within chance")
-    return Mark("good", "Consistent")
-
-
-FINAL_LOSS = "Yeom (loss of the final model)"
-
-
-def attack_names(name: str, client: bool) -> tuple[str, str]:
-    """Return the short and the full name of an attack by losses."""
-    if name == empirical.POPULATION:
-        return "Yeom", "Yeom: members are the records with at most the mean loss"
-    if name == empirical.CHALLENGE and client:
-        return FINAL_LOSS, "Yeom on the target client: by the mean loss of its records"
-    if name == empirical.CHALLENGE:
-        return FINAL_LOSS, "Yeom on the target record alone"
-    if attack := LOSS_ATTACKS.get(name):
-        return attack.title, f"{attack.title}, on the target"
-    own = name.rpartition(":")[2].replace("_", " ")
-    return own, f"{own}, an attack of your own, on the target"
+def _blocks(section: Section, values: Mapping[str, Any]) -> list[Block]:
+    blocks: list[Block] = [Html(section.template, values, values["figures"])]
+    if section.template is TARGET and values["shown"] is not None:
+        name = f"Record {values['report'].challenge.record}"
+        blocks.append(target.record(values["shown"], name, "The data are public."))
+    return blocks

@@ -3,9 +3,13 @@
 import math
 from dataclasses import replace
 
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
 from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import OverTrials
+from fedsim.audits.run import empirical
 from fedsim.learning.training.criterion import AUC, BALANCED, judge
 from fedsim.report.document import worth
+from fedsim.report.document.blocks import Mark
 from fedsim.report.document.wording import DASH, counted, number, plain
 
 TITLES = {
@@ -133,3 +137,35 @@ def model_in_short(report: Report) -> str:
         texts.append(f"AUC {measured.area_under_curve:.3f}")
     learnt = "" if judged.has_learnt else "; it is not shown to have learnt anything"
     return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
+
+
+def over_trials(epsilons: OverTrials | None, trials: int) -> str:
+    if epsilons is None:
+        return DASH
+    return f"{number(epsilons.mean)} (mean of {trials} trials; largest {number(epsilons.max)})"
+
+
+def beside_theory(report: Report, name: str) -> Mark:
+    """Return how a lower bound on epsilon stands to the limit; `name`: of bound and alarm."""
+    if name in report.contradictions:
+        return Mark("alarm", "Above theory")
+    if report.empirical.lower_bounds[name].epsilon > report.here.limit.epsilon:
+        return Mark("caution", "Above theory, within chance")
+    return Mark("good", "Consistent")
+
+
+FINAL_LOSS = "Yeom (loss of the final model)"
+
+
+def attack_names(name: str, client: bool) -> tuple[str, str]:
+    """Return the short and the full name of an attack by losses."""
+    if name == empirical.POPULATION:
+        return "Yeom", "Yeom: members are the records with at most the mean loss"
+    if name == empirical.CHALLENGE and client:
+        return FINAL_LOSS, "Yeom on the target client: by the mean loss of its records"
+    if name == empirical.CHALLENGE:
+        return FINAL_LOSS, "Yeom on the target record alone"
+    if attack := LOSS_ATTACKS.get(name):
+        return attack.title, f"{attack.title}, on the target"
+    own = name.rpartition(":")[2].replace("_", " ")
+    return own, f"{own}, an attack of your own, on the target"

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from adversaries.errors import InputError
 from fedsim.federation.runs.run_directory import CARD as CARD_FILE
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report import model_card, model_quality
+from fedsim.report import card_page, model_card, model_quality
 from fedsim.report.card_types import ModelCard, ModelUtility, Privacy, ReleasedTowards
 
 PRIVACY = Privacy(
@@ -50,9 +50,9 @@ FORGED = "x\n# Privacy\n\n| towards | 0.01 |\n<script>alert(1)</script> [a](http
 
 
 def test_a_name_is_neither_a_heading_nor_html() -> None:
-    honest = model_card.as_markdown(CARD)
+    honest = card_page.as_markdown_page(CARD)
     for field in ("name", "purpose", "data", "network"):
-        page = model_card.as_markdown(replace(CARD, **{field: FORGED}))
+        page = card_page.as_markdown_page(replace(CARD, **{field: FORGED}))
         assert "<script>" not in page
         assert "[a](" not in page
         assert len(_headings(page)) == len(_headings(honest))
@@ -81,10 +81,10 @@ def test_a_hint_names_a_command_only_where_it_does_the_task(task: str) -> None:
 
 
 def test_a_card_says_in_sentences_what_the_model_is() -> None:
-    page = model_card.as_markdown(replace(CARD, network="linear", records=1200))
+    page = card_page.as_markdown_page(replace(CARD, network="linear", records=1200))
     assert "The model (linear, 650 trained parameters) predicts one of 10 classes. " in page
     assert "3 clients trained it together, on 1,200 records of digits, in 3 rounds (sgd)." in page
-    page = model_card.as_markdown(replace(CARD, data="own", task="next-token"))
+    page = card_page.as_markdown_page(replace(CARD, data="own", task="next-token"))
     assert "predicts the next token of a text. " in page
     assert "on 24 of the clients' own records (model.toml has their schema), in" in page
 

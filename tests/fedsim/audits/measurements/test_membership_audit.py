@@ -28,7 +28,7 @@ from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
-from fedsim.report.sections import evidence
+from fedsim.report.sections import section
 
 Make = Callable[..., Config]
 
@@ -185,6 +185,6 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> N
 
 
 def test_the_table_names_every_attack() -> None:
-    names = {name: evidence.attack_names(name, client=False) for name in ("lira", "rmia")}
+    names = {name: section.attack_names(name, client=False) for name in ("lira", "rmia")}
     assert names["lira"][1] == "LiRA, online, on the target"
     assert names["rmia"][1] == "RMIA, on the target"
