@@ -39,12 +39,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 16_700,
+    "fedsim/audits": 16_200,
     "fedsim/report": 8_800,
     "fedsim/studies": 6_300,
     "fedsim/cli": 6_700,
     "papers": 7_000,
-    "tests": 60_300,
+    "tests": 60_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -3,14 +3,13 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tables import Table, Value
 
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
-from fedsim.audits.loop.measurement import LoopOrder, LoopProcess
+from fedsim.audits.loop.measurement import LoopOrder
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[2] / "tests" / "apps" / "loops"
@@ -35,18 +34,6 @@ RIGHT = 400
 
 OWN_CLAIM = Claim(0.9285, 1e-5, Scope.RUN, "given")
 """What is true of the loop by hand: four releases at a noise multiplier of 8."""
-
-
-class Here:
-    """A channel to this very process: hundreds of others would load PyTorch for as many audits."""
-
-    def __init__(self, trials: running.LoopTrials) -> None:
-        self._trials = trials
-
-    def call(self, answers: Any, name: str, *arguments: Any) -> Any:
-        """Return a method's answer, which needs no check where nothing is sent."""
-        del answers
-        return getattr(self._trials, name)(*arguments)
 
 
 def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
@@ -101,9 +88,8 @@ def audit(
     """
     relation = Neighbouring.ADD_REMOVE
     order = LoopOrder(loop, data, records, target, relation.value, seed)
-    with running.opened(order) as opened:
-        process = LoopProcess(Here(opened))  # type: ignore[arg-type]
-        return audited([process], order, trials, claim, relation, 0.95, lambda done: None)
+    with running.opened(order) as trials_of_loop:
+        return audited([trials_of_loop], order, trials, claim, relation, 0.95, lambda done: None)
 
 
 def _audit(loop: str, records: int, trials: int, seed: int = 0) -> LoopAudit:

@@ -21,7 +21,6 @@ from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
     App,
     AppObservation,
-    AppProcess,
     CentralNoise,
     ClientRun,
     Configuration,
@@ -330,7 +329,7 @@ def audit_directory(
     module, order = "fedsim.audits.app.execution", (app, clients, overrides)
     with started(module, "app", time_limit, *order, log=log) as channel:
         return audit(
-            AppProcess(channel, clients),
+            channel.served(App),
             trials=trials,
             seed=seed,
             claim=claim,

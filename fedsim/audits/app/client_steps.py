@@ -23,7 +23,7 @@ class ClientWatch(LoopWatch):
 
     def take(self, step: WatchedStep) -> None:
         super().take(step)
-        self.sums.clear()
+        self.watched.clear()
         self.released.clear()
         room = LONGEST_NOISE - sum(map(len, self.noises[:-1]))
         self.noises[-1] = self.noises[-1][:room].copy()

@@ -6,7 +6,7 @@ and weighting are the app's own. Metrics are those of the honest run. A scripted
 milliseconds, whatever the app trains.
 
 `python -m fedsim.audits.app.execution DESCRIPTOR` is the process in which an app is audited. It
-talks over a socket to `fedsim.audits.app.process`.
+serves an `AuditedApp`.
 """
 
 import contextlib
@@ -39,7 +39,8 @@ from fedsim.audits.app.process import (
     AppObservation,
     AppRound,
     AppStatement,
-    Execution,
+    Configuration,
+    HonestRun,
     Script,
     direction,
 )
@@ -48,7 +49,7 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN, Layout
 from fedsim.audits.recorded.recorded_noise import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
-from fedsim.audits.recording.flower import Declared, ServerRecorder
+from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
 from fedsim.config import Scalar
@@ -75,41 +76,45 @@ MOST_QUESTIONS = 8
 class AuditedApp:
     def __init__(self, clients: int) -> None:
         self.clients = clients
-        self._recorder: _Run | None = None
         self._templates: dict[tuple[str, int], RecordDict] = {}
         self._watch = ClientWatch()
         self._app: FlowerApp
+        self._run: _Run
 
     @property
     def name(self) -> str:
         return self._app.name
 
-    def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed."""
-        recorder = _Run(script, self._app)
-        self._recorder, self._steps = recorder, ClientSteps(self._watch)
-        grid = _AuditGrid(self, recorder, self._app)
+    def honest(self, seed: int) -> HonestRun:
+        configuration = self._played(seed, None).configuration()
+        return HonestRun(configuration, self._steps.runs())
+
+    def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
+        return self._played(seed, script).scored(script)
+
+    def _played(self, seed: int, script: Script | None) -> "_Run":
+        run = self._run = _Run(script, self._app)
+        self._steps = ClientSteps(self._watch)
+        grid = _AuditGrid(self, run, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         channel.set_seeds(seed)
         quiet = contextlib.redirect_stdout(io.StringIO() if script else sys.stderr)
         try:
-            with _hooks(recorder, grid), without_older_stack(), quiet, _without_logs():
+            with _hooks(run, grid), without_older_stack(), quiet, _without_logs():
                 self._app.server_app(grid, context)
         except (AppFailedError, InputError):
             raise
         # SystemExit too: an app that ends the process would end the audit without a verdict.
         except (Exception, SystemExit) as error:
-            raise recorder.failure(error) from error
+            raise run.failure(error) from error
         finally:
-            recorder.detach()
-        if self._steps.late:
-            return self.execute(seed, script)
-        return replace(recorder.finish(), clients=self._steps.runs())
+            run.detach()
+        run.check()
+        return self._played(seed, script) if self._steps.late else run
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message in place of the app's train function (a Flower mod)."""
-        assert self._recorder is not None
-        partition, script = _partition(context), self._recorder.script
+        partition, script = _partition(context), self._run.script
         kind = message.metadata.message_type
         if not kind.startswith("train"):
             return call_next(message, context)
@@ -247,7 +252,7 @@ class _Run:
             return
         sink = _Watch(partial(self._observe, strategy), "", resume=False)
         nodes = None if self.script is None else {FIRST_NODE + self.script.target}
-        recorder = ServerRecorder(strategy, sink, Declared(), nodes)
+        recorder = ServerRecorder(strategy, sink, {}, nodes)
         recorder.attach()
         self._recorders.append((strategy, recorder))
 
@@ -297,21 +302,25 @@ class _Run:
         shift = float((model - self._sent) @ direction(script.seed, model.size))
         self._rounds[place] = replace(self._rounds[place], model_shift=shift)
 
-    def finish(self) -> Execution:
+    def check(self) -> None:
+        """Raise an error if the run trained nothing, or by several strategies."""
         if self._failed and not self._rounds and self._app.trains:
             raise AppFailedError(self._failed)
         if not self._rounds:
             raise self._untrained()
-        if self.script is not None:
-            self._moved(-1, self._released, self.script)
         names = (" > ".join(configuration_of(each).strategies) for each in self._strategies)
         if len(different := dict.fromkeys(names)) > 1:
             raise InputError(SEVERAL.format(", then ".join(different)))
+
+    def scored(self, script: Script) -> tuple[AppRound, ...]:
+        self._moved(-1, self._released, script)
+        return tuple(self._rounds)
+
+    def configuration(self) -> Configuration:
         mods = (*self._app.mods, self.local) if self.local is not None else self._app.mods
-        rounds = len(self._rounds)
-        configuration = configuration_of(self._strategies[-1], mods, rounds, self._mechanisms)
-        observation = None if self.script is not None else self._observed()
-        return Execution(tuple(self._rounds), replace(configuration, observation=observation))
+        strategy, rounds = self._strategies[-1], len(self._rounds)
+        configuration = configuration_of(strategy, mods, rounds, self._mechanisms)
+        return replace(configuration, observation=self._observed())
 
     def _observed(self) -> AppObservation:
         """Return the observations of an honest run, with the checks of a recorded server."""

@@ -9,20 +9,20 @@ message where clients add the noise. It is the log-likelihood ratio under the no
 expects. No verdict relies on it: the bounds on epsilon hold for any score.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
-from fedsim.audits.app.guarantee import AppGuarantee, guarantee
+from fedsim.audits.app.guarantee import AppGuarantee
 from fedsim.audits.app.process import (
     UNBOUNDED_WEIGHT,
     App,
+    AppRound,
     ClientRun,
     Configuration,
-    Execution,
     Script,
 )
 from fedsim.audits.judgement.claim import Scope
@@ -69,14 +69,14 @@ def observe(audited: App, seed: int) -> tuple[Configuration, list[dict[int, Clie
     A run with a huge update adds to the first honest run. Where clients take steps of Opacus, a
     second honest run shows whether the noise follows a seed.
     """
-    honest = audited.execute(_app_seed(seed, 0))
+    honest = audited.honest(_app_seed(seed, 0))
     trainings = [honest.clients]
     if any(client.run.steps for client in honest.clients.values()):
-        trainings.append(audited.execute(_app_seed(seed, SECOND)).clients)
+        trainings.append(audited.honest(_app_seed(seed, SECOND)).clients)
     configuration, observation = honest.configuration, honest.configuration.observation
     assert observation is not None
     player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
-    norms = [each.message_norm for each in player.run(1, True).rounds]
+    norms = [each.message_norm for each in player.run(1, True)]
     # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
     kept = any(norm > 0.5 * player.length for norm in norms) or observation.client_norm_kept
     observation = replace(observation, client_norm_kept=kept)
@@ -121,12 +121,11 @@ def play(
     worlds = generator(seed, StreamRole.WORLD).permutation(np.arange(trials) % 2 == 0)
     ratios = np.empty((trials, configuration.rounds))
     for trial, world in enumerate(worlds):
-        execution = player.run(2 + PILOTS + trial, bool(world))
-        ratios[trial] = _shifts(execution, shown)
+        ratios[trial] = _shifts(player.run(2 + PILOTS + trial, bool(world)), shown)
         if threshold is not None:
             ratios[trial] -= threshold
         elif expected is not None:
-            ratios[trial] = _ratios(ratios[trial], _expected(expected, configuration, execution))
+            ratios[trial] = _ratios(ratios[trial], expected)
         progress(trial + 1)
     drawn = generator(seed, StreamRole.SAMPLING).integers(configuration.rounds, size=trials)
     return AppGame(worlds, ratios, drawn)
@@ -155,23 +154,13 @@ class _Player:
             seed=seed,
         )
 
-    def run(self, number: int, world: bool) -> Execution:
+    def run(self, number: int, world: bool) -> tuple[AppRound, ...]:
         script = replace(self._script, length=self.length if world else self._absent)
-        return self._audited.execute(_app_seed(self._seed, number), script)
+        return self._audited.scripted(_app_seed(self._seed, number), script)
 
 
-def _shifts(execution: Execution, shown: str) -> Floats:
-    return np.nan_to_num(np.array([getattr(each, shown) for each in execution.rounds]))
-
-
-def _expected(
-    expected: AppGuarantee, configuration: Configuration, execution: Execution
-) -> AppGuarantee:
-    """Return theory for a run, since adaptive clipping moves the norms from run to run."""
-    if configuration.central is None or not configuration.central.adaptive:
-        return expected
-    moved = replace(configuration, central=execution.configuration.central)
-    return guarantee(moved, expected.neighbouring, expected.vantage) or expected
+def _shifts(rounds: Sequence[AppRound], shown: str) -> Floats:
+    return np.nan_to_num(np.array([getattr(each, shown) for each in rounds]))
 
 
 def _ratios(shifts: Floats, expected: AppGuarantee) -> Floats:

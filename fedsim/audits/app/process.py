@@ -1,10 +1,10 @@
-"""An app in its own process, and the messages to and from it.
+"""An app's configuration and what its runs show, in this process or another.
 
 The audit requests one run after another and gets measurements back. It computes the verdict here.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.child_process.channel import Channel
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
@@ -26,24 +25,24 @@ UNBOUNDED_WEIGHT = 1e9
 class CentralNoise:
     """Noise that the server adds to an average of clipped updates.
 
+    Before the app runs, norms are those of the first round alone.
+
     Attributes:
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
             of all rounds.
-        clipping_norms: C (L2 norm) to which updates were clipped in every round; before the app
-            runs, of the first round alone.
+        clipping_norms: C (L2 norm) to which updates were clipped in every round.
         noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
-            which moves C before the noise is drawn. Before the app runs, of the first round alone.
+            which moves C before the noise is drawn.
         sampled_clients: divisor of the strategy, however many clients replied. The largest of all
             rounds.
-        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
-            scales it; () before the app runs.
         client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
         plain_mean: whether the noise is added to Flower's plain average of the replies.
         weighted_by: the metric, sent by clients, that weights the average.
-        equal_weights_enforced: whether the strategy refuses replies of unequal weight.
         own_noise: whether code that is not Flower's makes the noise.
+        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
+            scales it; () before the app runs.
     """
 
     strategy: str
@@ -81,10 +80,8 @@ class LocalNoise:
     Its standard deviation is sensitivity * sqrt(2 ln(1.25/delta)) / epsilon.
 
     Attributes:
-        clipping_norm: largest L2 norm of an update that leaves the client, before noise.
         sensitivity: scale of the noise; nothing ties it to the clipping norm.
-        epsilon: epsilon that LocalDpMod is configured to keep for one message.
-        delta: delta of that epsilon; the formula is defined below 1.25.
+        epsilon: of one message, at delta, as LocalDpMod is configured.
     """
 
     clipping_norm: float
@@ -112,15 +109,15 @@ class AppObservation:
 
     Attributes:
         participants: number of aggregated replies in every round.
-        weights: weights that clients stated, by partition.
+        weights: that clients stated, by partition.
         noise_ratios: realised over configured standard deviation of the central noise in every
             round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
         noise_coordinates: number of coordinates on which a round's noise was measured.
-        checks: findings on the recorded rounds of the server, as for a transcript.
-        unsure: why the recorded rounds do not support a claim; "" if they may.
+        checks: findings on the recorded rounds, as for a server's transcript.
+        unsure: why these do not support a claim; "" if they may.
     """
 
     participants: tuple[int, ...]
@@ -233,41 +230,28 @@ class ClientRun:
 
 
 @dataclass(frozen=True)
-class Execution:
-    """One run: its configuration, with the observations of an honest run, and its rounds.
+class HonestRun:
+    """An honest run: its configuration, with what was observed, and the training of each client.
 
     Attributes:
-        clients: training of each client by partition, in an honest run.
+        clients: by partition.
     """
 
-    rounds: tuple[AppRound, ...]
     configuration: Configuration
-    clients: dict[int, ClientRun] = field(default_factory=dict)
+    clients: dict[int, ClientRun]
 
 
 class App(Protocol):
-    """An app that can run many times, in this process or another."""
-
-    clients: int
+    """An app that can run many times, in this process or another; every run sets all seeds."""
 
     @property
     def name(self) -> str: ...
 
-    def execute(self, seed: int, script: Script | None = None) -> Execution:
-        """Return the observations of one run of the app, after setting every global seed."""
-
-
-class AppProcess:
-    """An app in another process."""
-
-    def __init__(self, channel: Channel, clients: int) -> None:
-        self._channel, self.clients = channel, clients
-        self._name: str = channel.call(str, "name")
-
     @property
-    def name(self) -> str:
-        return self._name
+    def clients(self) -> int: ...
 
-    def execute(self, seed: int, script: Script | None = None) -> Execution:
-        execution: Execution = self._channel.call(Execution, "execute", seed, script)
-        return execution
+    def honest(self, seed: int) -> HonestRun:
+        """Run the app as it is."""
+
+    def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
+        """Run the app with updates by a script, and return its rounds."""

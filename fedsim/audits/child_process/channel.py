@@ -15,8 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import IO, Any, Literal
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import IO, Any, Literal, get_type_hints
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError, validate_call
@@ -41,6 +42,9 @@ class AppFailedError(RuntimeError):
     """The audited code failed, or did not do its task."""
 
 
+NO_MEASUREMENT = "the {}'s process sent something other than measurements; there is no verdict"
+
+
 class Channel:
     """Calls methods of the object that a process serves; `kind`: "app" or "loop", for messages."""
 
@@ -51,7 +55,7 @@ class Channel:
         self._process, self._time_limit = process, time_limit
 
     def call(self, answers: Any, name: str, *arguments: object) -> Any:
-        """Return a method's answer, or an attribute, which must be of the type `answers`.
+        """Return a method's answer, or a property, which must be of the type `answers`.
 
         Raises InputError where the process refuses its input, and AppFailedError where the code
         fails or no such answer comes.
@@ -67,18 +71,16 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError):
             raise AppFailedError(self._ended()) from None
         except ValidationError:
-            raise self.no_measurement() from None
+            raise AppFailedError(NO_MEASUREMENT.format(self._kind)) from None
         if how == "refused":
             raise InputError(answer)
         if how == "failed":
             raise AppFailedError(answer)
         return answer
 
-    def no_measurement(self) -> AppFailedError:
-        return AppFailedError(
-            f"the {self._kind}'s process sent something other than measurements; there is no "
-            "verdict"
-        )
+    def served(self, kind: type) -> Any:
+        """Return the object in the process, whose answers must have the types of its class."""
+        return _Remote(self, kind)
 
     def _exchanged(self, line: bytes) -> bytes:
         deadline, received = time.monotonic() + self._time_limit, bytearray()
@@ -92,7 +94,7 @@ class Channel:
                 raise AppFailedError(self._ended())
             received += part
             if len(received) > LONGEST_ANSWER:
-                raise self.no_measurement()
+                raise AppFailedError(NO_MEASUREMENT.format(self._kind))
         return bytes(received)
 
     def _ended(self) -> str:
@@ -105,6 +107,18 @@ class Channel:
             how = how if status >= 0 else f"ended by signal {-status}"
             how += ", perhaps for lack of memory," if status == -signal.SIGKILL else ""
         return f"the {self._kind}'s process {how} before it was measured; there is no verdict"
+
+
+@dataclass(frozen=True)
+class _Remote:
+    _channel: Channel
+    _kind: type
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._kind, name)
+        if isinstance(member, property):
+            return self._channel.call(get_type_hints(member.fget)["return"], name)
+        return partial(self._channel.call, get_type_hints(member)["return"], name)
 
 
 @cache

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
-from fedsim.audits.child_process.channel import Log, started
+from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
 from fedsim.audits.judgement.report import Judged, check_numbers, largest
 from fedsim.audits.loop import guarantee, support
 from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, LoopOrder, LoopProcess
+from fedsim.audits.loop.measurement import Features, LoopOrder, ObservedRun, World
 from fedsim.audits.loop.rules import findings
+from fedsim.audits.loop.running import LoopTrials
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
 from fedsim.audits.measurements.bounds_audit import noise_family
@@ -63,7 +64,7 @@ CHANCE = 1.5
 BATCH = 25
 """Runs of one request."""
 
-Runs = tuple[Bools, Floats]
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,13 +177,13 @@ def audit_loop(
             processes.enter_context(started(module, "loop", time_limit, order, log=log))
             for _ in range(places.processes(workers))
         ]
-        loops = [LoopProcess(channel) for channel in channels]
+        loops = [channel.served(LoopTrials) for channel in channels]
         found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
         return replace(found, strict=strict)
 
 
 def audited(
-    loops: Sequence[LoopProcess],
+    loops: Sequence[LoopTrials],
     order: LoopOrder,
     trials: int,
     claim: Claim | None,
@@ -190,32 +191,28 @@ def audited(
     confidence: float,
     progress: Callable[[int], None],
 ) -> LoopAudit:
-    loop, seeds = loops[0], _Seeds(order.seed)
-    pair = _choose_pair(loop, seeds)
-    observation = _observation(loop, pair, seeds.next(HONEST), order.records, neighbouring)
+    runs = _Runs(loops, order.seed)
+    pair = runs.choose_pair()
+    observation = runs.observed(pair, order.records, neighbouring)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
-    with TemporaryDirectory() as folder:
-        if len(loops) > 1:
-            loop.keep(Path(folder, "directions"))
-        for other in loops[1:]:
-            other.take(Path(folder, "directions"))
-    pilots = _measured(loops, pair, max(40, trials // 4), seeds, lambda done: None)
-    judged = _measured(loops, pair, trials, seeds, progress)
-    while not loop.noise.enough(confidence):  # these runs only measure the noise
-        _measured(loops, pair, BATCH, seeds, lambda done: None)
-    varies = any(len(np.unique(judged[1][judged[0] == world], axis=0)) > 1 for world in (0, 1))
-    observation = replace(observation, more=loop.noise, varies=varies)
+    runs.share_directions()
+    pilots = runs.measured(loops, pair, max(40, trials // 4))
+    worlds, features = runs.measured(loops, pair, trials, progress)
+    while not runs.noise.enough(confidence):  # these runs only measure the noise
+        runs.measured(loops, pair, BATCH)
+    varies = any(len(np.unique(features[worlds == world], axis=0)) > 1 for world in (0, 1))
+    observation = replace(observation, more=runs.noise, varies=varies)
     score = best_score(*pilots, delta)
-    worlds, features = judged
     scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.
     composed = guarantee.mechanism(observation) if observation.one_scale else None
     curve = None
     if composed is not None:
         curve = learnt_of_steps(*pilots).of(features), noise_family(composed)
-    judging = worlds, scores, curve, delta
-    stated, sure = _bounds(*judging, confidence), _bounds(*judging, ALARM_CONFIDENCE)
+    stated, sure = (
+        _bounds(worlds, scores, curve, delta, level) for level in (confidence, ALARM_CONFIDENCE)
+    )
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
     noise = support.measured(observation, delta, confidence)
     power = None
@@ -238,28 +235,11 @@ def audited(
         power=power,
         confidence=confidence,
         findings=findings(observation),
-        pair=loop.pairs[pair],
+        pair=loops[0].names[pair],
         score=score.name,
         trials=trials,
         runs=sum(each.runs for each in loops),
         seed=order.seed,
-    )
-
-
-def _observation(
-    loop: LoopProcess, pair: int, seeds: list[int], records: int, neighbouring: Neighbouring
-) -> LoopObservation:
-    present, echo = loop.observed(pair, "present", seeds)
-    return LoopObservation(
-        present=present,
-        absent=loop.observed(pair, "absent", seeds[:WITHOUT])[0],
-        twin=loop.observed(pair, "twin", seeds[:WITHOUT])[0],
-        stranger=loop.observed(pair, "stranger", seeds[:WITHOUT])[0],
-        echo=echo,
-        records=records,
-        neighbouring=neighbouring,
-        changed=loop.changed(pair, seeds[0]),
-        influence=loop.influence(seeds[0]),
     )
 
 
@@ -284,70 +264,101 @@ def _bounds(
     return bounds
 
 
-class _Seeds:
-    def __init__(self, seed: int) -> None:
-        self.seed, self.count = seed, 0
+class _Runs:
+    """Runs of an audit's processes, each with its own seed; `noise`: that of all attacked runs."""
 
-    def next(self, count: int) -> list[int]:
-        numbers = range(self.count, self.count + count)
-        self.count += count
-        return [
-            int(generator(self.seed, StreamRole.NOISE, trial=each).integers(2**32))
-            for each in numbers
-        ]
+    def __init__(self, loops: Sequence[LoopTrials], seed: int) -> None:
+        self._loops, self._seed, self._begun = loops, seed, 0
+        self.noise = NoiseSums()
 
-    def worlds(self, count: int) -> Bools:
-        drawn = generator(self.seed, StreamRole.WORLD, trial=self.count)
-        return drawn.permutation(np.arange(count) % 2 == 0)
+    def choose_pair(self) -> int:
+        """Return the pair of worlds that pilots tell apart best."""
+        loop, apart = self._loops[0], list[float]()
+        for pair in range(len(loop.names)):
+            distance = loop.pilot(pair, self._seeds(PILOTS))
+            if len(loop.names) == 1:
+                return pair
+            measured = separation(*self.measured([loop], pair, CHOOSING))
+            # The largest of several features exceeds 0 by chance, which must not choose the pair.
+            apart.append(max(distance, measured - CHANCE))
+        return int(np.argmax(apart))
 
+    def share_directions(self) -> None:
+        """Make all processes measure as the first one, whose pilots they do not repeat."""
+        if len(self._loops) == 1:
+            return
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "directions")
+            self._loops[0].keep(file)
+            for other in self._loops[1:]:
+                other.take(file)
 
-def _choose_pair(loop: LoopProcess, seeds: _Seeds) -> int:
-    """Return the pair of worlds that pilots tell apart best."""
-    apart = []
-    for pair in range(len(loop.pairs)):
-        distance = loop.pilot(pair, seeds.next(PILOTS))
-        if len(loop.pairs) == 1:
-            return pair
-        measured = separation(*_measured([loop], pair, CHOOSING, seeds, lambda _: None))
-        # The largest of several features exceeds 0 by chance, which must not choose the pair.
-        apart.append(max(distance, measured - CHANCE))
-    return int(np.argmax(apart))
+    def observed(self, pair: int, records: int, neighbouring: Neighbouring) -> LoopObservation:
+        """Return what honest runs, a replay and replaced records show."""
+        loop, seeds = self._loops[0], self._seeds(HONEST)
 
+        def runs(world: World, count: int = WITHOUT) -> tuple[tuple[ObservedRun, ...], float]:
+            seen, echo = loop.observed(pair, world, seeds[:count])
+            return _all_of(seen, count), echo
 
-def _measured(
-    loops: Sequence[LoopProcess],
-    pair: int,
-    count: int,
-    seeds: _Seeds,
-    progress: Callable[[int], None],
-) -> Runs:
-    """Return the worlds and features of runs, and add their noise to that of the first process.
+        present, echo = runs("present", HONEST)
+        return LoopObservation(
+            present=present,
+            absent=runs("absent")[0],
+            twin=runs("twin")[0],
+            stranger=runs("stranger")[0],
+            echo=echo,
+            records=records,
+            neighbouring=neighbouring,
+            changed=loop.changed(pair, seeds[0]),
+            influence=loop.influence(seeds[0]),
+        )
 
-    The processes take turns at the requests, and their answers count in the order of the runs.
-    """
-    rows: list[Features] = []
-    worlds, numbers = seeds.worlds(count), seeds.next(count)
-    idle = SimpleQueue[LoopProcess]()
-    for loop in loops:
-        idle.put(loop)
+    def measured(
+        self,
+        loops: Sequence[LoopTrials],
+        pair: int,
+        count: int,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> tuple[Bools, Floats]:
+        """Return the worlds and features of runs, and add their noise.
 
-    def features(start: int) -> tuple[tuple[Features, ...], NoiseSums]:
-        loop, part = idle.get(), slice(start, start + BATCH)
-        try:
-            return loop.features(pair, list(worlds[part]), numbers[part])
-        finally:
+        The processes take turns at the requests, and their answers count in the order of the runs.
+        """
+        drawn = generator(self._seed, StreamRole.WORLD, trial=self._begun)
+        worlds, seeds = drawn.permutation(np.arange(count) % 2 == 0), self._seeds(count)
+        rows, idle = list[Features](), SimpleQueue[LoopTrials]()
+        for loop in loops:
             idle.put(loop)
 
-    threads = ThreadPoolExecutor(len(loops))
-    starts = range(0, count, BATCH)
-    try:
-        for start, (answered, noise) in zip(starts, threads.map(features, starts), strict=True):
-            rows += answered
-            loops[0].noise += noise
-            progress(min(start + BATCH, count))
-    finally:  # an interrupted audit does not wait for answers
-        threads.shutdown(wait=False, cancel_futures=True)
-    return worlds, np.array(rows)
+        def features(start: int) -> tuple[tuple[Features, ...], NoiseSums]:
+            loop, part = idle.get(), slice(start, start + BATCH)
+            try:
+                return loop.features(pair, worlds[part].tolist(), seeds[part])
+            finally:
+                idle.put(loop)
+
+        threads, starts = ThreadPoolExecutor(len(loops)), range(0, count, BATCH)
+        try:
+            for start, (answered, noise) in zip(starts, threads.map(features, starts), strict=True):
+                rows += _all_of(answered, min(BATCH, count - start))
+                self.noise += noise
+                progress(len(rows))
+        finally:  # an interrupted audit does not wait for answers
+            threads.shutdown(wait=False, cancel_futures=True)
+        return worlds, np.array(rows)
+
+    def _seeds(self, count: int) -> list[int]:
+        numbers = range(self._begun, self._begun + count)
+        self._begun += count
+        streams = (generator(self._seed, StreamRole.NOISE, trial=each) for each in numbers)
+        return [int(stream.integers(2**32)) for stream in streams]
+
+
+def _all_of(answers: tuple[Answer, ...], count: int) -> tuple[Answer, ...]:
+    if len(answers) != count:
+        raise AppFailedError(NO_MEASUREMENT.format("loop"))
+    return answers
 
 
 def _claim_of(observation: LoopObservation) -> Claim | None:

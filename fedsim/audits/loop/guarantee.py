@@ -33,6 +33,9 @@ OVERALL = ", over all steps,"
 LEAST_NOISE = 1e-6
 """Noise multiplier below which there is no privacy."""
 
+PASSES = "shuffled", "in order"
+"""Samplers that draw each record once in a pass."""
+
 FARTHEST = 2 * (1 + 1e-2)
 """Largest change of a step's clipped sum, in clipping norms, by a record that is in one term."""
 
@@ -42,17 +45,14 @@ class LoopObservation:
     """Honest runs of a loop in both worlds.
 
     Attributes:
-        present: runs with the target, one for each seed.
-        absent: runs without it, for the first seeds.
-        twin: runs with another record in its place, for the first seeds.
-        stranger: runs with other features of all records, for the first seeds.
+        present: runs with the target, one for each seed; the other runs have the first seeds.
+        twin: runs with another record in its place.
+        stranger: runs with other features of all records.
         records: n, the size of D.
-        neighbouring: how D' differs.
         more: noise of all further runs, each with its own seed.
         varies: whether any two of these, in one world, released different numbers.
         changed: names of tensors that depend on the data while every released step stays the same;
             None where a replay cannot tell.
-        influence: what one replaced record changes in the steps.
         echo: p-value of the repetition of noise in the runs with the target.
     """
 
@@ -72,17 +72,17 @@ class LoopObservation:
     def steps(self) -> tuple[Step, ...]:
         return self.present[0].steps
 
+    @property
+    def runs(self) -> tuple[ObservedRun, ...]:
+        return (*self.present, *self.absent, *self.twin, *self.stranger)
+
     @cached_property
     def seeded(self) -> bool:
         """Whether runs with different seeds released the same, or noise was used again."""
-        if self.echo < ALPHA:
-            return True
         outputs, runs = {each.released for each in self.present}, len(self.present)
-        if len(outputs) < runs:
-            # A mechanism with few possible outputs repeats them by chance, but not always the same.
-            many = all(run.values >= SHOWN for run in self.present)
-            if many or (len(outputs) == 1 and not self.varies):
-                return True
+        # A mechanism with few possible outputs repeats them by chance, but not always the same.
+        many = all(run.values >= SHOWN for run in self.present)
+        repeats = len(outputs) < runs and (many or (len(outputs) == 1 and not self.varies))
         noises = [
             tuple(round(each / step.std, 3) for each in step.noise)
             for run in self.present
@@ -90,7 +90,7 @@ class LoopObservation:
             if step.std and len(step.noise) == SHOWN
             if any(step.noise)  # missing noise has its own finding
         ]
-        return len(set(noises)) < len(noises)
+        return repeats or self.echo < ALPHA or len(set(noises)) < len(noises)
 
     @property
     def independent(self) -> tuple[ObservedRun, ...]:
@@ -99,6 +99,7 @@ class LoopObservation:
 
     @property
     def varied(self) -> tuple[str, ...]:
+        """Settings of a step that differ between runs."""
         steps = list(zip(*(each.steps for each in self.runs), strict=False))
         return tuple(
             setting
@@ -114,10 +115,6 @@ class LoopObservation:
         starts = [each.start == other.start for each, other in pairs]
         alone = self.changed == () and all(each.explained for each in self.runs)
         return alone and all(starts) and not self.beside
-
-    @property
-    def runs(self) -> tuple[ObservedRun, ...]:
-        return (*self.present, *self.absent, *self.twin, *self.stranger)
 
     @cached_property
     def beside(self) -> tuple[str, ...]:
@@ -136,7 +133,7 @@ class LoopObservation:
         differing = []
         for part, values in VALUES.items():
             with_it, without = (
-                {value for each in runs for value in values(each)}
+                {_rounded(value) for each in runs for value in values(each)}
                 for runs in (self.present, self.absent)
             )
             # Chance may separate two runs, but dependence on the data separates all of them.
@@ -162,16 +159,16 @@ class LoopObservation:
             return {}
         tensors = of_noise.of_tensors(whole)
         parts = {f"in the model{OVERALL}": (sum(whole.energies), whole.freedom, NOISE_TAIL)}
-        for place, each in enumerate(tensors):
-            name = f"in tensor {place + 1} of the model's {len(tensors)}{OVERALL}"
+        for place, each in enumerate(tensors, 1):
+            name = f"in tensor {place} of the model's {len(tensors)}{OVERALL}"
             parts[name] = *each, NOISE_TAIL / len(tensors)
         runs = [each.steps for each in self.independent]
         if len({len(each) for each in runs}) == 1:
-            for place, together in enumerate(zip(*runs, strict=True)):
+            for place, together in enumerate(zip(*runs, strict=True), 1):
                 part = of_noise.summed(together)
                 if part.steps:
-                    of_step = sum(part.energies), part.freedom, NOISE_TAIL / len(runs[0])
-                    parts[f"in step {place + 1}"] = of_step
+                    tail = NOISE_TAIL / len(runs[0])
+                    parts[f"in step {place}"] = sum(part.energies), part.freedom, tail
         return {name: of_noise.interval(*part) for name, part in parts.items()}
 
     @property
@@ -180,11 +177,8 @@ class LoopObservation:
 
         A single step counts only where the steps do not share one scale.
         """
-        off = [
-            (where, each)
-            for where, each in self.noise_ratios.items()
-            if each.high < 1 - of_noise.TOLERANCE
-        ]
+        least = 1 - of_noise.TOLERANCE
+        off = [(where, each) for where, each in self.noise_ratios.items() if each.high < least]
         whole = [each for each in off if each[0].endswith(OVERALL)]
         chosen = whole if whole and self.one_scale else off
         return min(chosen, key=lambda each: each[1].high, default=None)
@@ -275,8 +269,8 @@ def _rounded(value: float) -> float:
 
 VALUES: dict[str, Callable[[ObservedRun], set[float]]] = {
     "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
-    "divisor": lambda run: {_rounded(step.divisor) for step in run.steps},
-    "accounted sampling rate": lambda run: {_rounded(step.charged_rate) for step in run.steps},
+    "divisor": lambda run: {step.divisor for step in run.steps},
+    "accounted sampling rate": lambda run: {step.charged_rate for step in run.steps},
 }
 """Parts of a mechanism that must not depend on the data, as observed in a run."""
 
@@ -287,12 +281,6 @@ SETTINGS: dict[str, Callable[[Step], float]] = {
 """Settings that a mechanism may change from step to step, but not depending on the data."""
 
 
-def multiplier(step: Step, observation: LoopObservation) -> float:
-    """Return the configured noise multiplier of a step, for its true sensitivity."""
-    limit = sensitivity(observation.neighbouring, step.clipping_norm or 0.0) * observation.moved
-    return step.std / limit if limit else 0.0
-
-
 def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | None:
     """Return the Gaussian steps of a loop; None where theory cannot compose it."""
     multipliers = _multipliers(observation, scale)
@@ -301,10 +289,9 @@ def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | N
     records = observation.present[0].size  # without records kept for another purpose
     rates = []
     for step in observation.steps:
-        full = step.batch == records and step.repeated == 1
         if step.sampling == POISSON and not observation.batches:
             rates.append(step.sample_rate or 1.0)
-        elif step.sampling in ("shuffled", "in order") and full:
+        elif step.sampling in PASSES and step.batch == records and step.repeated == 1:
             rates.append(1.0)
         else:
             return None
@@ -312,18 +299,23 @@ def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | N
 
 
 def _multipliers(observation: LoopObservation, scale: float) -> list[float] | None:
-    """Return the noise multiplier of every step; None where more than the steps reads the data."""
-    wrong = any(
-        step.clipped is not True or step.adaptive
-        for run in observation.present
-        for step in run.steps
-    )
+    """Return each step's noise multiplier for its true sensitivity, times `scale`.
+
+    None where more than the steps reads the data.
+    """
+    steps = [step for run in observation.present for step in run.steps]
+    wrong = any(step.clipped is not True or step.adaptive for step in steps)
     wrong |= bool(observation.unlike or observation.varied or observation.seeded)
     wrong |= observation.kept_by_chance or observation.displaced > 1
     wrong |= observation.strays > 0 and observation.moved == 1  # by how much, is not known
     if wrong or not observation.explained:
         return None
-    return [scale * multiplier(step, observation) for step in observation.steps]
+    allowed = sensitivity(observation.neighbouring, 1.0) * observation.moved
+    limits = [(step.clipping_norm or 0.0) * allowed for step in observation.steps]
+    return [
+        scale * step.std / limit if limit else 0.0
+        for step, limit in zip(observation.steps, limits, strict=True)
+    ]
 
 
 def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
@@ -342,9 +334,12 @@ def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
 
 
 def epsilon(observation: LoopObservation, delta: float, scale: float | None = None) -> float | None:
-    """Return epsilon of all steps by theory; None where theory does not know the loop."""
+    """Return epsilon of all steps by theory; None where theory does not know the loop.
+
+    scale: realised over configured noise; None: 1, or the lower limit of the part with too little.
+    """
+    off = observation.noise_off
     if scale is None:
-        off = observation.noise_off
         scale = 1.0 if off is None else off[1].low
     multipliers = _multipliers(observation, scale)
     if multipliers is None:
@@ -352,16 +347,16 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
     if min(multipliers) < LEAST_NOISE:
         return math.inf
     # Missing noise has its own measurement; noise of another shape has no known guarantee.
-    if not observation.one_scale and observation.noise_off is None:
+    if not observation.one_scale and off is None:
         return None
     composed = mechanism(observation, scale)
     if composed is not None:
         return PLD.epsilon(composed, delta)
-    shuffled = all(step.sampling == "shuffled" for step in observation.steps)
-    if shuffled and all(step.repeated < 2 for run in observation.present for step in run.steps):
-        # A record may be in every pass that began, however few records a pass drew.
-        epochs = max(run.epochs for run in observation.runs)
-        # Under replacement the multiplier already assumes twice the clipping norm.
-        apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
-        return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
-    return None
+    steps = [step for run in observation.present for step in run.steps]
+    if not all(step.sampling == "shuffled" and step.repeated < 2 for step in steps):
+        return None
+    # A record may be in every pass that began, however few records a pass drew.
+    epochs = max(run.epochs for run in observation.runs)
+    # Under replacement the multiplier already assumes twice the clipping norm.
+    apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
+    return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)

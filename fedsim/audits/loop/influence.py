@@ -18,8 +18,8 @@ import numpy as np
 from adversaries.arrays import Bools
 from fedsim.audits.loop.loader_records import checksums
 from fedsim.audits.loop.measurement import Influence
-from fedsim.audits.loop.watching import StepSum
 from fedsim.audits.loop.worlds import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
+from fedsim.audits.steps.watch import WatchedStep
 from fedsim.common.randomness import StreamRole, generator
 
 REAL = 8
@@ -41,15 +41,16 @@ UNREPEATED = "two runs with one seed on the same records have different steps"
 FOLLOWS = "the batches, or the number of steps, change where one record is replaced"
 UNDRAWN = "no step of the runs changed where one record was replaced"
 NO_STEPS = "the loop took no step of Opacus's optimizer"
-
 INVISIBLE = "the steps do not show the norms of single records' gradients"
+
+Steps = Sequence[WatchedStep]
 
 
 @dataclass(frozen=True)
 class Training:
     """A run of the loop; `items`: checksums of the loader's records, None where not known."""
 
-    steps: tuple[StepSum, ...]
+    steps: Steps
     items: list[str] | None
 
 
@@ -74,31 +75,32 @@ def influence(
         seed: of the crafted records.
     """
     given = checksums(data.features, data.labels)
-    held = _held(first.items or [], given)
-    steps = first.steps
+    items, steps = first.items or [], first.steps
+    held = _held(items, given)
     if not steps:
         return replace(held, unseen=NO_STEPS)
     same = _same_batches(steps, again := run(data).steps)
     if not same or not all(_moved(*both) < ALIKE for both in zip(steps, again, strict=True)):
         return replace(held, unseen=UNREPEATED)
     equal = {row: place for place, row in enumerate(given)}
-    record = {
-        item: equal.get(first.items[item], -1) if first.items else -1
-        for step in steps
-        for item in step.members
-    }
-    record = {item: source(item) if place < 0 else place for item, place in record.items()}
-    drawn = Counter(record[item] for step in steps for item in step.members)
+
+    def record_of(item: int) -> int:
+        return equal.get(items[item], -1) if items else -1
+
+    drawn = Counter[int]()
+    for item, times in Counter(item for step in steps for item in step.members or ()).items():
+        place = record_of(item)
+        drawn[source(item) if place < 0 else place] += times
     places = [place for place, _ in drawn.most_common(PLACES)] or [len(data) - 1]
     found = []
     for place in places:
         runs = [steps]
-        for other in replacements(data, place, target, seed):
+        for other in _replacements(data, place, target, seed):
             runs.append(run(other).steps)
             if not _same_batches(steps, runs[-1]):
                 return replace(held, unseen=FOLLOWS)
         found.append(_compared(runs))
-    for half in halves(data, target, seed):
+    for half in _halves(data, target, seed):
         held = _halved(held, first, run(half), given, checksums(half.features, half.labels))
     if not held.unseen and not any(each.moved > LEAST for each in found):
         held = replace(held, unseen=UNDRAWN)
@@ -112,7 +114,7 @@ def influence(
     )
 
 
-def replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
+def _replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
     """Return the data with other records at one place: loud and opposite ones, or real ones."""
     if target == "real":
         others = np.linspace(0, len(data) - 1, REAL).astype(int)
@@ -126,7 +128,7 @@ def replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
     ]
 
 
-def halves(data: Data, target: str, seed: int) -> list[Data]:
+def _halves(data: Data, target: str, seed: int) -> list[Data]:
     """Return the data with other records in a half of the places: loud ones, or real ones."""
     random, made = generator(seed, StreamRole.CANDIDATES), []
     loud = 1.0 if target == "real" else LOUD
@@ -167,9 +169,10 @@ def _halved(
     items = np.array(first.items) != np.array(other.items)
     strays, elsewhere = found.strays, found.elsewhere
     for step, replaced in zip(first.steps, other.steps, strict=True):
-        if step.rows != len(step.members):
+        members = list(step.members or ())
+        if step.rows != len(members):
             continue
-        rows, drawn = _changed(step, replaced), items[list(step.members)]
+        rows, drawn = _changed(step, replaced), items[members]
         strays = max(strays, int(rows.sum()) - int(drawn.sum()))
         elsewhere = max(elsewhere, int((rows & ~drawn).sum()))
     # If more items changed than records, one of these changed two at least.
@@ -183,7 +186,7 @@ def _halved(
     )
 
 
-def _compared(runs: Sequence[Sequence[StepSum]]) -> Influence:
+def _compared(runs: Sequence[Steps]) -> Influence:
     """Return the largest changes between any two runs, which differ in one record."""
     moved = always = 0.0
     gradients = items = 0
@@ -197,17 +200,17 @@ def _compared(runs: Sequence[Sequence[StepSum]]) -> Influence:
         for step, replaced in zip(runs[0], other, strict=True):
             rows = np.flatnonzero(_changed(step, replaced))
             gradients = max(gradients, len(rows))
-            if step.norms is not None and step.norms.shape[1] == len(step.members):
+            if step.members is not None and step.rows == len(step.members):
                 reached |= {step.members[row] for row in rows}
         items = max(items, len(reached))
     return Influence(moved, always, gradients, items)
 
 
-def _moved(one: StepSum, other: StepSum) -> float:
+def _moved(one: WatchedStep, other: WatchedStep) -> float:
     return float(np.linalg.norm(one.clipped - other.clipped)) / max(one.limit, other.limit)
 
 
-def _changed(one: StepSum, other: StepSum) -> Bools:
+def _changed(one: WatchedStep, other: WatchedStep) -> Bools:
     """Return which gradients of a step changed, by their norms; none where they are not visible."""
     if one.norms is None or other.norms is None:
         return np.zeros(0, bool)
@@ -216,7 +219,7 @@ def _changed(one: StepSum, other: StepSum) -> Bools:
     return np.logical_not(same.all(axis=0))
 
 
-def _same_batches(one: Sequence[StepSum], other: Sequence[StepSum]) -> bool:
+def _same_batches(one: Steps, other: Steps) -> bool:
     return len(one) == len(other) and all(
         a.members == b.members and a.clipped.shape == b.clipped.shape and a.rows == b.rows
         for a, b in zip(one, other, strict=True)

@@ -1,13 +1,9 @@
-"""Measurements of a loop's runs, without any code of the loop, and the process that makes them."""
+"""Measurements of a loop's runs, without any code of the loop."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from fedsim.audits.child_process.channel import Channel
 from fedsim.audits.steps.classes import LoopStatement
-from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.step import Step
 
 FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
@@ -103,69 +99,3 @@ class LoopOrder:
     target: str
     neighbouring: str
     seed: int
-
-
-class LoopProcess:
-    """Calls a `running.LoopTrials` in another process, and counts its runs of the loop.
-
-    Attributes:
-        pairs: names of the pairs of worlds.
-        noise: noise of all attacked runs.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self.runs, self.noise = channel, 0, NoiseSums()
-        self.pairs: tuple[str, ...] = channel.call(tuple[str, ...], "names")
-
-    def observed(
-        self, pair: int, world: World, seeds: Sequence[int]
-    ) -> tuple[tuple[ObservedRun, ...], float]:
-        """Return honest runs, and the p-value of their noise's repetition."""
-        self.runs += len(seeds)
-        answers = tuple[tuple[ObservedRun, ...], float]
-        runs, echo = self._channel.call(answers, "observed", pair, world, seeds)
-        self._check(runs, seeds)
-        return runs, echo
-
-    def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
-        """Return names of tensors that depend on the data while every step stays the same."""
-        self.runs += 4
-        changed: tuple[str, ...] | None
-        changed = self._channel.call(tuple[str, ...] | None, "changed", pair, seed)
-        return changed
-
-    def influence(self, seed: int) -> Influence:
-        """Return what a replaced record changes in the steps of a run with this seed."""
-        influence, runs = self._channel.call(tuple[Influence, int], "influence", seed)
-        self.runs += runs
-        return influence
-
-    def pilot(self, pair: int, seeds: Sequence[int]) -> float:
-        """Make the process learn a pair's direction from two runs a seed.
-
-        Returns the approximate distance of the worlds, in standard deviations.
-        """
-        self.runs += 2 * len(seeds)
-        return float(self._channel.call(float, "pilot", pair, seeds))
-
-    def keep(self, file: Path) -> None:
-        """Make the process write the directions that it learnt, for `take` of another one."""
-        self._channel.call(None, "keep", file)
-
-    def take(self, file: Path) -> None:
-        self._channel.call(None, "take", file)
-
-    def features(
-        self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
-    ) -> tuple[tuple[Features, ...], NoiseSums]:
-        """Return the features of each run, and the noise of their steps."""
-        self.runs += len(seeds)
-        answers = tuple[tuple[Features, ...], NoiseSums]
-        chosen = [bool(world) for world in worlds]
-        features, noise = self._channel.call(answers, "features", pair, chosen, seeds)
-        self._check(features, seeds)
-        return features, noise
-
-    def _check(self, measured: Sequence[Any], seeds: Sequence[int]) -> None:
-        if len(measured) != len(seeds):
-            raise self._channel.no_measurement()

@@ -1,7 +1,7 @@
 """Runs a loop in either world, and measures its releases along the target's direction.
 
 `python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
-serves `LoopTrials` to `fedsim.audits.loop.measurement.LoopProcess`.
+serves `LoopTrials`.
 """
 
 import functools
@@ -23,7 +23,13 @@ from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tenso
 from fedsim.audits.loop.direction import Direction, learnt
 from fedsim.audits.loop.influence import Training, influence
 from fedsim.audits.loop.loader_records import source
-from fedsim.audits.loop.measurement import Features, Influence, LoopOrder, ObservedRun, World
+from fedsim.audits.loop.measurement import (
+    Features,
+    Influence,
+    LoopOrder,
+    ObservedRun,
+    World,
+)
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
 from fedsim.audits.steps.classes import wrap
@@ -75,11 +81,12 @@ class Loop:
 
     Attributes:
         models: whether the rows of the last run were models.
+        runs: number of runs until now.
     """
 
     def __init__(self, function: Function, watch: LoopWatch) -> None:
         self._function, self._watch = function, watch
-        self.models = False
+        self.models, self.runs = False, 0
 
     def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, seed)
@@ -117,16 +124,14 @@ class Loop:
         names = [_unlike(first, self._ended(each, seed, steps)) for each in others]
         return tuple(dict.fromkeys(name for each in names for name in each))
 
-    def influence(self, data: Data, target: str, seed: int) -> tuple[Influence, int]:
-        """Return what one replaced record changes in the steps, and the number of runs."""
-        runs, released = 0, tuple[Floats, ...]()
+    def influence(self, data: Data, target: str, seed: int) -> Influence:
+        """Return what one replaced record changes in the steps."""
+        released = tuple[Floats, ...]()
 
         def run(other: Data) -> Training:
-            nonlocal runs
-            runs += 1
             self._called(other, seed, released)
             items = self._watch.contents((other.features, other.labels))
-            return Training(tuple(self._watch.sums), items)
+            return Training(tuple(self._watch.watched), items)
 
         first = run(data)
         released, dataset = tuple(self._watch.released), self._watch.batches.dataset
@@ -134,7 +139,7 @@ class Loop:
         def source_of(item: int) -> int:
             return source(dataset, item, len(data))
 
-        return influence(first, run, data, source_of, target, seed), runs
+        return influence(first, run, data, source_of, target, seed)
 
     def released(self, data: Data, seed: int) -> Floats:
         """Return what an attacked run releases, [k, P]; all begin with the same network."""
@@ -157,6 +162,7 @@ class Loop:
 
         wrap(self._watch)
         self._watch.clear(replayed)
+        self.runs += 1
         set_seeds(seed)
         features, labels = torch.tensor(data.features), torch.tensor(data.labels)
         try:
@@ -195,7 +201,7 @@ def _unlike(first: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
 
 
 class LoopTrials:
-    """What a process does for `LoopProcess`, whose methods say what these return."""
+    """Runs of a loop in this process, which an audit calls from another one."""
 
     def __init__(
         self, loop: Loop, pairs: Sequence[Neighbours], data: Data | None = None, target: str = ""
@@ -204,24 +210,38 @@ class LoopTrials:
         self.data, self.target = data or pairs[0].present, target
         self.directions: dict[int, Direction] = {}
 
+    @property
+    def runs(self) -> int:
+        """Number of runs until now."""
+        return self._loop.runs
+
+    @property
     def names(self) -> tuple[str, ...]:
+        """Names of the pairs of worlds."""
         return tuple(each.name for each in self._pairs)
 
     def observed(
         self, pair: int, world: World, seeds: Sequence[int]
     ) -> tuple[tuple[ObservedRun, ...], float]:
+        """Return honest runs, and the p-value of their noise's repetition."""
         worlds = self._pairs[pair]
         made = {"twin": worlds.twin, "stranger": worlds.stranger}.get(world)
         return self._loop.observed_runs(made() if made else getattr(worlds, world), seeds)
 
     def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
+        """Return names of tensors that depend on the data while every step stays the same."""
         worlds = self._pairs[pair]
         return self._loop.changed(worlds.present, [worlds.twin(), worlds.stranger()], seed)
 
-    def influence(self, seed: int) -> tuple[Influence, int]:
+    def influence(self, seed: int) -> Influence:
+        """Return what a replaced record changes in the steps of a run with this seed."""
         return self._loop.influence(self.data, self.target, seed)
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
+        """Learn a pair's direction from two runs a seed.
+
+        Returns the approximate distance of the worlds, in standard deviations.
+        """
         worlds = self._pairs[pair]
         present = [self._loop.released(worlds.present, seed) for seed in seeds]
         twin = [self._loop.released(worlds.twin(place), seed) for place, seed in enumerate(seeds)]
@@ -229,6 +249,7 @@ class LoopTrials:
         return direction.distance
 
     def keep(self, file: Path) -> None:
+        """Write the directions that were learnt, for `take` of another process."""
         file.write_bytes(pickle.dumps(self.directions))
 
     def take(self, file: Path) -> None:
@@ -237,6 +258,7 @@ class LoopTrials:
     def features(
         self, pair: int, worlds: Sequence[bool], seeds: Sequence[int]
     ) -> tuple[tuple[Features, ...], NoiseSums]:
+        """Return the features of each run, and the noise of their steps."""
         of, direction = self._pairs[pair], self.directions[pair]
         measured, noises = list[Features](), list[NoiseSums]()
         for world, seed in zip(worlds, seeds, strict=True):

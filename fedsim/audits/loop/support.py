@@ -79,59 +79,6 @@ UNKNOWN = (
     "step, and which return the model that these steps made"
 )
 
-BESIDE = (
-    "besides its weights, the model has numbers that differ between honest runs ({}); return a "
-    "state dict of weights alone"
-)
-
-UNEVEN = (
-    "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
-    "theory covers no other noise"
-)
-
-UNREPEATED = "two runs with one seed on the same records end with different models"
-
-STRICT = (
-    "at least {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} "
-    "confidence, {0.runs} runs). At that noise, epsilon is {0.epsilon:.4g}, above the claimed "
-    "{1:.4g}, and --strict asks for the claim at the measured noise. More --trials narrow this"
-)
-
-SHORT = (
-    "only {0.at_least:.3g} of the configured noise was measured ({0.confidence:.0%} confidence, "
-    "{0.runs} runs), below {1:.2g}; give more --trials"
-)
-
-COMPUTED = (
-    "the loader's data set, a {}, computes its records, so that one record may be in several of "
-    "them; use a TensorDataset of the records, or a data set that returns them unchanged"
-)
-
-MORE_RECORDS = "the loader has {} records and the data {}, so that a record may be there twice"
-
-OTHER_ROWS = (
-    "a step sums {} gradients, but the loader drew {} records for it; take one gradient of each"
-)
-
-SEVERAL_ITEMS = "one replaced record changed the gradients of {} of the loader's records"
-
-ELSEWHERE = (
-    "with half of all records replaced, {} gradients of a step changed whose records were not "
-    "replaced; keep the batch's records in the order in which the loader drew them"
-)
-
-ALIKE = (
-    "{} of the loader's records equal others and are no given records, so that a record may be "
-    "there twice"
-)
-
-NOT_COMPARED = "the audit cannot tell how far one record moves a step: {}"
-
-OWN_NOISE = (
-    "the loop's own code adds the noise, and no measurement shows that it is fresh in every step "
-    "of every training; let Opacus's optimizer add it"
-)
-
 SUPPORTED = (
     "noise at least {0.at_least:.1%} of the configured noise, at which epsilon is "
     "{0.epsilon:.4g} ({0.confidence:.0%} confidence). A training without noise that happens less "
@@ -196,31 +143,48 @@ def measured(observation: LoopObservation, delta: float, confidence: float) -> M
 
 def unknown(observation: LoopObservation, epsilon: float | None) -> list[str]:
     """Return why theory has no epsilon; empty where it has one."""
-    if epsilon is not None:
-        return []
-    if beside := observation.beside:
-        return [BESIDE.format("; ".join(beside))]
-    if observation.steps and not observation.one_scale:
-        return [UNEVEN]
-    if observation.changed is None:
-        return [UNREPEATED]
-    return [UNKNOWN]
+    beside = "; ".join(observation.beside)
+    reasons = {
+        "besides its weights, the model has numbers that differ between honest runs "
+        f"({beside}); return a state dict of weights alone": bool(beside),
+        "the noise of the steps is not independent Gaussian noise of one scale (p below 1e-4), and "
+        "theory covers no other noise": bool(observation.steps) and not observation.one_scale,
+        "two runs with one seed on the same records end with different models": (
+            observation.changed is None
+        ),
+        UNKNOWN: True,
+    }
+    return [] if epsilon is not None else [next(why for why, holds in reasons.items() if holds)]
 
 
 def doubts(observation: LoopObservation) -> list[str]:
     """Return what theory takes for granted about records and noise, and the audit cannot check."""
     run, found = observation.present[0], observation.influence
     seen = [step for step in run.steps if step.rows is not None and step.batch is not None]
-    other = next((step for step in seen if step.rows != step.batch), None)
+    rows, batch = next(
+        ((step.rows, step.batch) for step in seen if step.rows != step.batch), (None, None)
+    )
     reasons = {
-        COMPUTED.format(run.computed): bool(run.computed),
-        MORE_RECORDS.format(run.size, observation.records): (run.size > observation.records),
-        OTHER_ROWS.format(other and other.rows, other and other.batch): other is not None,
-        NOT_COMPARED.format(found.unseen): bool(found.unseen),
-        SEVERAL_ITEMS.format(found.items): found.items > 1,
-        ELSEWHERE.format(found.elsewhere): found.elsewhere > 0,
-        ALIKE.format(found.alike): found.alike > 0,
-        OWN_NOISE: not observation.noise.own,
+        f"the loader's data set, a {run.computed}, computes its records, so that one record may be "
+        "in several of them; use a TensorDataset of the records, or a data set that returns them "
+        "unchanged": bool(run.computed),
+        f"the loader has {run.size} records and the data {observation.records}, so that a record "
+        "may be there twice": run.size > observation.records,
+        f"a step sums {rows} gradients, but the loader drew {batch} records for it; take one "
+        "gradient of each": rows is not None,
+        f"the audit cannot tell how far one record moves a step: {found.unseen}": bool(
+            found.unseen
+        ),
+        f"one replaced record changed the gradients of {found.items} of the loader's records": (
+            found.items > 1
+        ),
+        f"with half of all records replaced, {found.elsewhere} gradients of a step changed whose "
+        "records were not replaced; keep the batch's records in the order in which the loader drew "
+        "them": found.elsewhere > 0,
+        f"{found.alike} of the loader's records equal others and are no given records, so that a "
+        "record may be there twice": found.alike > 0,
+        "the loop's own code adds the noise, and no measurement shows that it is fresh in every "
+        "step of every training; let Opacus's optimizer add it": not observation.noise.own,
     }
     return [reason for reason, holds in reasons.items() if holds]
 
@@ -228,12 +192,19 @@ def doubts(observation: LoopObservation) -> list[str]:
 def short(noise: MeasuredNoise | None, claim: Claim, strict: bool) -> list[str]:
     """Return why the measured noise does not support a claim; empty where it does.
 
-    Args:
-        strict: whether the claim must hold at the measured noise, not at the configured one.
+    strict: whether the claim must hold at the measured noise, not at the configured one.
     """
     if noise is None or noise.epsilon is None:
         return [UNKNOWN]
-    if strict:
-        return [] if claim.allows(noise.epsilon) else [STRICT.format(noise, claim.epsilon)]
+    sure = f"({noise.confidence:.0%} confidence, {noise.runs} runs)"
     least = of_noise.LEAST_SHARE
-    return [] if noise.at_least >= least else [SHORT.format(noise, least)]
+    reasons = {
+        f"at least {noise.at_least:.3g} of the configured noise was measured {sure}. At that "
+        f"noise, epsilon is {noise.epsilon:.4g}, above the claimed {claim.epsilon:.4g}, and "
+        "--strict asks for the claim at the measured noise. More --trials narrow this": (
+            strict and not claim.allows(noise.epsilon)
+        ),
+        f"only {noise.at_least:.3g} of the configured noise was measured {sure}, below "
+        f"{least:.2g}; give more --trials": not strict and noise.at_least < least,
+    }
+    return [reason for reason, holds in reasons.items() if holds]

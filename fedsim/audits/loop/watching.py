@@ -12,28 +12,6 @@ from fedsim.audits.loop.measurement import ObservedRun
 from fedsim.audits.steps.classes import ClassWatch, rest
 from fedsim.audits.steps.step import Step, watched_step
 from fedsim.audits.steps.watch import WatchedStep
-from fedsim.common.opacus_clipping import flat
-
-
-@dataclass(frozen=True)
-class StepSum:
-    """A step without its noise.
-
-    Attributes:
-        clipped: clipped sum [P].
-        limit: largest L2 norm of a clipped gradient, C.
-        members: indices that the loader drew for the step, in order.
-        norms: norm of each summed gradient [layers, rows]; None where it is not visible.
-    """
-
-    clipped: Floats
-    limit: float
-    members: tuple[int, ...]
-    norms: Floats | None
-
-    @property
-    def rows(self) -> int:
-        return -1 if self.norms is None else int(self.norms.shape[1])
 
 
 @dataclass
@@ -41,19 +19,19 @@ class LoopWatch(ClassWatch):
     """Observations since `clear`.
 
     Attributes:
-        sums: steps without their noise.
+        watched: steps with their arrays.
         noises: noise of each step, in configured standard deviations.
     """
 
     steps: list[Step] = field(default_factory=list)
-    sums: list[StepSum] = field(default_factory=list)
+    watched: list[WatchedStep] = field(default_factory=list)
     noises: list[Floats] = field(default_factory=list)
 
     def take(self, step: WatchedStep) -> None:
         seen = watched_step(len(self.steps) + 1, step)
         self.steps.append(seen)
         self.noises.append(step.noise / seen.std if seen.std > 0 else np.empty(0))
-        self.sums.append(StepSum(flat(step.summed), step.limit, step.members or (), step.norms))
+        self.watched.append(step)
 
     def contents(self, given: tuple[Any, Any] | None) -> list[str] | None:
         """Return checksums of the loader's records, as `loader_records.contents` does."""

@@ -12,8 +12,8 @@ be written, are raised before the training.
 import logging
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,52 +50,38 @@ from fedsim.federation.transcripts.records import (
     Value,
 )
 
-
-@dataclass(frozen=True)
-class Declared:
-    """The user's statements about a strategy that cannot be read off it; None if unstated.
-
-    They state that it releases the mean of n updates, each clipped to C as a whole, plus
-    N(0, (z C / n)^2) on every parameter.
-
-    Attributes:
-        clipping_norm: C, above 0.
-        noise_multiplier: z, at least 0; needs C.
-        unit: protected unit of the claim: a "client" with its whole update, or a "record" of a
-            client's data.
-
-    Raises:
-        InputError: a value is out of range, or z is given without C.
-    """
-
-    clipping_norm: float | None = None
-    noise_multiplier: float | None = None
-    unit: str | None = None
-
-    def __post_init__(self) -> None:
-        norm, multiplier = self.clipping_norm, self.noise_multiplier
-        if norm is not None and not 0 < norm < math.inf:
-            raise InputError(f"clipping_norm is {norm}; it must be above 0")
-        if multiplier is not None and not 0 <= multiplier < math.inf:
-            raise InputError(f"noise_multiplier is {multiplier}; it must be at least 0")
-        if multiplier is not None and norm is None:
-            raise InputError(
-                "noise_multiplier is in units of clipping_norm; give clipping_norm too"
-            )
-        if self.unit is not None and self.unit not in UNITS:
-            raise InputError(f"unit is '{self.unit}'; it must be one of {', '.join(UNITS)}")
-
-    def check(self, strategy: Strategy) -> None:
-        if self.clipping_norm is not None and configuration_of(strategy).central is not None:
-            raise InputError(
-                f"{type(strategy).__name__} is Flower's own, and states its clipping and noise "
-                "itself; declare neither clipping_norm nor noise_multiplier"
-            )
+Mechanism = Mapping[str, Scalar]
 
 
-def mechanism_of(
-    strategy: Strategy, declared: Declared, replies: int | None = None
-) -> dict[str, Scalar]:
+def _declared(
+    strategy: Strategy,
+    clipping_norm: float | None,
+    noise_multiplier: float | None,
+    unit: str | None,
+) -> Mechanism:
+    """Return the user's statements about a strategy, by the names of a transcript's mechanism."""
+    if clipping_norm is not None and not 0 < clipping_norm < math.inf:
+        raise InputError(f"clipping_norm is {clipping_norm}; it must be above 0")
+    if noise_multiplier is not None and not 0 <= noise_multiplier < math.inf:
+        raise InputError(f"noise_multiplier is {noise_multiplier}; it must be at least 0")
+    if noise_multiplier is not None and clipping_norm is None:
+        raise InputError("noise_multiplier is in units of clipping_norm; give clipping_norm too")
+    if unit is not None and unit not in UNITS:
+        raise InputError(f"unit is '{unit}'; it must be one of {', '.join(UNITS)}")
+    keys: dict[str, Scalar] = {} if unit is None else {"unit": unit}
+    if clipping_norm is None:
+        return keys
+    if configuration_of(strategy).central is not None:
+        raise InputError(
+            f"{type(strategy).__name__} is Flower's own, and states its clipping and noise itself; "
+            "declare neither clipping_norm nor noise_multiplier"
+        )
+    keys |= {"aggregation": "declared", "clipping": "server", "clipping_norm": clipping_norm}
+    return keys if noise_multiplier is None else keys | {"noise_multiplier": noise_multiplier}
+
+
+def _mechanism(strategy: Strategy, declared: Mechanism) -> dict[str, Scalar]:
+    """Return what a strategy's attributes say now, and what the user declared."""
     configuration = configuration_of(strategy)
     central = configuration.central
     mean = averages(chain(strategy)[-1]) if central is None else central.plain_mean
@@ -117,22 +103,10 @@ def mechanism_of(
         }
         if central.adaptive:
             keys["clipped_count_std"] = central.count_std
-    if declared.unit is not None:
-        keys["unit"] = declared.unit
-    if declared.clipping_norm is not None:
-        keys |= {
-            "aggregation": "declared",
-            "clipping": "server",
-            "clipping_norm": declared.clipping_norm,
-        }
-        if declared.noise_multiplier is not None:
-            keys["noise_multiplier"] = declared.noise_multiplier
-            if replies:
-                keys["num_sampled_clients"] = replies
-    return keys
+    return {**keys, **declared}
 
 
-def client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
+def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
     """Return what a client knows of the noise: the server's norm and its own noise."""
     keys: dict[str, Scalar] = {}
     for config in message.content.config_records.values():
@@ -144,26 +118,22 @@ def client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str,
     return keys
 
 
-def evaluated(message: Message) -> ObservedRound:
-    return ObservedRound(round_number(message), aggregate=arrays(message))
-
-
-def arrays(message: Message) -> dict[str, np.ndarray]:
+def _arrays(message: Message) -> dict[str, np.ndarray]:
     records = message.content.array_records
     if len(records) == 1:
-        return of_record(next(iter(records.values())))
+        return _of_record(next(iter(records.values())))
     return {
         f"{name}/{key}": array
         for name, record in records.items()
-        for key, array in of_record(record).items()
+        for key, array in _of_record(record).items()
     }
 
 
-def of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
+def _of_record(record: ArrayRecord) -> dict[str, np.ndarray]:
     return {key: np.array(array.numpy()) for key, array in record.items()}
 
 
-def reply_of(message: Message, weighting_key: str) -> NodeReply:
+def _reply(message: Message, weighting_key: str) -> NodeReply:
     metrics: dict[str, Value] = {
         key: list(value) if isinstance(value, list) else value
         for record in message.content.metric_records.values()
@@ -171,10 +141,10 @@ def reply_of(message: Message, weighting_key: str) -> NodeReply:
     }
     weight = metrics.get(weighting_key)
     weight = float(weight) if isinstance(weight, int | float) else None
-    return NodeReply(arrays(message), weight, metrics)
+    return NodeReply(_arrays(message), weight, metrics)
 
 
-def round_number(message: Message) -> int:
+def _round_number(message: Message) -> int:
     for config in message.content.config_records.values():
         number = config.get("server-round")
         if isinstance(number, int):
@@ -182,11 +152,11 @@ def round_number(message: Message) -> int:
     raise ValueError("the message has no server-round")
 
 
-def is_training(message: Message) -> bool:
+def _is_training(message: Message) -> bool:
     return message.metadata.message_type.startswith("train")
 
 
-def node_of(context: Context) -> int:
+def _node(context: Context) -> int:
     """Return the partition of a client; its node id if it has none."""
     partition = context.node_config.get("partition-id")
     return partition if isinstance(partition, int) else context.node_id
@@ -221,9 +191,11 @@ def record(
             run when it starts. Or a function to call with every round.
         resume: whether to continue the transcript of a run that was killed, or ended with an
             exception.
-        clipping_norm: C of a strategy of your own, as in `Declared`.
-        noise_multiplier: z of such a strategy, as in `Declared`.
-        unit: protected unit of the claim, as in `Declared`; None if unstated.
+        clipping_norm: C of a strategy of your own, above 0. It states that the strategy releases
+            the mean of n updates, each clipped to C as a whole.
+        noise_multiplier: z of such a strategy: it adds N(0, (z C / n)^2) to every parameter.
+        unit: protected unit of the claim: a "client" with its whole update, or a "record" of a
+            client's data; None if unstated.
 
     Returns:
         The same strategy.
@@ -239,11 +211,10 @@ def record(
             "Only those can be recorded: port the app from the older flwr.server to ServerApp's "
             "strategies (see Flower's upgrade guide)"
         )
-    declared = Declared(clipping_norm, noise_multiplier, unit)
-    declared.check(strategy)
+    declared = _declared(strategy, clipping_norm, noise_multiplier, unit)
     recorder = ServerRecorder(strategy, RoundSink(to, app, resume), declared)
     recorder.attach()
-    recorder.attach_start()
+    recorder.replace(strategy, "start", recorder.start)
     return strategy
 
 
@@ -268,28 +239,26 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
         def captured(message: Message, context: Context) -> Message:
             reply = call_next(message, context)
             if not reply.has_error():
-                unprotected.update(safely(arrays, reply) or {})
+                unprotected.update(safely(_arrays, reply) or {})
             return reply
 
-        received = safely(arrays, message) or {}
-        if local_dp is not None and is_training(message):
+        received = safely(_arrays, message) or {}
+        if local_dp is not None and _is_training(message):
             reply = local_dp(message, context, captured)
         else:
             reply = call_next(message, context)
 
         def observed() -> ObservedRound:
-            if not is_training(message):
-                return evaluated(message)
             return ObservedRound(
-                round=round_number(message),
+                round=_round_number(message),
                 model=received,
-                own={} if reply.has_error() else arrays(reply),
+                own={} if reply.has_error() else _arrays(reply),
                 unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=client_mechanism(message, local_dp),
+                mechanism=_client_mechanism(message, local_dp),
             )
 
-        node, run = partial(node_of, context), str(context.run_id)
-        append(path, node, run, app, "fedsim.recording.recording_mod", observed)
+        training = observed if _is_training(message) else None
+        _keep(path, app, "fedsim.recording.recording_mod", message, context, training)
         return reply
 
     return mod
@@ -332,28 +301,37 @@ def canary_mod(
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
-        node, run = partial(node_of, context), str(context.run_id)
-        keep = partial(append, path, node, run, app, "fedsim.recording.canary_mod")
-        if not is_training(message):
-            keep(lambda: evaluated(message))
-            return reply
-        if reply.has_error():
-            return reply
-        round, received = round_number(message), arrays(message)
-        canary = _toss(seed, round, node_of(context), norm, idle)
-        length = norm if canary.coin else idle
-        sent = canaries.displaced(received, canary.seed, length)
-        name = next(iter(reply.content.array_records))
-        reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
-
-        def observed() -> ObservedRound:
-            mechanism = client_mechanism(message, None)
-            return ObservedRound(round, model=received, mechanism=mechanism, canary=canary)
-
-        keep(observed)
+        keep = partial(_keep, path, app, "fedsim.recording.canary_mod", message, context)
+        if not _is_training(message):
+            keep(None)
+        elif not reply.has_error():
+            round, received = _round_number(message), _arrays(message)
+            canary = _toss(seed, round, _node(context), norm, idle)
+            sent = canaries.displaced(received, canary.seed, norm if canary.coin else idle)
+            name = next(iter(reply.content.array_records))
+            reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
+            mechanism = _client_mechanism(message, None)
+            keep(lambda: ObservedRound(round, received, mechanism=mechanism, canary=canary))
         return reply
 
     return mod
+
+
+def _keep(
+    path: str | Path,
+    app: str,
+    recorder: str,
+    message: Message,
+    context: Context,
+    training: Callable[[], ObservedRound] | None,
+) -> None:
+    """Append a client's round; None: an evaluation, which brings the model of the last round."""
+
+    def evaluated() -> ObservedRound:
+        return ObservedRound(_round_number(message), aggregate=_arrays(message))
+
+    node = partial(_node, context)
+    append(path, node, str(context.run_id), app, recorder, training or evaluated)
 
 
 class ServerRecorder:
@@ -369,7 +347,7 @@ class ServerRecorder:
         self,
         strategy: Strategy,
         sink: RoundSink,
-        declared: Declared,
+        declared: Mechanism,
         nodes: Collection[int] | None = None,
     ) -> None:
         self._strategy, self._sink, self._declared = strategy, sink, declared
@@ -380,12 +358,12 @@ class ServerRecorder:
 
     def attach(self) -> None:
         strategy: Any = self._strategy
-        self._replace(strategy, "configure_train", self._configure_train)
-        self._replace(strategy, "aggregate_train", self._aggregate_train)
+        self.replace(strategy, "configure_train", self._configure_train)
+        self.replace(strategy, "aggregate_train", self._aggregate_train)
         wrapper = central_wrapper(strategy)
         # What the server's noise is added to follows from the replies only if it is their mean.
         if wrapper is not None and not averages(wrapper.strategy):
-            self._replace(wrapper.strategy, "aggregate_train", self._aggregate_before_noise)
+            self.replace(wrapper.strategy, "aggregate_train", self._aggregate_before_noise)
 
     def detach(self) -> None:
         for strategy, name, own in reversed(self._replaced):
@@ -395,10 +373,7 @@ class ServerRecorder:
                 setattr(strategy, name, own)
         self._replaced.clear()
 
-    def attach_start(self) -> None:
-        self._replace(self._strategy, "start", self._start)
-
-    def _replace(self, strategy: Strategy, name: str, watched: Callable[..., Any]) -> None:
+    def replace(self, strategy: Strategy, name: str, watched: Callable[..., Any]) -> None:
         self._replaced.append((strategy, name, vars(strategy).get(name)))
         setattr(strategy, name, partial(watched, getattr(strategy, name)))
 
@@ -408,8 +383,8 @@ class ServerRecorder:
         sent = list(configure(server_round, model, *rest))
         with self._sink.guarded():
             participants = tuple(sorted(m.metadata.dst_node_id for m in sent))
-            seen = arrays(sent[0]) if sent else {}
-            self._pending[server_round] = seen or of_record(model), participants
+            seen = _arrays(sent[0]) if sent else {}
+            self._pending[server_round] = seen or _of_record(model), participants
         return sent
 
     def _aggregate_train(
@@ -418,11 +393,11 @@ class ServerRecorder:
         replies = list(replies)
         key = weighting_key(self._strategy)
         # Before the call, which may clip the replies in place and move an adaptive clipping norm.
-        mechanism = safely(mechanism_of, self._strategy, self._declared) or {}
+        mechanism = safely(_mechanism, self._strategy, self._declared) or {}
         replies_by_node: dict[int, NodeReply] = {}
         with self._sink.guarded():
             replies_by_node = {
-                message.metadata.src_node_id: reply_of(message, key)
+                message.metadata.src_node_id: _reply(message, key)
                 for message in replies
                 if message.has_content()
                 and (self._nodes is None or message.metadata.src_node_id in self._nodes)
@@ -434,9 +409,11 @@ class ServerRecorder:
             if "clipping_norm" in mechanism:
                 # Flower's adaptive clipping scales its noise to the norm of the next round. A
                 # declared multiplier is for the updates that arrived.
-                after = mechanism_of(self._strategy, self._declared, len(replies_by_node))
+                after = _mechanism(self._strategy, self._declared)
                 mechanism["noise_clipping_norm"] = after["clipping_norm"]
-                if "num_sampled_clients" in after:
+                if "noise_multiplier" in self._declared:
+                    after["num_sampled_clients"] = len(replies_by_node)
+                if after.get("num_sampled_clients"):
                     mechanism["num_sampled_clients"] = after["num_sampled_clients"]
             self._sink(
                 ObservedRound(
@@ -444,7 +421,7 @@ class ServerRecorder:
                     model=model,
                     replies=dict(sorted(replies_by_node.items())),
                     unprotected=self._before_noise,
-                    aggregate=None if aggregated is None else of_record(aggregated),
+                    aggregate=None if aggregated is None else _of_record(aggregated),
                     participants=participants,
                     mechanism=mechanism,
                 )
@@ -456,10 +433,10 @@ class ServerRecorder:
     ) -> Any:
         aggregated, metrics = aggregate(server_round, replies)
         with self._sink.guarded():
-            self._before_noise = None if aggregated is None else of_record(aggregated)
+            self._before_noise = None if aggregated is None else _of_record(aggregated)
         return aggregated, metrics
 
-    def _start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
+    def start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
         self._sink.begin(str(grid.run.run_id))
         for finding in safely(configuration_findings, self._strategy) or []:
             log.warning(

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,11 @@ class WatchedStep:
     def rows(self) -> int | None:
         """Number of summed gradients; None where they are not visible."""
         return None if self.norms is None else int(self.norms.shape[1])
+
+    @cached_property
+    def clipped(self) -> Floats:
+        """Clipped sum [P]."""
+        return flat(self.summed)
 
     @property
     def noise(self) -> Floats:

@@ -38,7 +38,7 @@ def test_the_app_and_every_hook_are_gone_afterwards() -> None:
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
-        observation = app.execute(0).configuration.observation
+        observation = app.honest(0).configuration.observation
     assert observation is not None and observation.noise_coordinates == 650
     assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
@@ -49,7 +49,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
     def noise(seed: int) -> Interval:
         random.random()
         np.random.normal()  # noqa: NPY002
-        observation = app.execute(seed).configuration.observation
+        observation = app.honest(seed).configuration.observation
         assert observation is not None
         (share,) = observation.noise_ratios
         return share
@@ -61,7 +61,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
 def test_an_honest_run_shows_weights_norms_and_noise() -> None:
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
-        configuration = app.execute(0).configuration
+        configuration = app.honest(0).configuration
     central, observation = configuration.central, configuration.observation
     assert central is not None and observation is not None and configuration.rounds == 2
     # Shares of the 1797 digits in the ratio 1 : 2 : 3.
@@ -107,7 +107,7 @@ def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path: Path)
     components = 'serverapp = "ending_server:app"\nclientapp = "ending_client:app"'
     write_app(tmp_path, components, ending_server=ends, ending_client=CLIENT)
     with opened(tmp_path, 2, {}) as app, pytest.raises(AppFailedError, match="SystemExit"):
-        app.execute(0)
+        app.honest(0)
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(0)", "raise RuntimeError('two\\nlines')"])

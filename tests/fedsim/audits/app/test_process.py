@@ -11,7 +11,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app import execution
-from fedsim.audits.app.process import AppProcess
+from fedsim.audits.app.process import App
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, Log, started
 from fedsim.config import Scalar
@@ -22,10 +22,10 @@ APP = Path(__file__).parents[3] / "apps" / "dp_app"
 @contextmanager
 def opened(
     directory: Path, clients: int, overrides: dict[str, Scalar], time_limit: float, log: Log = None
-) -> Iterator[AppProcess]:
+) -> Iterator[App]:
     order = directory, clients, overrides
     with started("fedsim.audits.app.execution", "app", time_limit, *order, log=log) as channel:
-        yield AppProcess(channel, clients)
+        yield channel.served(App)
 
 
 def write_app(directory: Path, *statements: str) -> Path:
@@ -63,7 +63,7 @@ def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) 
     code, why = HOSTILE[deed]
     failed = pytest.raises(AppFailedError, match=why)
     with failed, opened(write_app(tmp_path, code), 2, {}, 8) as app:
-        app.execute(0)
+        app.honest(0)
 
 
 def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path: Pat
     log = tmp_path / "output.log"
     failed = pytest.raises(AppFailedError, match="ended with exit status 0 before it was measured")
     with log.open("wb") as file, failed, opened(write_app(tmp_path, *code), 2, {}, 60, file) as app:
-        app.execute(0)
+        app.honest(0)
     assert {"done", "failed"} <= set(log.read_text().splitlines())
 
 
@@ -90,15 +90,15 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     log = tmp_path / "output.log"
     failed = pytest.raises(AppFailedError, match="SystemExit")
     with log.open("wb") as file, failed, opened(write_app(tmp_path, *code), 2, {}, 60, file) as app:
-        app.execute(0)
+        app.honest(0)
     assert "Verdict SUPPORTED" in log.read_text().splitlines()
     _wait_until_gone(int(started.read_text()))
 
 
 def test_what_cannot_be_loaded_is_bad_input_as_in_this_process() -> None:
     refused = pytest.raises(InputError, match="no run configuration key 'varient'; it has")
-    with refused, opened(APP, 2, {"varient": 1}, 60):
-        pass
+    with refused, opened(APP, 2, {"varient": 1}, 60) as app:
+        app.honest(0)
 
 
 def _wait_until_gone(process: int) -> None:

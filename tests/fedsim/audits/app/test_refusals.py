@@ -40,11 +40,11 @@ def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path: Path) 
 def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
     """Two of eight do; six trials that ask the same two come once in 28^6."""
     with opened(FORMS, 8, {"num-server-rounds": 1}) as app:
-        app.execute(0)
+        app.honest(0)
         evaluated = sys.modules["forms.client"].EVALUATED
         assert len(evaluated) == 2
         for seed in range(1, 7):
-            app.execute(seed, Script(0, 1.0, None, "num-examples", 1e-3, 0))
+            app.scripted(seed, Script(0, 1.0, None, "num-examples", 1e-3, 0))
         assert len(evaluated) == 2
 
 
@@ -75,7 +75,7 @@ def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(
 ) -> None:
     copied, refused = form(tmp_path, server, client), pytest.raises(InputError, match=why)
     with opened(copied, 3, {}) as app, refused:
-        app.execute(0)
+        app.honest(0)
 
 
 def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
     broken = code.replace("    bins = ", "    import nowhere\n    bins = ")
     client.write_text(broken, encoding="utf-8")
     with opened(directory, 3, {}) as app, pytest.raises(AppFailedError) as failure:
-        app.execute(0)
+        app.honest(0)
     assert re.search(
         "ValueError: no valid replies; before that, client 0 failed: ModuleNotFoundError: No "
         "module named 'nowhere'",

@@ -46,7 +46,7 @@ def observe() -> Observe:
             records=records,
             neighbouring=neighbouring,
             changed=loop.changed(pair.present, [pair.twin(), pair.stranger()], SEEDS[0]),
-            influence=loop.influence(data, "crafted", SEEDS[0])[0],
+            influence=loop.influence(data, "crafted", SEEDS[0]),
         )
 
     return observation

@@ -158,7 +158,7 @@ def test_a_record_that_counts_more_than_once_in_place_of_another_is_found(
 ) -> None:
     loop = Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch)
     seen = observe(loop)
-    found = loop.influence(drawn("digits", 59, seed), "crafted", seed)[0]
+    found = loop.influence(drawn("digits", 59, seed), "crafted", seed)
     seen = replace(seen, influence=found)
     held = name in ("five_times", "bootstrap")
     assert ("data-dependent-records" if held else "record-moves-step") in _broken(seen)
@@ -173,7 +173,7 @@ def test_no_gradient_of_a_right_loop_changes_with_another_record(
     name: str, watch: LoopWatch
 ) -> None:
     loop = Loop(loaded(f"{LOOPS}/right_loops.py:{name}"), watch)
-    found = loop.influence(drawn("digits", 59, 0), "crafted", 0)[0]
+    found = loop.influence(drawn("digits", 59, 0), "crafted", 0)
     assert (found.unseen, found.places, found.halves) == ("", 3, 8)
     assert (found.strays, found.elsewhere, found.copies, found.alike) == (0, 0, 0, 0)
 
