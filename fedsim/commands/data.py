@@ -74,7 +74,7 @@ def data(
 
     report = pages.assemble(configured(source, changed(changes), None).experiment)
     return Answer(
-        report=report.as_json(),
+        report=report,
         details=report,
         _blocks=lambda: pages.blocks(report),
         _terminal=lambda: pages.summary(report),
