@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
@@ -321,7 +320,7 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-FILTERS: Mapping[str, Any] = {
+ENVIRONMENT.filters |= {
     "worded": _worded,
     "pictured": _pictured,
     "filled": _filled,
@@ -332,4 +331,3 @@ FILTERS: Mapping[str, Any] = {
     "percent": wording.percent,
     "plain": wording.plain,
 }
-ENVIRONMENT.filters |= FILTERS
