@@ -359,7 +359,7 @@ def _of_loop(function: str, options: AuditOptions) -> Audit:
 
 
 def _of_transcript(path: Path, options: AuditOptions) -> Audit:
-    from fedsim.audits.live import live_report  # noqa: PLC0415
+    from fedsim import auditors_transcript  # noqa: PLC0415
     from fedsim.audits.recorded import audit as transcript_audit  # noqa: PLC0415
     from fedsim.federation.transcripts.reader import Reader  # noqa: PLC0415
     from fedsim.federation.transcripts.records import AUDITOR  # noqa: PLC0415
@@ -368,7 +368,7 @@ def _of_transcript(path: Path, options: AuditOptions) -> Audit:
         if reader.facts.recorder != AUDITOR:
             options.taken("a recorded transcript")
             return transcript_audit.audit(reader, options)
-    return live_report.audited(path, options)
+    return auditors_transcript.audited(path, options)
 
 
 def configured(

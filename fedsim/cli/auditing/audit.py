@@ -113,10 +113,10 @@ def _follow(recorded: Path, every: OfEvery, once: bool, patience: float) -> int:
             "--out and --worlds are for one run, but more may arrive in a folder that is followed; "
             "add --once, or name one transcript"
         )
-    from fedsim.audits.live import live_report  # noqa: PLC0415  (torch is slow)
+    from fedsim import auditors_transcript  # noqa: PLC0415  (torch is slow)
 
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
-    live_report.check_options(every.options)
+    auditors_transcript.check_options(every.options)
     unclaimed = Verdict.NO_CLAIM if every.options.claim is None else Verdict.NOT_JUDGED
     return following.follow(
         recorded,

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from adversaries.errors import InputError
-from fedsim.audits.live import live_report
+from fedsim import auditors_transcript
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.cli.auditing.options import OfEvery
@@ -33,7 +33,7 @@ def audit_live(path: Path, every: OfEvery, stop: Callable[[], bool] | None = Non
     from fedsim.report.kinds import course  # noqa: PLC0415  (matplotlib is slow to import)
 
     # Refuse bad options before the run, not after it.
-    live, directory = live_report.opened(path, every.options), every.directory(path)
+    live, directory = auditors_transcript.opened(path, every.options), every.directory(path)
     streaming = every.as_json and stop is not None
     console = Terminal(stderr=True)
     report_directory.check_writable(directory)
