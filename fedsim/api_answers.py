@@ -73,7 +73,7 @@ def data(config: Given | None = None, *, overrides: Overrides = None) -> Answer:
         rows = [list(entry.values()) for entry in sets]
         return Answer({"datasets": sets}, None, [tabulated(list(sets[0]), rows)])
     report = pages.assemble(configured(config, overrides or {}, None).experiment)
-    return Answer(report.as_json(), None, pages.blocks(report))
+    return Answer(report, None, pages.blocks(report))
 
 
 def sensitivity(

@@ -40,7 +40,7 @@ HELD = {
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_200,
-    "fedsim/report": 8_900,
+    "fedsim/report": 8_800,
     "fedsim/studies": 6_300,
     "fedsim/cli": 6_700,
     "papers": 7_000,

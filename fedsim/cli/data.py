@@ -58,7 +58,7 @@ def data(
     config = configuration.load(config_file, overrides)
     report = distribution_report.assemble(config.experiment)
     if json_:
-        print_json(report.as_json())
+        print_json(report)
     else:
         Terminal(highlight=False).print(distribution_report.summary(report))
 

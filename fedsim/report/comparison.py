@@ -1,5 +1,6 @@
 """Several runs side by side: what theory allows each observer, what was measured, at what cost."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,7 @@ def _table(rows: Sequence[Row]) -> doc.Table:
             observers.NAMES[row["vantage"]],
             f"{right}\n{ends}" if ends else right,
             "none" if row["limit"] >= 1 else percent(share(row["limit"])),
-            number(row["epsilon"]),
+            number(row["epsilon"]) if math.isfinite(row["epsilon"]) else "none",
             row["verdict"].replace(", ", ",\n"),
         ]
         groups.setdefault(row["number"], []).append(cells)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
+from fedsim.audits.results.rows import Row
 from fedsim.report.document import terminal
 from fedsim.report.document.wording import counted, least_loss, number
 from fedsim.report.sections import first, observers
@@ -36,16 +37,17 @@ class Summary:
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterator[RenderableType]:
-        kept, left_out = [*self.paragraphs], False
-        lines = {id(each): len(console.render_lines(each.shown, options)) for each in kept}
-        while not self.verbose and sum(lines[id(each)] for each in kept) >= MOST_LINES:
-            last = max(kept, key=lambda each: each.rank)
-            if not last.rank:
-                break
-            kept.remove(last)
-            left_out = True
-        yield from (each.shown for each in kept)
-        yield Text(f"{self.ending} More: fedsim report RUN -v." if left_out else self.ending)
+        kept = [(each, len(console.render_lines(each.shown, options))) for each in self.paragraphs]
+        ranks = sorted({each.rank for each in self.paragraphs} - {0})
+        while not self.verbose and ranks and sum(lines for _, lines in kept) >= MOST_LINES:
+            places = [i for i, (each, _) in enumerate(kept) if each.rank == ranks[-1]]
+            if len(places) <= 1:
+                ranks.pop()
+            if places:
+                kept.pop(places[-1])
+        yield from (each.shown for each, _ in kept)
+        more = " More: fedsim report RUN -v." * (len(kept) < len(self.paragraphs))
+        yield Text(f"{self.ending}{more}")
 
 
 def summary(
@@ -79,25 +81,28 @@ def _paragraphs(
     alarms = list(report.contradictions.values())
     if len(alarms) > 1 and not verbose:
         alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
+    gap = Paragraph(Text(""))
     yield Paragraph(Text(begun, "bold"))
     for place, text in enumerate(alarms):
-        yield Paragraph(Text(f"ALARM: {text}\n", "bold red"), 8 * (place > 0))
-    yield Paragraph(Text(f"{first.question(report)}\n"), 4)
+        yield Paragraph(Text(f"ALARM: {text}", "bold red"), min(place, 1) * 4)
+    yield from [gap] * bool(alarms)
+    yield Paragraph(Text(f"{first.question(report)}\n"), 7)
     yield Paragraph(_observers(report))
-    yield Paragraph(Text(f"\n{observers.MEANT}"), 5)
-    yield Paragraph(Text(_what_it_shows(report)), 1)
-    yield Paragraph(Text(f"Model: {model_in_short(report)}"), 2)
+    yield gap
+    yield Paragraph(Text(observers.MEANT), 9)
+    yield Paragraph(Text(_what_it_shows(report)), 2)
+    yield Paragraph(Text(f"Model: {model_in_short(report)}"), 8)
     told = first.cautions(report)
     facts = filter(None, (released(report), first.canaries(report).strip()))
     for place, text in enumerate([*facts, *(label.title for label in told)]):
-        yield Paragraph(Text(text), min(place, 1) * 6)
+        yield Paragraph(Text(text), 5 if place else 3)
     if verbose:
         for row in observers.shown(report):
-            yield from map(Paragraph, _in_full(report, row.observer))
+            yield from map(Paragraph, _in_full(report, row))
         yield from (Paragraph(Text(str(label.text))) for label in told if label.text)
         yield Paragraph(Text(report.mechanism.dp_note))
-    yield from (Paragraph(Text(text), 7) for text, met in first.own_limits(report) if met)
-    yield from (Paragraph(Text(each), 3) for each in decisions)
+    yield from (Paragraph(Text(text), 6) for text, met in first.own_limits(report) if met)
+    yield from (Paragraph(Text(each), 1) for each in decisions)
 
 
 def _observers(report: Report) -> Table:
@@ -114,9 +119,8 @@ def _observers(report: Report) -> Table:
     return table
 
 
-def _in_full(report: Report, observer: str) -> Iterator[Text]:
-    row = report.rows[observer]
-    yield Text(f"{observers.NAMES[observer]}: {observers.mark(report, row).text}", "bold")
+def _in_full(report: Report, row: Row) -> Iterator[Text]:
+    yield Text(f"{observers.NAMES[row.observer]}: {observers.mark(report, row).text}", "bold")
     for heading, (text, detail) in observers.numbers(report, row).items():
         yield Text(f"  {heading}: {text}{f' ({detail})' * bool(detail)}")
     if row.attack is not None and row.attack.chance is not None:

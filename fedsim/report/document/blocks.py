@@ -85,7 +85,6 @@ class Line:
 
     name: Cell
     cells: Sequence[Cell]
-    here: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,6 @@ class Heading:
 class Bullets:
     kind: ClassVar = "bullets"
     items: Sequence[Words]
-    numbered: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
@@ -59,8 +58,7 @@ BLOCKS = """\
 {% call grid(block.headings, page, block.style) %}
 {% for group in block.groups %}
 {% for line in group.lines %}
-<tr{% if line.here %} class="here"{% endif %}>\
-<th scope="row"{% if block.headings %} data-label="{{ block.headings[0] }}"{% endif %}>\
+<tr><th scope="row"{% if block.headings %} data-label="{{ block.headings[0] }}"{% endif %}>\
 {{ line.name.text | worded }}\
 {% if line.name.detail %}<small>{{ line.name.detail }}</small>{% endif %}</th>\
 {% for found in line.cells %}\
@@ -75,12 +73,12 @@ data-label="{{ block.headings[loop.index] if block.headings else '' }}">\
 {% macro fact(name, value) %}
 <dt{% if value | string | length > 80 %} class="long"{% endif %}>{{ name }}</dt><dd>{{ value }}</dd>
 {% endmacro %}
-{% macro bullets(items, numbered=False) %}
-<{{ "ol" if numbered else "ul" }}>
+{% macro bullets(items) %}
+<ul>
 {% for item in items %}
 <li>{{ item | worded }}</li>
 {% endfor %}
-</{{ "ol" if numbered else "ul" }}>
+</ul>
 {% endmacro %}
 {% macro part(block, level, page) %}
 {% if not block.folded %}
@@ -115,7 +113,7 @@ data-label="{{ block.headings[loop.index] if block.headings else '' }}">\
 {% elif block.kind == "table" %}
 {{ table(block, page) }}
 {% elif block.kind == "bullets" %}
-{{ bullets(block.items, block.numbered) }}
+{{ bullets(block.items) }}
 {% elif block.kind == "label" %}
 <div class="label{{ ' alarm' if block.alarming else '' }}">\
 {% if block.title %}<strong>{{ block.title }}</strong> {% endif %}{{ block.text | worded }}</div>
@@ -322,7 +320,7 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-FILTERS: Mapping[str, Any] = {
+ENVIRONMENT.filters |= {
     "worded": _worded,
     "pictured": _pictured,
     "filled": _filled,
@@ -333,4 +331,3 @@ FILTERS: Mapping[str, Any] = {
     "percent": wording.percent,
     "plain": wording.plain,
 }
-ENVIRONMENT.filters |= FILTERS

@@ -63,7 +63,6 @@ td.value { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 6.5r
 td.limit { font-variant-numeric: tabular-nums; min-width: 6.5rem; }
 .first td.limit, .first td.value { min-width: 0; }
 .vantages td.limit, .vantages td.value { min-width: 3.5rem; }
-.vantages td:last-child { min-width: 15rem; }
 .compact { width: auto; font-size: .85rem; font-variant-numeric: tabular-nums; }
 .compact th, .compact td { padding: .15rem 1.1rem .15rem 0; }
 .compact tbody th { font-weight: 400; }
@@ -171,7 +170,6 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid var(--line);
   table { font-size: 8.5pt; }
   th, td { overflow-wrap: break-word; padding-right: .6rem; }
   td.value, td.limit { min-width: 0; }
-  .vantages td:last-child { min-width: 11rem; }
   .compact, details table { font-size: 7pt; }
   details th, details td { padding-right: .3rem; white-space: normal; overflow-wrap: anywhere; }
   summary { color: var(--muted); }

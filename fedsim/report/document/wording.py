@@ -56,14 +56,6 @@ def percent(value: float | None) -> str:
     return f"{100 * value:.1f}%" if value >= 1e-2 else f"{100 * value:.2g}%"
 
 
-def setting(value: Any) -> str:
-    if value is None:
-        return DASH
-    if isinstance(value, Mapping) and not value:
-        return "none"
-    return ("yes" if value else "no") if isinstance(value, bool) else plain(value)
-
-
 def plain(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return DASH

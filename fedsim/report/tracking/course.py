@@ -1,6 +1,7 @@
 """The state of a run so far, computed from its events."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedsim.learning.training.criterion import Judged, Measured, criterion, judge
@@ -25,6 +26,10 @@ class Look:
     accuracy: float | None = None
 
 
+MEASURES = ("balanced_accuracy", "area_under_curve", "recalls")
+"""What only some rounds of a batch measure; it holds until the next that does."""
+
+
 @dataclass(frozen=True)
 class Course:
     """A run so far.
@@ -32,11 +37,7 @@ class Course:
     Attributes:
         rounds: rounds of each trial; 0 while unknown.
         trials: trials in training, as first and one past the last.
-        majority, baseline_loss: accuracy and mean loss of a model that has learnt nothing.
-        of_class: held-out records of each class.
-        balanced_accuracy, area_under_curve: means after the last round that measured them.
-        recalls: of each class after the last round that measured them, means over the trials of a
-            batch; None for a class without records.
+        model: the measures of the model after the last round, as its event has them.
         epsilon: of one training up to that round; None if unknown.
         busy: clients that have not answered for long; empty while the server waits for none.
         busy_since: time of the unanswered message, in seconds since the epoch.
@@ -46,15 +47,7 @@ class Course:
     rounds: int = 0
     trials: tuple[int, int] = (0, 0)
     round: int = 0
-    accuracy: float | None = None
-    majority: float | None = None
-    task: str = "classification"
-    loss: float | None = None
-    baseline_loss: float | None = None
-    of_class: tuple[int, ...] = ()
-    balanced_accuracy: float | None = None
-    area_under_curve: float | None = None
-    recalls: tuple[float | None, ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
     epsilon: float | None = None
     looks: tuple[Look, ...] = ()
     busy: tuple[int, ...] = ()
@@ -79,22 +72,27 @@ class Course:
 
         Before any trial is finished, it is the mean over the trials in training.
         """
-        return self.accuracy if self.look.accuracy is None else self.look.accuracy
+        now: float | None = self.model.get("accuracy")
+        return now if self.look.accuracy is None else self.look.accuracy
 
     @property
     def judged(self) -> Judged | None:
         """The model by the criterion of its task; None before it is measured."""
-        if (accuracy := self.steady_accuracy) is None or self.majority is None:
+        model, accuracy = self.model, self.steady_accuracy
+        if accuracy is None or model.get("majority") is None:
             return None
-        so_far = Measured(
-            *(self.task, 0, accuracy, self.majority, self.loss, self.of_class, self.recalls),
-            balanced_accuracy=self.balanced_accuracy,
-            area_under_curve=self.area_under_curve,
-            baseline_loss=self.baseline_loss,
+        task, of_class = model.get("task", "classification"), tuple(model.get("of_class", ()))
+        recalls = tuple(model.get("recalls", ()))
+        judged = judge(
+            Measured(
+                *(task, 0, accuracy, model["majority"], model.get("loss"), of_class, recalls),
+                balanced_accuracy=model.get("balanced_accuracy"),
+                area_under_curve=model.get("area_under_curve"),
+                baseline_loss=model.get("baseline_loss"),
+            )
         )
-        judged = judge(so_far)
-        classified = self.task == "classification"
-        return None if classified and judged.name != criterion(self.of_class) else judged
+        known = task != "classification" or judged.name == criterion(of_class)
+        return judged if known else None
 
     @property
     def worth(self) -> str:
@@ -113,8 +111,7 @@ def after(course: Course, event: Event) -> Course:
     """
     course = replace(course, time=event["time"])
     if "busy" in event:
-        since = event["time"] - event.get("seconds", 0.0)
-        waits = course.waits + 1
+        since, waits = event["time"] - event.get("seconds", 0.0), course.waits + 1
         return replace(course, busy=tuple(event["busy"]), busy_since=since, waits=waits)
     if event.get("phase") == "batch":
         first, last = event["trials"]
@@ -131,18 +128,6 @@ def after(course: Course, event: Event) -> Course:
     if "round" not in event or "trials" not in event:
         return course
     first, last = event["trials"]
-    return replace(
-        course,
-        trials=(first, last),
-        round=event["round"],
-        accuracy=event.get("accuracy"),
-        majority=event.get("majority"),
-        task=event.get("task", "classification"),
-        loss=event.get("loss"),
-        baseline_loss=event.get("baseline_loss"),
-        of_class=tuple(event.get("of_class", ())),
-        balanced_accuracy=event.get("balanced_accuracy", course.balanced_accuracy),
-        area_under_curve=event.get("area_under_curve", course.area_under_curve),
-        recalls=tuple(event.get("recalls", course.recalls)),
-        epsilon=event.get("epsilon"),
-    )
+    kept = {name: course.model[name] for name in MEASURES if name in course.model}
+    epsilon, model = event.get("epsilon"), kept | dict(event)
+    return replace(course, trials=(first, last), round=event["round"], model=model, epsilon=epsilon)

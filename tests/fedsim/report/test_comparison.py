@@ -116,7 +116,7 @@ def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
     server, participant, released = (
         line for line in capture.get().splitlines() if "central" in line
     )
-    assert "∞" in server and "none" in server
+    assert server.count("none") == 2
     assert "60.5%" in participant
     assert "Below the limit" in participant
     assert "Limited by theory" in released

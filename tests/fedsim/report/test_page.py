@@ -528,6 +528,28 @@ def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
     assert len(terminal.splitlines()) <= 19
 
 
+def test_where_much_meets_the_rest_is_left_to_the_verbose_result(written):
+    """Several alarms, limits of the organisation, cautions, and a worst-off client."""
+    own = [OwnLimit("advantage", 0.2, "misses", "theory", None)]
+    own.append(OwnLimit("belief", 0.75, "cannot-tell", "measured", 4242))
+    alarms = {f"{i}": f"Number {i} is above its bound: it is at least 0.5. Look." for i in range(6)}
+    for kind in ("local", "distributed", "one run", "rehearsed without clipping"):
+        report = written(kind).report
+        worst = replace(report.here.limit.largest, rho_alpha=0.99)
+        rows = {
+            name: replace(row, own_limits=own, limit=replace(row.limit, worst=worst))
+            for name, row in report.rows.items()
+        }
+        wrong = replace(report, contradictions=alarms, alarms=6, rows=rows)
+        lines = shown(wrong, width=80).splitlines()
+        assert len(lines) <= 19, kind
+        assert lines[2].startswith("ALARM: Number 0")
+        assert re.fullmatch(r"6 alarms, \d to decide\. More: fedsim report RUN -v\. *", lines[-1])
+        everything = " ".join(shown(wrong, verbose=True).split())
+        assert all(text in everything for text in alarms.values())
+        assert "More:" not in everything
+
+
 @pytest.mark.parametrize("kind", ["central", "sampled server", "unclipped", "server"])
 def test_every_epsilon_stands_whole_on_a_narrow_terminal(kind, written):
     report = written(kind).report

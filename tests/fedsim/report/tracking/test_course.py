@@ -24,7 +24,7 @@ def test_accuracy_does_not_fall_back_when_other_trials_begin() -> None:
     next_batch = {"time": 6.0, "round": 1, "trials": [4, 8], "accuracy": 0.2}
     assert _after(*BEGUN).steady_accuracy == 0.75
     found = _after(*BEGUN, FINISHED, next_batch)
-    assert (found.trials, found.round, found.accuracy) == ((4, 8), 1, 0.2)
+    assert (found.trials, found.round, found.model["accuracy"]) == ((4, 8), 1, 0.2)
     assert found.steady_accuracy == 0.75
     assert found.look == Look(4, 0.5, (-0.25, 1.0), 0.8, 0.75)
 
