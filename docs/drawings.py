@@ -240,7 +240,7 @@ WINGS = {
 ROLES = {
     "client": "fedsim.client_app",
     "server": "fedsim.server_app",
-    "auditor": "fedsim.audits.live.app",
+    "auditor": "fedsim.auditor_app",
 }
 """The module that each process begins with; what none of them loads is the desk's."""
 

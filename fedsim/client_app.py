@@ -5,7 +5,7 @@ import math
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from fedsim.audits.live import app as auditor
+from fedsim import auditor_app as auditor
 from fedsim.federation.protocol import messages, node_machine
 from fedsim.federation.protocol.consent import discreet
 

@@ -36,10 +36,10 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 16_200,
+    "fedsim/audits": 16_300,
     "fedsim/report": 8_800,
     "fedsim/studies": 6_300,
-    "fedsim/commands": 5_400,
+    "fedsim/commands": 5_600,
     "papers": 7_000,
     "tests": 60_100,
 }
@@ -56,8 +56,8 @@ OTHER_BUDGETS = {
 """Other sizes; the generated reference is not counted."""
 
 OTHERS_HELD = {
-    "commands": 40,
-    "options": 249,
+    "commands": 24,
+    "options": 130,
     "keys": 102,
     "words of documentation": 102_700,
     "lines of README": 113,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
+from fedsim import auditors_transcript
 from fedsim.audits.judgement.claim import Verdict, exit_status
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.live import live_report
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
@@ -53,7 +53,7 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
         saved["_write"] = partial(_write_recorded, report)
         answer = of_audit(report, strict, **saved)
     else:
-        live = live_report.opened(file, options)
+        live = auditors_transcript.opened(file, options)
         rounds = _rounds(file, None)
         for observed in itertools.islice(rounds, 1):
             live.begin(observed)
@@ -85,7 +85,7 @@ def followed(
             "add --once, or name one transcript"
         )
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
-    live_report.check_options(options)
+    auditors_transcript.check_options(options)
     shown, answers = console(progress), list[Answer]()
     unclaimed = Verdict.NO_CLAIM if options.claim is None else Verdict.NOT_JUDGED
 
@@ -133,7 +133,7 @@ def _while_written(
             report = transcript_audit.audit(reader, options)
         page = _write_recorded(report, directory)
         return of_audit(report, strict, path=directory, page=page)
-    live = live_report.opened(path, options)
+    live = auditors_transcript.opened(path, options)
     rounds = _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):
         live.begin(observed)

@@ -21,7 +21,8 @@ from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
 from adversaries.statistics import forecast, gaussian
 from adversaries.statistics.intervals import EpsilonBound, clopper_pearson
 from adversaries.statistics.trials import Bools, Floats
-from fedsim.audits.measurements.bounds_audit import headline, noise_family
+from fedsim.audits.measurements.bounds_audit import headline
+from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 

@@ -70,18 +70,6 @@ ROUNDS_KEY = "num-server-rounds"
 TRIALS = 300
 
 
-@dataclass(frozen=True)
-class RecordDetails:
-    """The protection of one record, where the claim is about one."""
-
-    clients: int
-    """Number of clients with steps of Opacus."""
-    steps: int
-    """Largest number of steps of one client."""
-    noise: MeasuredNoise | None
-    """Measured noise of all clients together; None where none was measured."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AppDetails:
     """What the audit of an app alone has."""
@@ -100,8 +88,10 @@ class AppDetails:
     """Epsilon of all messages together; None where theory cannot tell."""
     decisions: Decisions
     """What the attack decided."""
-    records: RecordDetails | None
-    """None where the claim is about a client."""
+    records: Mapping[str, int] | None
+    """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
+    noise: MeasuredNoise | None
+    """Measured noise of these clients together; None where none was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +197,8 @@ class AppAudit(Judged):
             noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
             epsilon_of_run=self.epsilon_of_run,
             decisions=self.decisions,
-            records=None if seen is None else RecordDetails(seen.clients, seen.steps, seen.noise),
+            records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
+            noise=None if seen is None else seen.noise,
         )
 
 

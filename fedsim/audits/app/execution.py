@@ -46,7 +46,7 @@ from fedsim.audits.app.process import (
 )
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.recorded.noise_level import HIDDEN, Layout
+from fedsim.audits.recorded.noise_level import HIDDEN
 from fedsim.audits.recorded.recorded_noise import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
@@ -54,6 +54,7 @@ from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
 from fedsim.config import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
+from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.delta import ASSUMED
 

@@ -1,6 +1,6 @@
 """report.json of an audit: the same keys for every kind, and details of the kind's own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
@@ -30,7 +30,7 @@ class AuditDocument(Generic[Details]):
     """Unit of privacy: "record" or "client"; None where it is unknown."""
     verdict: Verdict
     """Verdict on the claim."""
-    reasons: list[str]
+    reasons: Sequence[str]
     """Reasons of the verdict, in sentences."""
     claim: Claim | None
     """The judged claim; None without one."""
@@ -44,7 +44,7 @@ class AuditDocument(Generic[Details]):
     """A row for each observer, by its name."""
     checks: list[GateCheck]
     """What a release gate would check."""
-    findings: list[Finding]
+    findings: Sequence[Finding]
     """Objections of the audit; those of severity "alarm" are counted below."""
     alarms: int
     """Number of findings that contradict what was configured, declared or claimed."""

@@ -1,7 +1,7 @@
 """The report of an audit, as the gate, the pages and the Python API read every kind."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -90,23 +90,9 @@ class AuditReport:
     @cached_property
     def report(self) -> Mapping[str, Any]:
         """The content of report.json."""
-        document = AuditDocument(
-            kind=self.kind,
-            name=self.name,
-            unit=self.unit,
-            verdict=self.verdict,
-            reasons=list(self.reasons),
-            claim=self.claim,
-            delta=self.delta,
-            confidence=self.confidence,
-            vantage=self.vantage,
-            rows=self.rows,
-            checks=[],
-            findings=list(self.findings),
-            alarms=self.alarms,
-            details=self.details,
-            versions=self.versions,
-        )
+        names = {each.name for each in fields(AuditDocument)} - {"checks"}
+        known: dict[str, Any] = {name: getattr(self, name) for name in names}
+        document = AuditDocument(checks=[], **known)
         written = encode(document)
         rules = [*of_audit(written), *self.further_checks()]
         made = [*self._claim_checked(), *(rule.made(written) for rule in rules)]

@@ -1,6 +1,6 @@
 """The audit of a federation while it runs, by an auditor that receives what every client receives.
 
-It folds over the transcript of an auditor's node (`fedsim.audits.live.app`), which has a round for
+It folds over the transcript of an auditor's node (`fedsim.auditor_app`), which has a round for
 every message. In the round's model, "parameters" is theta [T, P] before the round, and "sum" is the
 released sum [T, P] of the previous round. The participants are those of that sum. The mechanism is
 the run's configuration with the message's request. The auditor knows D and D', like the embedded

@@ -1,12 +1,10 @@
 """The report of a live audit: the beliefs of an auditor of a running federation, in numbers.
 
-`fedsim.report.kinds.live` shows them.
+`fedsim.report.kinds.audited` shows them.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import expit
@@ -25,7 +23,6 @@ from fedsim.audits.judgement.claim import (
     Verdict,
 )
 from fedsim.audits.judgement.claim import judge as judged
-from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_results import (
@@ -36,16 +33,11 @@ from fedsim.audits.live.live_results import (
     NoiseLimits,
 )
 from fedsim.audits.live.live_rounds import Belief
-from fedsim.audits.measurements.bounds_audit import scaled
 from fedsim.audits.results.rows import Attack, Limit, Noise, Row
 from fedsim.audits.run import guarantee
-from fedsim.config import Scalar, to_run_config
 from fedsim.config.campaign import TrialsConfig
-from fedsim.federation.runs import run_transcript
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.transcripts.reader import Reader, has_ended
-from fedsim.federation.transcripts.records import ObservedRound, TranscriptFacts
-from fedsim.game.canary import Canaries
+from fedsim.federation.transcripts.records import TranscriptFacts
+from fedsim.game.mechanisms.noise_family import scaled
 from fedsim.game.mechanisms.privacy import adds_up
 from fedsim.game.observers import noise_watch
 from fedsim.privacy import identifiability
@@ -359,101 +351,3 @@ def _unseen(audit: LiveAudit, ended: bool) -> list[str]:
     if audit.trials < planned:
         missing.append(f"{audit.trials} of {planned} trials were observed")
     return missing
-
-
-def check_options(options: AuditOptions) -> None:
-    if options.canary_seed_file is not None:
-        _planted(options.canary_seed_file)
-
-
-@dataclass(frozen=True)
-class AuditorsTranscript:
-    """The audit of an auditor's transcript, with the further files that the auditor has."""
-
-    path: Path
-    options: AuditOptions
-    audit: LiveAudit
-    run: RunDirectory | None
-
-    def begin(self, observed: ObservedRound) -> None:
-        """Observe the first message, which brings the configuration."""
-        self.audit.observe(observed)
-        if self.run is not None:
-            _check_same(self.run, to_run_config(self.audit.run))
-        watches = self.audit.canaries, self.audit.noise
-        unaudited = all(watch is None for watch in watches)
-        if self.options.no_challenge and unaudited:
-            raise InputError(
-                "--no-challenge leaves only canaries to audit in a run of several trials; give "
-                "their seeds with --canary-seed-file, or leave --no-challenge out"
-            )
-
-    def report(self) -> LiveReport:
-        worlds: Bools | None = None
-        if self.run is not None:
-            worlds = run_transcript.read(self.run)["worlds"]
-        with Reader(self.path) as reader:
-            facts = reader.facts
-        options, ended = self.options, has_ended(self.path)
-        return assemble(self.audit, facts, options.level, worlds, options.claim, ended)
-
-
-def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
-    options.taken("an auditor's transcript")
-    run = None if options.worlds is None else RunDirectory.open(options.worlds)
-    seeds, root = options.canary_seed_file, options.data_root
-    audit = LiveAudit(
-        "" if root is None else str(root.expanduser().absolute()),
-        planted=[] if seeds is None else _planted(seeds),
-        challenge=not options.no_challenge,
-        confidence=options.level,
-        weights="" if options.weights is None else str(options.weights.expanduser().absolute()),
-    )
-    return AuditorsTranscript(path, options, audit, run)
-
-
-def audited(path: Path, options: AuditOptions) -> LiveReport:
-    auditors = opened(path, options)
-    with Reader(path) as reader:
-        rounds: Iterable[ObservedRound] = iter(reader.rounds())
-        for place, observed in enumerate(rounds):
-            auditors.audit.observe(observed) if place else auditors.begin(observed)
-    return auditors.report()
-
-
-def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:
-    def compared(keys: Mapping[str, Scalar]) -> dict[str, Scalar]:
-        # Paths and hardware do not change the worlds.
-        return {
-            key: value
-            for key, value in keys.items()
-            if key not in ("data.root", "data.download", "trials.batch")
-            and (key == "run.seed" or not key.startswith("run."))
-        }
-
-    named, observed = compared(to_run_config(run.config)), compared(recorded)
-    differing = sorted(key for key in observed if named[key] != observed[key])
-    if differing:
-        key = differing[0]
-        raise InputError(
-            f"'{run.path}' is not the recorded run: its {key} is {named[key]!r}, and that of the "
-            f"recorded run is {observed[key]!r}; name the recorded run's directory with --worlds"
-        )
-
-
-def _planted(path: Path) -> list[Canaries]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        planted = [_of_line(*line.split()) for line in lines if line.strip()]
-        if not planted:
-            raise ValueError("it names no canaries")
-    except (OSError, ValueError, TypeError, InputError) as error:
-        raise InputError(
-            f"cannot read seeds from '{path}': {error}. Write a line for each client that plants "
-            "canaries, with the canary-seed and canary-count of its node.toml, such as 1234 100"
-        ) from None
-    return planted
-
-
-def _of_line(seed: str, count: str = "1") -> Canaries:
-    return Canaries(int(seed), int(count))

@@ -30,13 +30,13 @@ from fedsim.audits.loop.rules import findings
 from fedsim.audits.loop.running import LoopTrials
 from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
 from fedsim.audits.loop.support import MeasuredNoise, Power
-from fedsim.audits.measurements.bounds_audit import noise_family
 from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.noise import NoiseSums
 from fedsim.audits.steps.step import Step
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
+from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -17,7 +17,7 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.noise_level import Claims, Dither, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.recorded_report import (
     Accountants,
@@ -31,6 +31,7 @@ from fedsim.audits.steps.composition import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.step import Step, step_of
 from fedsim.audits.steps.watch import Accounted
+from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import UNITS, ObservedRound
 from fedsim.privacy.identifiability import rho_alpha
 

@@ -4,7 +4,7 @@ The noise of a Gaussian mechanism is independent, normal, and of one size in eve
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,58 +16,10 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, signifi
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
-from fedsim.federation.transcripts.records import Arrays
+from fedsim.federation.transcripts.layout import Layout
 
 LARGEST = 1e30
 SIMULATION_SEED = 0x7EA1
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The places of a model's floating-point arrays in one vector of P parameters.
-
-    Attributes:
-        shapes: shape of each array by name, in the order of the model.
-        dtypes: precision of each array, which decides the size of its rounding.
-    """
-
-    shapes: Mapping[str, tuple[int, ...]]
-    dtypes: Mapping[str, np.dtype[np.floating]]
-
-    @classmethod
-    def of(cls, model: Arrays) -> "Layout":
-        floats = {name: array for name, array in model.items() if array.dtype.kind == "f"}
-        return cls(
-            {name: array.shape for name, array in floats.items()},
-            {name: array.dtype for name, array in floats.items()},
-        )
-
-    def slices(self) -> dict[str, slice]:
-        places, position = {}, 0
-        for name, shape in self.shapes.items():
-            places[name] = slice(position, position + math.prod(shape))
-            position = places[name].stop
-        return places
-
-    def vector(self, arrays: Arrays) -> Floats | None:
-        """Return these arrays as one vector [P]; None if one is missing or has another shape."""
-        parts = [np.zeros(0)]
-        for name, shape in self.shapes.items():
-            array = arrays.get(name)
-            if array is None or array.shape != shape:
-                return None
-            parts.append(array.ravel())
-        return np.concatenate(parts, dtype=np.float64)
-
-    def units(self, before: Floats, after: Floats) -> Floats:
-        """Return the unit in the last place [P] of each parameter, of the larger of two values."""
-        parts = [np.zeros(0)]
-        for name, part in self.slices().items():
-            sizes = np.maximum(np.abs(before[part]), np.abs(after[part]))
-            # A float64 sum may be beyond the type's range, where spacing is not a number.
-            largest = float(np.finfo(self.dtypes[name]).max)
-            parts.append(np.spacing(np.minimum(sizes, largest).astype(self.dtypes[name])))
-        return np.concatenate(parts, dtype=np.float64)
 
 
 def believable(*vectors: Floats | None) -> bool:

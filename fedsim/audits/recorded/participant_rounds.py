@@ -16,7 +16,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level, transcript_release
-from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.noise_level import Claims, Dither, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_local_std
 from fedsim.audits.recorded.recorded_report import (
     CanaryReport,
@@ -24,6 +24,7 @@ from fedsim.audits.recorded.recorded_report import (
     ReleaseReport,
 )
 from fedsim.audits.steps.step import number
+from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 TOWARDS = "the server, which sees this client's noised update by itself"

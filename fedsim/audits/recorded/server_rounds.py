@@ -14,11 +14,12 @@ from adversaries.bounds.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level, transcript_release
-from fedsim.audits.recorded.noise_level import Claims, Dither, Layout, Rounding
+from fedsim.audits.recorded.noise_level import Claims, Dither, Rounding
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_std
 from fedsim.audits.recorded.recorded_report import MeanRelease
 from fedsim.audits.recorded.transcript_release import EXCESS
 from fedsim.audits.steps.step import number
+from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
 
 TOWARDS = (

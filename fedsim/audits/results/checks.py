@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from fedsim.audits.results.conditions import complaint, kind_of, parse
 
-LEAST_NOISE = 0.9
-"""Share of the claimed noise that the measured noise must reach."""
+LEAST_NOISE = 0.9  # share of the claimed noise that the measured noise must reach
 
 HALF = 0.5
 """Share of the claimed noise below which an audit should notice the shortfall."""

@@ -2,16 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
-from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
+from adversaries.bounds.gaussian_bounds import by_mu, gaussian_bound, lessened
 from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from adversaries.statistics import estimators, gaussian
+from adversaries.statistics import estimators
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
 from adversaries.statistics.trials import two_sided
@@ -339,23 +337,6 @@ def bounds(
         bound = gaussian_bound(worlds, final, delta, confidence)
         proven["identification_gaussian"] = lessened(bound, of_trials, delta)
     return proven
-
-
-def by_mu(bound: EpsilonBound) -> EpsilonBound:
-    """Return what counted rates prove about a record whose steps are Gaussian mechanisms.
-
-    If TPR >= t and FPR <= f hold together, mu is at least Phi^-1(t) - Phi^-1(f).
-    """
-    rates = bound.details
-    true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
-    mu = max(0.0, float(ndtri(true) - ndtri(false)))
-    return replace(
-        bound,
-        epsilon=gaussian.epsilon(mu, bound.delta),
-        method=f"mu of Gaussian privacy from {bound.method}",
-        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
-        details=rates | {"mu_low": mu},
-    )
 
 
 def crafted_checks(report: CraftedResult | None, transcript: Arrays) -> list[AlarmCheck]:

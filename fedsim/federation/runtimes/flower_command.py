@@ -37,8 +37,7 @@ SHIPPED = (
         for room in ("runs", "protocol", "client", "transcripts", "server")
     ),
     "fedsim/audits/__init__.py",
-    "fedsim/audits/live/__init__.py",
-    "fedsim/audits/live/app.py",
+    "fedsim/auditor_app.py",
     *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "run")),
     "fedsim/report/*.py",
     *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "document", "sections")),

@@ -17,7 +17,7 @@ UNITS = ("client", "record")
 """Units of a claim's protection: a client with its whole update, or a record of its data."""
 
 AUDITOR = "fedsim auditor"
-"""The recorder in a transcript of an auditor's node (`fedsim.audits.live.app`)."""
+"""The recorder in a transcript of an auditor's node (`fedsim.auditor_app`)."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Scalar = bool | int | float | str

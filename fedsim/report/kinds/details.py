@@ -82,6 +82,9 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Mapping) and ({*value} >= ESTIMATE or {*value} >= BOUND)
 
 
+YES_NO = {True: "yes", False: "no"}
+
+
 def _worded(value: Any) -> str:
     if value in EMPTY:
         return DASH
@@ -89,9 +92,7 @@ def _worded(value: Any) -> str:
         case list():
             return ", ".join(map(_worded, value))
         case bool():
-            if isinstance(value, bool):
-                return "yes" if value else "no"
-            return plain(value)
+            return YES_NO[value]
         case float() | "Infinity":
             # A belief that is not certain does not round to certainty.
             return ">0.999" if 0.9995 <= float(value) < 1 else number(float(value))

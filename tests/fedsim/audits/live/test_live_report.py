@@ -11,7 +11,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from rich.console import Console, RenderableType
 
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
@@ -27,6 +26,7 @@ from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, ObservedRound, TranscriptFacts
 from fedsim.game.canary import Canaries
+from fedsim.report.document import terminal
 from fedsim.report.kinds import audited as words
 from fedsim.report.kinds import course
 
@@ -39,16 +39,9 @@ def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
         audit.observe(each)
 
 
-def _summary(report: dict[str, Any]) -> str:
-    """Return what the terminal shows of a report."""
-    return _on_terminal(words.summary(report))
-
-
-def _on_terminal(shown: RenderableType) -> str:
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(shown)
-    return captured.get()
+def _summary(report: Any) -> str:
+    """Return what the terminal shows of a report, in one line."""
+    return " ".join(terminal.text([words.summary(report)]).split())
 
 
 def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
@@ -308,13 +301,6 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     assert written["rows"]["auditor"]["limit"]["epsilon"] == "Infinity"
 
 
-def test_a_report_is_its_users_alone(tmp_path: Path) -> None:
-    report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    page = words.write(report, tmp_path / "report")
-    assert page.parent.stat().st_mode & 0o077 == 0
-    assert json.loads((page.parent / "report.json").read_text()) == report.report
-
-
 def test_the_page_says_at_every_round_whether_all_is_well(
     seen: tuple[list[ObservedRound], Bits],
 ) -> None:
@@ -327,7 +313,7 @@ def test_the_page_says_at_every_round_whether_all_is_well(
     within, beyond = (replace(found[-1], rho_beta=limit) for limit in (1.0, 0.0))
     assert course.so_far(within).text == "Agrees with theory"
     assert course.so_far(beyond).text == "Cannot tell"
-    shown = _on_terminal(course.view(found))
+    shown = terminal.text([course.view(found)])
     assert shown.count("Agrees with theory") + shown.count("Cannot tell") == len(found)
 
 

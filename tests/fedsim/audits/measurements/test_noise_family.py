@@ -6,7 +6,7 @@ from scipy import stats
 
 from adversaries.bounds.rate_bounds import mu_gdp_bound, trade_off_bound
 from adversaries.statistics.forecast import simulate
-from fedsim.audits.measurements.bounds_audit import SCALES, miss_rate, noise_family, scaled
+from fedsim.game.mechanisms.noise_family import SCALES, miss_rate, noise_family, scaled
 from fedsim.privacy import loss_distribution
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.loss_distribution import LossDistribution

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import escape
 
 import jsonschema
 import numpy as np
@@ -62,26 +63,18 @@ def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: s
 def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
     halved = page(noise=0.5, claim=Claim(9.8, 1e-5, unit="client"))
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
-    assert failed == [
-        "alarms &gt; 0",
-        "noise.low &lt; 0.9",
-        "epsilon &gt; 9.8",
-        "epsilon.low &gt; 9.8",
-    ]
+    conditions = "alarms > 0", "noise.low < 0.9", "epsilon > 9.8", "epsilon.low > 9.8"
+    assert failed == [escape(each) for each in conditions]
     assert "verdict alarm" in halved
-
-
-def test_without_noise_the_participant_has_no_limit() -> None:
-    bare = page(noise=0.0)
-    assert re.search("<strong>Participant</strong>.*?Contradicted", bare)
-    assert "Must be trusted" in bare and "∞" in bare
 
 
 AUDITS = [name for name in KINDS if "-audit" in name]
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_the_report_of_every_audit_keeps_the_schema_of_its_kind(name: str, played: Played) -> None:
+def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(
+    name: str, played: Played
+) -> None:
     schemas, whole = of_kinds(), jsonschema.Draft202012Validator(schema())
     for path in played.folder.rglob("report.json"):
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -91,18 +84,11 @@ def test_the_report_of_every_audit_keeps_the_schema_of_its_kind(name: str, playe
         report["rows"]["nobody"] = {}
         assert not one.is_valid(report) and not whole.is_valid(report)
 
-
-@pytest.mark.parametrize("name", AUDITS)
-def test_the_first_screen_is_short_and_the_terminal_has_few_lines(
-    name: str, played: Played
-) -> None:
     for path in played.folder.rglob("report.html"):
         if (path.parent / "config.toml").exists():
             continue  # a run's own page
         text = path.read_text(encoding="utf-8")
-        shown = text[
-            text.index('<section class="verdict') : text.index("<details", text.index("<main"))
-        ]
+        shown = text[text.index('<section class="verdict') :].partition("<details")[0]
         words = re.sub(r"(?s)<svg.*?</svg>|<[^>]+>", " ", shown).split()
         assert len(words) <= 150, path
     for ended in played.ended:
