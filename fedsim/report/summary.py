@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import Row
+from fedsim.audits.results.rows import RunRow as Row
 from fedsim.report.document import terminal
 from fedsim.report.document.wording import counted, least_loss, number
 from fedsim.report.sections import first, observers

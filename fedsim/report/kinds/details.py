@@ -7,7 +7,7 @@ from typing import Any
 from fedsim.audits.judgement import document
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.report.document import blocks as doc
-from fedsim.report.document.wording import DASH, number, plain, setting
+from fedsim.report.document.wording import DASH, number, plain
 
 ESTIMATE, BOUND = {"low", "high"}, {"method", "assumes"}
 EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -89,7 +89,7 @@ def _worded(value: Any) -> str:
         case list():
             return ", ".join(map(_worded, value))
         case bool():
-            return setting(value)
+            return "yes" if value else "no"
         case float() | "Infinity":
             # A belief that is not certain does not round to certainty.
             return ">0.999" if 0.9995 <= float(value) < 1 else number(float(value))
