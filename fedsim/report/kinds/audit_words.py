@@ -9,7 +9,6 @@ from fedsim.audits.judgement.claim import Scope
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_results import LiveReport
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.audits.loop.support import Power
 from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
 from fedsim.audits.run.detectable import POWER
@@ -86,22 +85,9 @@ def played(report: AuditReport) -> str:
 
 def note(report: AuditReport) -> str:
     """Return the line below the heading of a page."""
-    vantage = ""
-    if isinstance(report, RecordedReport):
-        vantage = f"Vantage: {report.details.facts.vantage}; "
     unit = {"client": "one client's update", "record": "one record"}.get(report.unit or "")
     protected = f"The unit of privacy is {unit}." if unit else ""
-    return " ".join(filter(None, (f"{vantage}{played(report)}.", protected, compared(report))))
-
-
-def data(report: AuditReport) -> str:
-    """Return which data an audit is about."""
-    match report:
-        case LoopAudit():
-            return report.data
-        case RecordedReport() | LiveReport():
-            return f"what {report.details.facts.recorder} recorded of {report.name}"
-    return "the data of the app"
+    return " ".join(filter(None, (f"{played(report)}.", protected, compared(report))))
 
 
 def limits(report: AuditReport) -> str:
@@ -211,19 +197,15 @@ def advice(report: AuditReport) -> list[str]:
         return []
     power = report.power
     if power is not None and math.isfinite(power.needed):
-        return _by_power(power, report.trials)
+        return [
+            f"By measurement, {report.trials} trials would convict this loop in {POWER:.0%} of "
+            f"cases if it added less than {power.share:.3g} of its present noise.",
+            MORE_OF_A_LOOP,
+        ]
     return [
         f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
         f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
         "loop without any protection, the claim must be below that."
-    ]
-
-
-def _by_power(power: Power, trials: int) -> list[str]:
-    return [
-        f"By measurement, {trials} trials would convict this loop in {POWER:.0%} of cases if it "
-        f"added less than {power.share:.3g} of its present noise.",
-        MORE_OF_A_LOOP,
     ]
 
 

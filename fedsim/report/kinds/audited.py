@@ -128,18 +128,14 @@ def _cells(row: Row) -> list[str]:
 # The terminal
 
 
-def summary(report: AuditReport, command: str = "") -> RenderableType:
-    """Return the result of an audit: at most 20 lines on a terminal, the alarms last but one.
-
-    Args:
-        command: command that made it, as typed; "" for the name of what was audited.
-    """
+def summary(report: AuditReport) -> RenderableType:
+    """Return the result of an audit: about 20 lines on a terminal, the answer first."""
     answers = [Text(each, "bold red" * each.startswith("Alarm: ")) for each in sentences(report)]
     told = [each for each in report.findings if not each.breaks and each.severity != "note"]
     steps = decisions(report)
     ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
     return Group(
-        Text(f"{command or report.name}    {audit_words.played(report)}\n", "bold"),
+        Text(f"{report.name}    {audit_words.played(report)}\n", "bold"),
         *answers,
         Text(),
         _observers(report),
@@ -220,7 +216,7 @@ def first(report: AuditReport) -> doc.FirstScreen:
         ],
         steps=decisions(report),
         sign_off=first_screen.sign_off(
-            data=audit_words.data(report), date="", limits=audit_words.limits(report)
+            data=report.name, date="", limits=audit_words.limits(report)
         ),
     )
 

@@ -210,7 +210,7 @@ def _bayesian(row: Row) -> Iterator[Block]:
 
 def _to_whom(rows: Sequence[Row]) -> Iterator[Block]:
     """Yield the bounds for every trust and vantage, then the reasons for missing bounds."""
-    columns = {"noise_multiplier": "effective noise", "epsilon": "epsilon"}
+    columns = {"noise_multiplier": "effective\nnoise", "epsilon": "epsilon"}
     columns |= {"rho_beta": "rho_beta", "rho_alpha": "rho_alpha"}
     cells = [
         [row["trust"], row["vantage"], *(_of_row(row, key) for key in columns)]

@@ -129,10 +129,8 @@ def test_a_request_of_another_type_is_one_line(
 
 def test_nothing_seen_is_said_so() -> None:
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
-    assert words.sentences(report) == [
-        "Cannot tell.",
-        "The auditor has not yet seen a whole round.",
-    ]
+    said = "The auditor has not yet seen a whole round."
+    assert words.sentences(report) == ["Cannot tell.", said]
     assert report.details.belief is None
     assert "1 &lt;b&gt;" in words.page(report)
 
@@ -173,9 +171,8 @@ def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
         claim = Claim(epsilon, 1e-3)
         report = _report(lying, worlds, claim)
         assert report.verdict == verdict
-        assert any("is refuted" in text for text in (each.why for each in report.findings)) == (
-            epsilon < proven
-        )
+        refuted = any("is refuted" in each.why for each in report.findings)
+        assert refuted == (epsilon < proven)
     honest = _report(rounds, worlds)
     assert (honest.proven_epsilon or 0.0) < honest.epsilon
 

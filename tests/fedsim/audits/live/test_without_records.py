@@ -140,10 +140,7 @@ def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     _trained(tmp_path, {})
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
     assert status == 4
-    assert any(
-        "The released sums have less" in alarm
-        for alarm in (each["why"] for each in report["findings"])
-    )
+    assert any("The released sums have less" in each["why"] for each in report["findings"])
     assert report["verdict"] == "suspect"
     stated = report["rows"]["auditor"]["limit"]["epsilon"]
     claim = ("--claimed-epsilon", stated, "--claimed-delta", report["delta"])
@@ -204,9 +201,8 @@ def test_of_a_resumed_training_the_auditor_counts_what_left_once(
     _, report = _audit(tmp_path, capsys)
     assert report["details"]["facts"]["run"] == "2"
     assert report["details"]["missed"] == 0
-    assert report["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(
-        privacy.towards[0].epsilon["pld"], rel=1e-9
-    )
+    stated = report["rows"]["auditor"]["limit"]["epsilon"]
+    assert stated == pytest.approx(privacy.towards[0].epsilon["pld"], rel=1e-9)
     answers = client_ledger.read_answers(tmp_path / "state")
     spent = client_ledger.epsilon(answers, privacy.delta)
     assert spent == pytest.approx(report["rows"]["auditor"]["limit"]["epsilon"], rel=1e-9)

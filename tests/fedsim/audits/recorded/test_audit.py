@@ -393,18 +393,10 @@ def test_weights_are_read_off_the_aggregate() -> None:
     unknown = SERVER | {"aggregation": "unknown"}
     counts = (1, 2, 3, 30)
     found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
-    assert (
-        found["details"]["release"]["weighting"],
-        found["details"]["release"]["weighting_basis"],
-    ) == (
-        "examples",
-        "the aggregate",
-    )
+    release = found["details"]["release"]
+    assert (release["weighting"], release["weighting_basis"]) == ("examples", "the aggregate")
     assert "the aggregates prove it" in texts(found, "alarm")
-    heavy, light = (
-        found["details"]["release"]["clients"][3],
-        found["details"]["release"]["clients"][0],
-    )
+    heavy, light = release["clients"][3], release["clients"][0]
     assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
     uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
     assert uniform["details"]["release"]["weighting"] == "uniform"
@@ -553,9 +545,7 @@ def test_no_configured_number_keeps_an_audit_from_its_report(
     changed = SERVER | {"clipping": "client"} | changes
     for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
         rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
-        assert report_of(replace(transcript, rounds=tuple(rounds)), claimed_epsilon=1.0)["details"][
-            "release"
-        ]
+        assert audited(replace(transcript, rounds=tuple(rounds)), 1.0).details.release
 
 
 def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
@@ -569,9 +559,8 @@ def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
 def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
     truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
     for seed in range(60):
-        empirical = report_of(federation(seed, rounds=20), confidence=0.9)["details"]["release"][
-            "empirical"
-        ]
+        details = report_of(federation(seed, rounds=20), confidence=0.9)["details"]
+        empirical = details["release"]["empirical"]
         bounds = empirical["lower_bounds"]
         too_high += max(bounds["clopper_pearson"]["epsilon"], bounds["gaussian"]["epsilon"]) > truth
     # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.

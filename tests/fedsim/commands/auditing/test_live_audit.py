@@ -84,11 +84,8 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()} == {0o600}
     report = json.loads((directory / "report.json").read_text())
-    assert (
-        report["details"]["rounds"],
-        report["details"]["missed"],
-        report["details"]["trials"],
-    ) == (ROUNDS, 0, TRIALS)
+    found = report["details"]
+    assert (found["rounds"], found["missed"], found["trials"]) == (ROUNDS, 0, TRIALS)
     assert report["empirical"] is None
     page = (directory / "report.html").read_text()
     assert page.count("<figure") == 2  # the bars, and the course of the belief
