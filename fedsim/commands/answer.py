@@ -169,34 +169,12 @@ class Answer:
         from fedsim.report.document import terminal  # noqa: PLC0415
 
         page = "" if self.page is None else f"\nReport: {self.page}"
-        return terminal.text(self.terminal()) + page
+        return terminal.text([self.terminal()]) + page
 
     def _repr_html_(self) -> str:
         from fedsim.report.document import html  # noqa: PLC0415
 
         return html.fragment(self.blocks)
-
-
-class Audit(Answer):
-    """The answer of an audit; its details are the `AuditReport` of its kind."""
-
-    def terminal(
-        self,
-        command: str = "",
-        seconds: float | None = None,
-        *,
-        verbose: bool = False,
-    ) -> "RenderableType":
-        """Return the result in at most 20 lines.
-
-        Args:
-            command: command that was typed; "" in Python.
-            seconds: time that it took; it is not shown.
-            verbose: has no effect.
-        """
-        from fedsim.report.kinds import audited  # noqa: PLC0415
-
-        return audited.summary(self.details, command)
 
 
 def lines(*texts: str) -> "Callable[[], RenderableType]":
@@ -228,7 +206,7 @@ def observed(rows: Mapping[str, "Row"]) -> list[dict[str, Any]]:
     ]
 
 
-def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Audit:
+def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
     """Return the answer of an audit.
 
     Args:
@@ -241,7 +219,7 @@ def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Audit:
     from fedsim.report.kinds import audited  # noqa: PLC0415
 
     rows = outcome.rows
-    return Audit(
+    return Answer(
         **{
             "report": outcome.report,
             "rows": Rows(rows),
@@ -250,6 +228,7 @@ def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Audit:
             "status": exit_status(outcome.verdict, strict),
             "details": outcome,
             "_blocks": lambda: first_screen.in_short(audited.first(outcome)),
+            "_terminal": lambda: audited.summary(outcome),
             "_write": lambda place: audited.write(outcome, place),
             **own,
         }

@@ -36,11 +36,11 @@ def shown(*blocks: Block | RenderableType) -> RenderableType:
     return Group(*map(_shown, blocks))
 
 
-def text(result: RenderableType) -> str:
-    """Return a result as plain text of at most 100 columns, as a Python prompt shows it."""
+def text(blocks: Sequence[Block | RenderableType]) -> str:
+    """Return blocks as plain text of at most 100 columns, as a Python prompt shows a result."""
     console = Console(width=100, file=StringIO(), color_system=None)
     with console.capture() as captured:
-        console.print(result, highlight=False, crop=False)
+        console.print(shown(*blocks), highlight=False, crop=False)
     return "\n".join(map(str.rstrip, captured.get().splitlines())).strip("\n")
 
 

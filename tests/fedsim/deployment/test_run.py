@@ -445,7 +445,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     (recording,) = set(recordings.glob("*.fedt")) - earlier
     with recording.open("ab") as file:
         file.write(b"ROND\0\0")  # the beginning of a record that was never finished
-    audited = [str(BIN / "fedsim"), "audit", "transcript", str(recording), "--json"]
+    audited = [str(BIN / "fedsim"), "audit", str(recording), "--json"]
     result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)

@@ -172,7 +172,7 @@ def test_sums_that_the_records_fill_support_no_claim(
     _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
     claim = ("--claimed-epsilon", 1e9, "--claimed-delta", 0.001)
     recorded, out = tmp_path / "transcripts", tmp_path / "b"
-    assert _command("audit", "transcript", recorded, *claim, "--out", out) == 3
+    assert _command("audit", recorded, *claim, "--out", out) == 3
     said = " ".join(capsys.readouterr().out.split())
     assert "No measurement could have refuted the noise" in said
 
