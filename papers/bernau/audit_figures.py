@@ -168,7 +168,9 @@ def _largest(run: Run) -> tuple[float, float]:
 def _epsilons(run: Run, advantages: tuple[float, float] | None) -> tuple[float, float] | None:
     if advantages is None:
         return None
-    low, high = (estimators.epsilon_from_advantage(end, run.details.bounds.delta) for end in advantages)
+    low, high = (
+        estimators.epsilon_from_advantage(end, run.details.bounds.delta) for end in advantages
+    )
     return low, high
 
 

@@ -395,17 +395,19 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
     _start_auditor(auditor)
     _wait_until_online(server_up, CLIENTS + 1)
     out = tmp_path / "deployed"
-    with _background("audit", "live", "--once", "--json", auditor / "transcripts") as watching:
+    heard = ("--follow", "--once", "--json", "--out", tmp_path / "audit")
+    with _background("audit", auditor / "transcripts", *heard) as watching:
         result = _deploy("run", server_up, tmp_path / "small.toml", "--experiment", "--out", out)
         assert result.returncode == 0, result.stderr
         printed, _ = watching.communicate(timeout=300)
-    *lines, report = map(json.loads, printed.splitlines())
+    report = json.loads(printed)
     assert watching.returncode == 0
+    lines = [*map(json.loads, (tmp_path / "audit" / "beliefs.jsonl").read_text().splitlines())]
     assert [line["round"] for line in lines] == [1, 2]
     heard = np.array([line["log_odds"] for line in lines]).T
     believed = RunDirectory.open(out).read_arrays("transcript.npz")["log_odds"]
     np.testing.assert_allclose(heard, believed, rtol=0, atol=1e-6)
-    assert (report["rounds"], report["missed"]) == (2, 0)
+    assert (report["details"]["rounds"], report["details"]["missed"]) == (2, 0)
     deployed, expected = RunDirectory.open(out).read_arrays("transcript.npz"), run(config)
     for name in ("worlds", "log_odds", "sensitivities", "final_models", "epsilon_spent"):
         np.testing.assert_array_equal(deployed[name], expected[name], err_msg=name)
@@ -449,6 +451,7 @@ def test_an_auditor_may_join_late_and_be_killed(
     result = subprocess.run(audited, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
+    report = report["details"]
     first = report["belief"]["rounds"][0]
     assert first > 1
     assert report["missed"] == first - 1

@@ -74,7 +74,6 @@ def _audit(
     (folder / "seeds").write_text(f"{SEED} {COUNT}\n")
     command: list[object] = [
         "audit",
-        "transcript",
         folder / "transcripts",
         "--json",
         "--canary-seed-file",
