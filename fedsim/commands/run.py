@@ -15,7 +15,7 @@ from fedsim import experiment
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.commands import settings
-from fedsim.commands.answer import Answer, Rows, observed
+from fedsim.commands.answer import Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -312,6 +312,7 @@ def answer_of(
 def trained(directory: RunDirectory) -> Training:
     """Return the answer of a finished training."""
     from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.report.document import terminal  # noqa: PLC0415
 
     card = model_card.read_card(directory)
     return Training(
@@ -321,7 +322,9 @@ def trained(directory: RunDirectory) -> Training:
         page=directory.path / "report.html",
         config=directory.config,
         details=card,
-        _terminal=lambda: model_card.summary(card),
+        _terminal=lambda: terminal.shown(
+            model_card.summary(card), lines(f"Model and card: {directory.path / 'public'}")()
+        ),
     )
 
 

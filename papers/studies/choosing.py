@@ -161,7 +161,7 @@ def _row(table: Named, folder: Path, smoke: bool) -> tuple[str, ...]:
     data, file, out = place / "table.csv", place / "table.toml", place / "out"
     table.make().to_csv(data, index=False)
     start = time.perf_counter()
-    _fedsim("init", file, "--data", data, "--label", table.label, "--yes", "--force")
+    _fedsim("init", file, "--data", data, "--label", table.label, "--yes")
     answered = json.loads(_fedsim("choose", file, "--max-belief", BELIEF, "--out", out, "--json"))
     seconds = time.perf_counter() - start
     best = next((each for each in answered["settings"] if each["chosen"]), None)

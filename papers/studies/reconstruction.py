@@ -15,7 +15,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 DIGITS: tuple[dict[str, Any], ...] = (
     {"candidates": 100},
-    {"candidates": 1000, "overrides": {"data.held-out": 100, "training.rounds": 10}},
+    {"candidates": 1000, "changes": {"data.held-out": 100, "training.rounds": 10}},
     {"column": "label"},
 )
 
@@ -62,10 +62,11 @@ def _table(
 def _row(
     name: str, keys: dict[str, Any], game: dict[str, Any], share: float, trials: int
 ) -> tuple[Value, ...]:
-    game = game | {"overrides": keys | game.get("overrides", {})}
+    changes = keys | game.get("changes", {}) | {"trials.count": trials}
+    played = {name: value for name, value in game.items() if name != "changes"}
     with patch.object(rounds, "noise", lambda *drawn: noise(*drawn) * share):
         config = CONFIGS / f"{name}.toml"
-        report = fedsim.reconstruct(config, trials=trials, progress=False, **game).report
+        report = fedsim.attack(config, changes, progress=False, **played).report
     measured, (low, high) = report["measured"]["success"], report["measured"]["interval"]
     guessed = "a record" if report["column"] is None else report["column"]
     return (
