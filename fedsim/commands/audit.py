@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport
 from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Progress, changed, console
 from fedsim.common import report_directory
@@ -19,6 +18,7 @@ from fedsim.privacy.mechanism import Neighbouring
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from fedsim.audits.judgement.report import AuditReport
     from fedsim.commands.terminal import Terminal
 
     Target = Path | str | tuple[npt.ArrayLike, npt.ArrayLike]

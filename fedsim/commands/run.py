@@ -11,15 +11,11 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim import experiment
-from fedsim.audits.results import report as results
-from fedsim.audits.results.report import Report
 from fedsim.commands import settings
 from fedsim.commands.answer import Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking import progress as shown
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -27,6 +23,7 @@ if TYPE_CHECKING:  # slow to import
     from torch.nn import Module
 
     from adversaries.arrays import Bools, Floats
+    from fedsim.audits.results.report import Report
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
@@ -103,6 +100,7 @@ class Run(Answer):
         from rich.console import Group  # noqa: PLC0415
 
         from fedsim.report.summary import summary  # noqa: PLC0415
+        from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
         lines = [summary(self.details, command, seconds, verbose=verbose)]
         computing = self.details.timing.clients_computing
@@ -271,6 +269,7 @@ def load(path: Path | str) -> Run:
     Raises:
         InputError: the path is not a run directory, or a file is damaged.
     """
+    from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
     directory = RunDirectory.open(Path(path))
@@ -278,7 +277,7 @@ def load(path: Path | str) -> Run:
 
 
 def answer_of(
-    directory: RunDirectory, read: Report, transcript: Mapping[str, npt.NDArray[Any]]
+    directory: RunDirectory, read: "Report", transcript: Mapping[str, npt.NDArray[Any]]
 ) -> Run:
     """Return the answer of a run.
 
@@ -287,6 +286,7 @@ def answer_of(
         read: its report.
         transcript: arrays of its transcript by name.
     """
+    from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.report import page  # noqa: PLC0415
 
     def write(place: Path) -> Path:
@@ -361,7 +361,9 @@ def _carried_out(
     evidence: Any = None,
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
+    from fedsim import experiment  # noqa: PLC0415
     from fedsim.report import model_card  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
     if simulation:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
@@ -419,7 +421,9 @@ def _continued(path: Path, changes: Mapping[str, Any]) -> RunDirectory:
 
 def _begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -> RunDirectory:
     """Begin a prepared run, and return its directory."""
+    from fedsim import experiment  # noqa: PLC0415
     from fedsim.privacy import delta  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
     experiment.check_batches(plan, workers)
     records = plan.config.data.records
@@ -442,6 +446,9 @@ def _execute(
     workers: "Workers | None" = None,
 ) -> None:
     """Train the remaining part of a run."""
+    from fedsim import experiment  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         experiment.check_ledger(plan, directory)
     try:
