@@ -220,6 +220,7 @@ def _table_of_all(
         status=CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
         path=out,
         page=out / "report.html",
+        warnings=tuple(sweeps.failures(outcomes)),
         details=tuple(outcomes),
         _blocks=lambda: sweeps.blocks(outcomes),
         _terminal=lambda: sweeps.shown(outcomes),

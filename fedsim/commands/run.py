@@ -371,10 +371,10 @@ def _carried_out(
         require_ray()
     named = shown.opened(track)
     if settings.is_run(config):
-        directory = _continued(Path(str(config)), changes)
-        if job is None and directory.config.run.job == "training":
-            raise InputError(f"'{config}' is a training; continue it with fedsim train {config}")
-        plan = None if directory.finished else experiment.prepare(directory.config)
+        directory = _continued(Path(str(config)), changes, job)
+        plan = None
+        if not directory.finished:
+            plan = experiment.prepare(directory.config, workers=workers, simulated=simulation)
         if plan is not None:
             experiment.check_batches(plan, workers)
     else:
@@ -403,17 +403,26 @@ def _of_job(config: Given, changes: Mapping[str, Any], job: str | None) -> Confi
     return settings.configured(config, changes, job)
 
 
-def _continued(path: Path, changes: Mapping[str, Any]) -> RunDirectory:
+def _continued(path: Path, changes: Mapping[str, Any], job: str | None) -> RunDirectory:
     """Open a run to continue it, with more trials if they change. Raises InputError."""
     from fedsim.federation.runs.extension import extend  # noqa: PLC0415
 
     directory = RunDirectory.open(path)
+    if job is None and directory.config.run.job == "training":
+        raise InputError(f"'{path}' is a training; continue it with fedsim train {path}")
+    if job is not None and changes:
+        raise InputError(
+            f"'{path}' is a training, which continues as it began; leave {next(iter(changes))} out"
+        )
     if others := [key for key in changes if key != "trials.count"]:
         raise InputError(
             f"'{path}' is a run, which continues with its own configuration; leave out "
             f"{others[0]}, or begin another run with {path / 'config.toml'} and --out NEW_DIR"
         )
     if "trials.count" in changes:
+        count = changes["trials.count"]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InputError(f"trials.count is {count!r}; give a whole number, such as 1000")
         with directory.lock():
             extend(directory, changes["trials.count"])
     return directory
