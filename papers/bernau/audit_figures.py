@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.statistics import estimators
-from fedsim.commands.run import Run
 from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.rows import Attack
+from fedsim.commands.run import Run
 from fedsim.privacy import identifiability
 from fedsim.report.document.wording import number, span
 from fedsim.report.figures import canvas

@@ -27,10 +27,10 @@ from fedsim.audits.app.loading import loaded
 from fedsim.audits.child_process.channel import set_seeds
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
-from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.config import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -234,7 +234,7 @@ def kinds() -> Iterator[Kind]:
         yield Kind(f"recorded: {app.name}", lambda seed, app=app: _of_recorded(app, seed))
     for app in AUDITED:
         said = lambda seed, app=app: _of_app(app, seed)  # noqa: E731
-        yield Kind(f"audit app: {app.name}", said, APP_REPEATS)
+        yield Kind(f"app: {app.name}", said, APP_REPEATS)
 
 
 def _of_run(variant: Variant, seed: int) -> Said:
@@ -261,7 +261,7 @@ def _of_live(seed: int) -> Said:
     delta = config.privacy.delta
     claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
-    return Said(report.contradictions, verdict=report.verdict)
+    return Said(_alarms(report), verdict=report.verdict)
 
 
 def _of_membership(seed: int) -> Said:
@@ -309,7 +309,7 @@ def _of_app(app: App, seed: int) -> Said:
     return Said(broken, verdict=found.verdict)
 
 
-def _alarms(report: RecordedReport) -> list[str]:
+def _alarms(report: AuditReport) -> list[str]:
     return [one.why[:60] for one in report.findings if one.breaks]
 
 
