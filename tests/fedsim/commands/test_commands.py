@@ -93,7 +93,7 @@ def test_a_shell_completes_commands_and_options(shell: str) -> None:
     ("words", "said"),
     [
         (["acount"], "there is no command 'acount'; did you mean account?"),
-        (["deploy", "statuss"], "did you mean status?"),
+        (["deploy", "stat"], "did you mean status?"),
         (["deploy", "zzzz"], "give one of init, check, register"),
         (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
         (["run"], "fedsim run --help"),
