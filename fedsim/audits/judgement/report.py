@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
+from fedsim.audits.judgement.claim import (
+    IS,
+    TO_CLAIM,
+    UNCLAIMED,
+    Claim,
+    Finding,
+    Judgement,
+    Verdict,
+    alarms,
+)
 from fedsim.audits.judgement.document import AuditDocument, encode
 from fedsim.audits.results.checks import GateCheck, GateRule, of_audit
 from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged
@@ -101,6 +110,7 @@ class AuditReport:
     def _claim_checked(self) -> Iterator[GateCheck]:
         """Yield whether the claim holds; the exit status of the audit is its gate."""
         if self.claim is None:
+            yield GateCheck(f"No ε is claimed. {TO_CLAIM}", "cannot-tell", "")
             return
         of = f"The claim of ε = {self.claim.epsilon:g} at δ = {self.claim.delta:g}"
         if self.verdict is Verdict.SUPPORTED:

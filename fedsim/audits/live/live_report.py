@@ -155,13 +155,17 @@ def _limit(audit: LiveAudit) -> Limit | None:
 
 
 def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
-    """Return the noise over the claimed noise, by canaries, else by the size of the sums."""
-    signal = audit.canary_findings(confidence)
+    """Return an upper end of the noise over the claimed noise, by canaries and the sums' size.
+
+    It has no lower end: records, too, hide a canary and lengthen a sum. Both share the error.
+    """
+    measured = sum(watch is not None for watch in (audit.canaries, audit.noise))
+    level = 1 - (1 - confidence) / max(1, measured)
+    ends = [] if audit.noise is None else [*audit.noise.limits(level).values()]
+    signal = audit.canary_findings(level)
     if signal is not None and signal.reason is None and signal.claimed_mu is not None:
-        low, high = (signal.claimed_mu / mu if mu > 0 else math.inf for mu in signal.interval[::-1])
-        return Noise(low, high, confidence)
-    limits = {} if audit.noise is None else audit.noise.limits(confidence)
-    return Noise(0.0, min(limits.values()), confidence) if limits else None
+        ends += [signal.claimed_mu / signal.interval[0]] if signal.interval[0] > 0 else []
+    return Noise(0.0, min(ends), confidence) if ends else None
 
 
 def _released(audit: LiveAudit) -> EverythingReleased | None:
