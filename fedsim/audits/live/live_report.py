@@ -61,9 +61,9 @@ def assemble(
     bound = None if limit is None else limit.rho_alpha
     observed = None if scored is None else scored[0]
     contradictions = _alarms(audit, scored, bound)
-    proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
     judgement = UNCLAIMED
     if claim is not None:
+        proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
         able = live_power.able(audit, observed, bound)
         unmeasured = [] if able else [live_power.UNABLE]
         judgement = judge(audit, claim, contradictions, unmeasured, ended, proven)
@@ -74,7 +74,7 @@ def assemble(
         observer=AUDITOR,
         standing="not-measured",
         limit=limit,
-        attack=_attack(audit, last, scored, confidence, proven),
+        attack=_attack(audit, last, scored, confidence),
         predicted=None,
         detects=live_power.seen_below(audit, observed),
         note="",
@@ -195,7 +195,6 @@ def _attack(
     last: Sequence[Belief],
     scored: tuple[Bools, Floats] | None,
     confidence: float,
-    proven: float | None,
 ) -> Attack | None:
     """Return what the auditor achieved; None where it measured nothing and believes nothing."""
     at_least = _at_least(audit, scored, None, confidence)
@@ -211,7 +210,7 @@ def _attack(
     highest = max((float(belief.log_odds.max()) for belief in last), default=None)
     return Attack.proving(
         at_least,
-        proven,
+        _at_least(audit, scored, None, ALARM_CONFIDENCE),
         "worlds, canaries and noise",
         confidence,
         trials=trials,
@@ -269,8 +268,8 @@ def _alarms(
 
 
 REFUTED = (
-    "The claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} is refuted: epsilon is at "
-    f"least {{proven:.3g}} with confidence {ALARM_CONFIDENCE:g}."
+    "The claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} is refuted: at this delta "
+    f"epsilon is at least {{proven:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)."
 )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedsim.audits.judgement.claim import Verdict
 from fedsim.audits.results.conditions import LIVE, complaint, kind_of, parse
 
 TOTAL = {LIVE: "details.released.epsilon"}
@@ -79,12 +78,10 @@ def of_audit(report: Mapping[str, Any]) -> Iterator[GateRule]:
         f"The audit does not show that the noise is {what}.",
         proof=f"noise.high < {LEAST_NOISE}",
     )
-    claim, comparable = report["claim"], report["verdict"] != Verdict.NOT_JUDGED
-    if claim is not None and comparable and claim["delta"] == report["delta"]:
-        yield from _of_claim(claim["epsilon"], report)
 
 
-def _of_claim(claimed: float, report: Mapping[str, Any]) -> Iterator[GateRule]:
+def of_claim(claimed: float, report: Mapping[str, Any]) -> Iterator[GateRule]:
+    """Yield the checks of a claimed epsilon that the audit compared with its own."""
     rows, vantage = report["rows"], report["vantage"]
     limit = rows[vantage]["limit"]
     measured = limit is not None and limit["source"] == "measured"
