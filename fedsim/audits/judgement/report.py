@@ -206,7 +206,7 @@ class Decisions:
 
 REFUTED = (
     "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the attack shows an "
-    f"epsilon of at least {{:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)"
+    f"epsilon of at least {{1:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)"
 )
 
 
