@@ -39,7 +39,7 @@ HELD = {
     "fedsim/audits": 16_300,
     "fedsim/report": 8_800,
     "fedsim/studies": 6_300,
-    "fedsim/commands": 5_600,
+    "fedsim/commands": 5_700,
     "papers": 7_000,
     "tests": 60_100,
 }

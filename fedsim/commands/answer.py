@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # slow to import
     from fedsim.audits.results.rows import Row
     from fedsim.report.document.blocks import Block
 
+PAGE = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>fedsim</title>{}</html>\n'
+"""The page of an answer that has none of its own."""
+
 CONTRADICTED = 4
 """Exit status where a measurement contradicts theory, or a claim is not supported."""
 
@@ -41,6 +44,9 @@ class Rows(Mapping[str, "Row"]):
         names = ", ".join(each.replace("-", "_") for each in self._rows)
         raise AttributeError(f"there is no observer '{name}'; the observers are: {names or 'none'}")
 
+    def __repr__(self) -> str:
+        return f"Rows({', '.join(self._rows)})"
+
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(name.replace("-", "_") for name in self._rows)]
 
@@ -59,7 +65,6 @@ class Answer:
         page: path of the page; None until it is written.
         place: directory in which the command saves it; None where it is saved or has no page.
         warnings: what a reader should know before the answer.
-        earlier: reports of the runs that the command answered before this one.
         replaces: whether it may be saved where an earlier one stands.
         details: all other results, of the type that the command's documentation names.
     """
@@ -73,7 +78,6 @@ class Answer:
     page: Path | None = None
     place: Path | None = None
     warnings: Sequence[str] = ()
-    earlier: Sequence[Mapping[str, Any]] = ()
     replaces: bool = False
     details: Any = None
     _blocks: "Callable[[], Sequence[Block]] | None" = None
@@ -124,12 +128,14 @@ class Answer:
         from fedsim.common import report_directory  # noqa: PLC0415
 
         directory = Path(out)
-        if not self.replaces:
-            report_directory.check_new(directory)
+        own = str(self.report.get("kind", "")) if self.replaces else None
+        report_directory.check_new(directory, replacing=own)
         if self._write is None:
+            from fedsim.common.strict_json import report_json  # noqa: PLC0415
             from fedsim.report.document import html  # noqa: PLC0415
 
-            page = report_directory.write_report(directory, self.report, html.fragment(self.blocks))
+            written = PAGE.format(html.fragment(self.blocks))
+            page = report_directory.write_report(directory, report_json(self.report), written)
         else:
             page = self._write(directory)
         return replace(self, path=directory, page=page, place=None)

@@ -1,6 +1,7 @@
 """`fedsim.attack`: who was in the training data, or what a record says."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +31,7 @@ def attack(
     config: Given,
     /,
     *changes: Change,
-    models: int = 128,
+    models: int | None = None,
     candidates: int | None = None,
     column: str | None = None,
     prior: Literal["uniform", "data"] = "uniform",
@@ -64,6 +65,7 @@ def attack(
             keys over the defaults.
         changes: changes of configuration keys, as KEY=VALUE. In Python also mappings.
         models: number of models to train for membership inference, half of them shadow models.
+            Default: 128.
         candidates: guess which of this many records was used, at most 1000.
         column: guess the target's value in this column instead: a column of a table, or label.
         prior: prior probabilities of the column's values: all equal, or their shares outside D.
@@ -80,17 +82,23 @@ def attack(
     Raises:
         InputError: options exclude each other, or the configuration cannot be played.
     """
-    if out is not None:
-        report_directory.check_new(Path(out))
     own = {"model.name": model, "data.name": data, "audit.attacks": attacks}
     chosen = configured(config, changed(changes, own))
-    if candidates is None and column is None:
+    kind = "membership" if candidates is None and column is None else "reconstruction"
+    place = report_directory.timed(f"{chosen.run.name}-{kind}") if out is None else Path(out)
+    report_directory.check_new(place)
+    if kind == "membership":
         if prior != "uniform":
             raise InputError("--prior is of a column's values; add --column NAME, or leave it out")
-        answer = _membership(chosen, models, progress)
+        answer = _membership(chosen, 128 if models is None else models, progress)
     else:
+        if models is not None or attacks is not None:
+            raise InputError(
+                "--models and attacks are of membership inference; leave them out, or leave out "
+                "--candidates and --column"
+            )
         answer = _reconstruction(chosen, candidates, column, prior, progress)
-    return answer if out is None else answer.save(out)
+    return replace(answer, place=place) if out is None else answer.save(out)
 
 
 def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
@@ -113,7 +121,6 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
         report=report.as_json(),
         table=[dict(zip(headings, row, strict=True)) for row in rows],
         status=CONTRADICTED if report.alarms else 0,
-        place=report_directory.timed(f"{chosen.run.name}-membership"),
         details=report,
         _blocks=lambda: [
             *map(Prose, page.verdict(report)),
@@ -177,8 +184,10 @@ def _reconstruction(
     document = report.as_json()
     return Answer(
         report=document,
+        table=[
+            {**document["measured"], "baseline": document["baseline"], "bound": document["bound"]}
+        ],
         status=CONTRADICTED if document["alarms"] else 0,
-        place=report_directory.timed(f"{chosen.run.name}-reconstruction"),
         details=report,
         _blocks=lambda: candidate_report.blocks(report),
         _write=lambda place: candidate_report.write_reconstruction(report, place),

@@ -1,17 +1,17 @@
 """`fedsim.audit`: a claim about an app, a loop, a recording or a running federation."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.judgement.report import AuditReport
 from fedsim.commands.answer import Answer, of_audit
-from fedsim.commands.settings import Progress, changed, console
+from fedsim.commands.settings import Each, Progress, changed, console
 from fedsim.common import report_directory
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
@@ -19,6 +19,7 @@ from fedsim.privacy.mechanism import Neighbouring
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from fedsim.audits.judgement.report import AuditReport
     from fedsim.commands.terminal import Terminal
 
     Target = Path | str | tuple[npt.ArrayLike, npt.ArrayLike]
@@ -62,6 +63,7 @@ def audit(
     trial: int | None = None,
     out: Path | None = None,
     progress: Progress = None,
+    each: Each = None,
 ) -> Answer:
     """Check a privacy claim of a Flower app, a training loop, a recording or a running federation.
 
@@ -128,6 +130,8 @@ def audit(
         trial: number of the trial of scores to audit, chosen before you see them. Default: first.
         out: directory of the report. Default: NAME-audit beside a transcript; none for others.
         progress: whether to show a bar; None: only in a terminal or a notebook.
+        each: with follow, called with the answer of each run when it ends, and at the end with the
+            exit status of all; the function then returns None.
 
     Returns:
         The answer; its details are the report of this kind of audit.
@@ -136,6 +140,7 @@ def audit(
         InputError: the target cannot be audited, or the options do not fit it.
     """
     if isinstance(target, tuple) or Path(target).suffix == ".csv":
+        _refuse_of_scores(locals())
         return _of_scores(target, delta, confidence, guesses, trial)
     if guesses or trial is not None:
         raise InputError("--guesses and --trial are for scores (.csv); leave them out")
@@ -172,8 +177,23 @@ def audit(
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
 
     if follow:
-        return transcripts.followed(path, options, place, once, patience, strict, progress)
+        found = transcripts.followed(path, options, place, once, patience, strict, progress, each)
+        return cast("Answer", found)
     return transcripts.audited(path, options, place, strict)
+
+
+OF_SCORES = ("target", "delta", "confidence", "guesses", "trial", "progress", "each")
+"""Arguments of `audit` that scores of canaries take."""
+
+
+def _refuse_of_scores(given: Mapping[str, Any]) -> None:
+    """Raise InputError if an argument is set that scores of canaries do not take."""
+    usual = inspect.signature(audit).parameters
+    for name, value in given.items():
+        if name in OF_SCORES or value in ((), usual[name].default):
+            continue
+        option = value[0] if name == "changes" else f"--{name.replace('_', '-')}"
+        raise InputError(f"scores of canaries are bounds without a claim; leave {option} out")
 
 
 def _path(value: Path | str | None) -> Path | None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from adversaries.errors import InputError
-from fedsim import experiment
 from fedsim.commands.answer import CONTRADICTED, Answer
 from fedsim.commands.settings import (
     Arrays,
@@ -22,7 +21,6 @@ from fedsim.commands.settings import (
 )
 from fedsim.common import reading, report_directory
 from fedsim.config import Config, Scalar
-from fedsim.experiment import with_absolute_paths
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -137,6 +135,7 @@ def _searched(
     load: LoadJob, request: "ChoiceRequest", out: Path | None, shown: "Terminal"
 ) -> Answer:
     """Search for the setting that meets a limit, and write the search's directory."""
+    from fedsim.experiment import with_absolute_paths  # noqa: PLC0415
     from fedsim.studies.choose import choose_report as page  # noqa: PLC0415
     from fedsim.studies.choose import choose_search  # noqa: PLC0415
 
@@ -176,6 +175,7 @@ def _table_of_all(
     Raises:
         InputError: a setting cannot be run. Raised before anything is written.
     """
+    from fedsim import experiment  # noqa: PLC0415
     from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
@@ -220,6 +220,7 @@ def _table_of_all(
         status=CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
         path=out,
         page=out / "report.html",
+        warnings=tuple(sweeps.failures(outcomes)),
         details=tuple(outcomes),
         _blocks=lambda: sweeps.blocks(outcomes),
         _terminal=lambda: sweeps.shown(outcomes),

@@ -85,7 +85,7 @@ def _explained(name: str) -> Answer:
 
     entry = documentation.key(name)
     key, names = entry.key, registered_names(entry.key)
-    goes_with = [_row(need) for need in documentation.rows_of(name)]
+    goes_with = [_row(need) for need in documentation.rows_of(key)]
     facts = [
         ("Meaning", entry.meaning),
         ("Type", entry.type),

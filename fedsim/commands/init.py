@@ -96,6 +96,8 @@ def init(
         return _examples()
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)
 
+    if "=" in str(file):
+        raise InputError(f"'{file}' is no name of a file; name it first: fedsim init FILE {file}")
     file = Path(file)
     if file.exists():
         raise InputError(f"'{file}' exists; name another file, or delete it")

@@ -8,6 +8,7 @@ import difflib
 import inspect
 import itertools
 import os
+import re
 import shlex
 import sys
 import time
@@ -17,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, convert
 
 import fedsim
 from adversaries import registry
@@ -239,7 +240,16 @@ def _called(command: Command) -> Callable[..., int]:
         conditions = gate.parsed(gated_.fail_if, *command.kinds)
         if "progress" in signature.parameters:
             named["progress"] = False if output_.quiet else None
-        return _answered(lambda: answering(*arguments, **named), output_, conditions)
+        statuses = [0]
+        if "each" in signature.parameters:  # of several answers, each is printed when it is there
+
+            def each(found: "Answer | int") -> None:
+                status = found if isinstance(found, int) else _printed(found, output_, conditions)
+                statuses.append(status)
+
+            named["each"] = each
+        last = _answered(lambda: answering(*arguments, **named), output_, conditions)
+        return max(*statuses, last)
 
     call.__doc__ = answering.__doc__
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
@@ -250,28 +260,45 @@ def _called(command: Command) -> Callable[..., int]:
 
 def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> int:
     """Ask a question, print its answer, and return the exit status."""
-    from fedsim.commands import terminal  # noqa: PLC0415  (rich)
-
     start = time.time()
     answer = ask()
     if answer is None:
         return 0
     if answer.place is not None:
         answer = answer.save(answer.place)
+    return _printed(answer, output, conditions, time.time() - start)
+
+
+def _printed(
+    answer: "Answer", output: Output, conditions: gate.Gate, seconds: float | None = None
+) -> int:
+    """Print an answer, and return its exit status: that of its verdict, or of the gate."""
+    from fedsim.commands import terminal  # noqa: PLC0415  (rich)
+
+    status = max(int(answer.status), conditions.status(answer.report))
+    notes = terminal.Terminal(stderr=True, quiet=output.quiet, highlight=False)
+    for warning in answer.warnings:
+        notes.print(f"Warning: {warning}")
+    if output.quiet and not output.json and answer.status:
+        print(f"fedsim: {shown((*answer.warnings, STATUSES[answer.status])[0])}", file=sys.stderr)
     if output.json:
-        terminal.print_json(answer.report)
-    else:
-        notes = terminal.Terminal(stderr=True, quiet=output.quiet, highlight=False)
-        for warning in answer.warnings:
-            notes.print(f"Warning: {warning}")
-        result = terminal.results(quiet=output.quiet)
-        typed = _short(_typed)
-        said = answer.terminal(typed, time.time() - start, verbose=output.verbose)
-        result.print(said, crop=False)  # a path is never cut
-        if answer.page is not None:
-            result.print(f"Report: {answer.page}", soft_wrap=True)
-    shut = [conditions.status(each) for each in (*answer.earlier, answer.report)]
-    return max(int(answer.status), *shut)
+        with terminal.outlived_by_no_reader():
+            terminal.print_json(answer.report)
+        return status
+    result = terminal.results(quiet=output.quiet)
+    said = answer.terminal(_short(_typed), seconds, verbose=output.verbose)
+    result.print(said, crop=False)  # a path is never cut
+    if answer.page is not None:
+        result.print(f"Report: {answer.page}", soft_wrap=True)
+    return status
+
+
+STATUSES = {
+    1: "nothing was found, or something needs attention",
+    3: "it cannot be told",
+    4: "a measurement contradicts theory, or a claim is not supported",
+}
+"""What an exit status says where nothing else is printed."""
 
 
 def _short(words: Sequence[str]) -> str:
@@ -281,7 +308,7 @@ def _short(words: Sequence[str]) -> str:
     return text if len(text) <= LONGEST_COMMAND else f"{text[: LONGEST_COMMAND - 1]}…"
 
 
-LONGEST_COMMAND = 42
+LONGEST_COMMAND = 36
 """Most characters of a command above its result."""
 
 _typed: list[str] = []
@@ -344,8 +371,17 @@ def arguments(name: str) -> list[Argument]:
     return found
 
 
+def _converted(kind: Any, tokens: Sequence[Any]) -> Any:
+    """Return the value of an argument; a whole number must be one. Raises ValueError."""
+    if kind is int and not all(re.fullmatch(r"[+-]?\d+", each.value) for each in tokens):
+        raise ValueError
+    return convert(kind, tokens)
+
+
 SETTINGS: dict[str, Any] = {
-    "default_parameter": Parameter(negative=(), show_default=lambda value: value or None),
+    "default_parameter": Parameter(
+        negative=(), converter=_converted, show_default=lambda value: value or None
+    ),
     "help_format": "markdown",
     "version_flags": [],
     "result_action": "return_value",
@@ -368,9 +404,6 @@ def main(arguments: list[str] | None = None) -> None:
         _exit(INTERRUPTED, str(error))
     except CycloptsError as error:
         _exit(2, _worded(error))
-    except BrokenPipeError:  # a reader, such as head, has what it wanted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except OSError as error:
         if "FEDSIM_TRACEBACK" in os.environ or error.errno not in NO_ROOM:
             _unexpected(error)
@@ -385,6 +418,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Carry out a command, and return its exit status."""
+    if arguments and arguments[0].startswith("--allow-code="):
+        arguments[:1] = arguments[0].split("=", 1)
     while arguments[:1] == ["--allow-code"] and len(arguments) > 2:
         registry.allow(arguments[1:2])
         del arguments[:2]
@@ -456,6 +491,10 @@ def _worded(error: CycloptsError) -> str:
     """Return what is wrong with the arguments, and the command that explains them."""
     named = " ".join(_typed[: 2 if _typed[:1] == ["deploy"] else 1])
     words = str(error).replace("\n", " ").strip().removesuffix(".")
+    for kind, said in (("int", "whole number"), ("float", "number")):
+        words = re.sub(
+            rf'unable to convert ("[^"]*") into \S*{kind}\S*', rf"\1 is no {said}", words
+        )
     return f"{words[:1].lower()}{words[1:]}; see fedsim {named} --help"
 
 

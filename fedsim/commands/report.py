@@ -11,13 +11,14 @@ from fedsim import config as configuration
 from fedsim.audits.results import report as results
 from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import answer_of, trained
-from fedsim.commands.settings import console
+from fedsim.commands.settings import Progress, console
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.tracking.progress import opened, replay
 from fedsim.report.tracking.trackers import Tracking
 
 if TYPE_CHECKING:
     from fedsim.commands.run import Run
+    from fedsim.report.tracking.trackers import Tracker
 
     Given = Path | str | Run | Mapping[str, Any]
 else:
@@ -33,7 +34,11 @@ RESTATED = (
 
 
 def report(
-    *runs: Given, open_: bool = False, track: list[str] | None = None, schema: bool = False
+    *runs: Given,
+    open_: bool = False,
+    track: list[str] | None = None,
+    schema: bool = False,
+    progress: Progress = None,
 ) -> Answer:
     """Write report.json, report.html and the figures of a run again from its transcript.
 
@@ -48,10 +53,13 @@ def report(
     Args:
         runs: run directories, and keys that the report states anew, as KEY=VALUE: audit.confidence,
             privacy.delta, report.limit-advantage, report.limit-belief.
-        open_: open the page in the browser, or print its path where there is no browser.
-        track: tracker to log the runs to: tensorboard:DIR, mlflow:DIR or mlflow:URI. May be
-            repeated. A run that was logged before is not logged again.
+        open_: open the page in the browser, and print its path. Of a directory that has a page,
+            nothing is written.
+        track: tracker to log finished or interrupted runs to, in place of a report:
+            tensorboard:DIR, mlflow:DIR or mlflow:URI. May be repeated. A run that was logged
+            before is not logged again.
         schema: print the JSON Schema of report.json, without a run.
+        progress: whether to print what was logged; None: always, but with --quiet.
 
     Returns:
         The answer: a `Run`, a `Training`, or the table of several runs.
@@ -69,6 +77,8 @@ def report(
         if each not in changes and not isinstance(each, Mapping)
     ]
     if schema:
+        if values or track or open_:
+            raise InputError("--schema is the same for every run; leave all other options out")
         return _schema(places)
     if not places:
         raise InputError("fedsim report needs a run directory; give RUN, or --schema")
@@ -76,13 +86,17 @@ def report(
         raise InputError(
             f"a report cannot state {wrong[0]} anew; its keys are {', '.join(RESTATED)}"
         )
+    if open_ and len(places) == 1 and not values:
+        page = places[0] if places[0].suffix == ".html" else places[0] / "report.html"
+        if page.is_file():
+            return _shown(page)
     directories = [RunDirectory.open(place) for place in places]
     if values and len(places) > 1:
         raise InputError(
             f"{next(iter(values))} applies to one report; give one run, then compare the runs"
         )
-    for place in track or ():
-        _logged(directories, place)
+    if track:
+        return _logged(directories, opened(track), progress)
     answer = _compared(places, directories) if len(places) > 1 else _again(directories[0], values)
     if open_:
         _open(answer)
@@ -120,6 +134,9 @@ def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415
     from fedsim.report import page  # noqa: PLC0415  (torch)
 
+    configuration.from_run_config(
+        configuration.overlaid(configuration.to_run_config(directory.config), values)
+    )  # refuses a value of the wrong kind
     limits = {key: value for key, value in values.items() if key.startswith("report.")}
     made = page.write_report(
         directory, values.get("audit.confidence"), values.get("privacy.delta"), limits
@@ -140,20 +157,28 @@ def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> An
     )
 
 
-def _logged(directories: Sequence[RunDirectory], place: str) -> None:
-    """Log runs to a tracker, but those that it has."""
-    opened([place])
+def _logged(
+    directories: Sequence[RunDirectory], trackers: "Mapping[str, Tracker]", progress: Progress
+) -> Answer:
+    """Log finished or interrupted runs to trackers, but those that they have."""
+    shown, logged = console(progress), list[str]()
     for directory in directories:
-        tracking = Tracking(directory, opened([place])[place], place)
-        replay(directory, tracking)
-        console(None).print(
-            f"{directory.path.name} is in {tracking.name}", soft_wrap=True, highlight=False
-        )
+        for place, tracker in trackers.items():
+            tracking = Tracking(directory, tracker, place)
+            replay(directory, tracking)
+            logged.append(f"{directory.path.name} is in {tracking.name}")
+            shown.print(logged[-1], soft_wrap=True, highlight=False)
+    return Answer(report={"logged": logged}, _terminal=lines())
+
+
+def _shown(page: Path) -> Answer:
+    """Show a page in the browser, if there is one; its path is printed in any case."""
+    with contextlib.suppress(webbrowser.Error):
+        webbrowser.open(page.resolve().as_uri())
+    return Answer(report={"page": str(page)}, path=page.parent, page=page, _terminal=lines())
 
 
 def _open(answer: Answer) -> None:
-    """Show the page in the browser, if there is one; the path is printed in any case."""
     if answer.page is None:
         raise InputError("--open shows the page of one run; give one run")
-    with contextlib.suppress(webbrowser.Error):
-        webbrowser.open(answer.page.resolve().as_uri())
+    _shown(answer.page)

@@ -11,15 +11,11 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim import config as configuration
-from fedsim import experiment
-from fedsim.audits.results import report as results
-from fedsim.audits.results.report import Report
 from fedsim.commands import settings
 from fedsim.commands.answer import Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.config import Config
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking import progress as shown
 
 if TYPE_CHECKING:  # slow to import
     from matplotlib.figure import Figure
@@ -27,6 +23,7 @@ if TYPE_CHECKING:  # slow to import
     from torch.nn import Module
 
     from adversaries.arrays import Bools, Floats
+    from fedsim.audits.results.report import Report
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
@@ -103,6 +100,7 @@ class Run(Answer):
         from rich.console import Group  # noqa: PLC0415
 
         from fedsim.report.summary import summary  # noqa: PLC0415
+        from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
         lines = [summary(self.details, command, seconds, verbose=verbose)]
         computing = self.details.timing.clients_computing
@@ -271,6 +269,7 @@ def load(path: Path | str) -> Run:
     Raises:
         InputError: the path is not a run directory, or a file is damaged.
     """
+    from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415  (torch is slow to import)
 
     directory = RunDirectory.open(Path(path))
@@ -278,7 +277,7 @@ def load(path: Path | str) -> Run:
 
 
 def answer_of(
-    directory: RunDirectory, read: Report, transcript: Mapping[str, npt.NDArray[Any]]
+    directory: RunDirectory, read: "Report", transcript: Mapping[str, npt.NDArray[Any]]
 ) -> Run:
     """Return the answer of a run.
 
@@ -287,6 +286,7 @@ def answer_of(
         read: its report.
         transcript: arrays of its transcript by name.
     """
+    from fedsim.audits.results import report as results  # noqa: PLC0415
     from fedsim.report import page  # noqa: PLC0415
 
     def write(place: Path) -> Path:
@@ -361,7 +361,9 @@ def _carried_out(
     evidence: Any = None,
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
+    from fedsim import experiment  # noqa: PLC0415
     from fedsim.report import model_card  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
     if simulation:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
@@ -369,10 +371,10 @@ def _carried_out(
         require_ray()
     named = shown.opened(track)
     if settings.is_run(config):
-        directory = _continued(Path(str(config)), changes)
-        if job is None and directory.config.run.job == "training":
-            raise InputError(f"'{config}' is a training; continue it with fedsim train {config}")
-        plan = None if directory.finished else experiment.prepare(directory.config)
+        directory = _continued(Path(str(config)), changes, job)
+        plan = None
+        if not directory.finished:
+            plan = experiment.prepare(directory.config, workers=workers, simulated=simulation)
         if plan is not None:
             experiment.check_batches(plan, workers)
     else:
@@ -401,17 +403,26 @@ def _of_job(config: Given, changes: Mapping[str, Any], job: str | None) -> Confi
     return settings.configured(config, changes, job)
 
 
-def _continued(path: Path, changes: Mapping[str, Any]) -> RunDirectory:
+def _continued(path: Path, changes: Mapping[str, Any], job: str | None) -> RunDirectory:
     """Open a run to continue it, with more trials if they change. Raises InputError."""
     from fedsim.federation.runs.extension import extend  # noqa: PLC0415
 
     directory = RunDirectory.open(path)
+    if job is None and directory.config.run.job == "training":
+        raise InputError(f"'{path}' is a training; continue it with fedsim train {path}")
+    if job is not None and changes:
+        raise InputError(
+            f"'{path}' is a training, which continues as it began; leave {next(iter(changes))} out"
+        )
     if others := [key for key in changes if key != "trials.count"]:
         raise InputError(
             f"'{path}' is a run, which continues with its own configuration; leave out "
             f"{others[0]}, or begin another run with {path / 'config.toml'} and --out NEW_DIR"
         )
     if "trials.count" in changes:
+        count = changes["trials.count"]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise InputError(f"trials.count is {count!r}; give a whole number, such as 1000")
         with directory.lock():
             extend(directory, changes["trials.count"])
     return directory
@@ -419,7 +430,9 @@ def _continued(path: Path, changes: Mapping[str, Any]) -> RunDirectory:
 
 def _begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) -> RunDirectory:
     """Begin a prepared run, and return its directory."""
+    from fedsim import experiment  # noqa: PLC0415
     from fedsim.privacy import delta  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
 
     experiment.check_batches(plan, workers)
     records = plan.config.data.records
@@ -442,6 +455,9 @@ def _execute(
     workers: "Workers | None" = None,
 ) -> None:
     """Train the remaining part of a run."""
+    from fedsim import experiment  # noqa: PLC0415
+    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         experiment.check_ledger(plan, directory)
     try:

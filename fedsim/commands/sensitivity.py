@@ -68,9 +68,9 @@ def sensitivity(
     from fedsim.studies.sensitivity import sensitivity_report as page  # noqa: PLC0415
     from fedsim.studies.sensitivity import sensitivity_study  # noqa: PLC0415
 
-    if out is not None:
-        report_directory.check_new(Path(out))
     chosen = configured(config, changed(changes, {"model.name": model, "data.name": data}))
+    place = report_directory.timed(f"{chosen.run.name}-sensitivity") if out is None else Path(out)
+    report_directory.check_new(place)
     sensitivity_study.check_study(chosen.experiment, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
     with _bars(console(progress)) as stages:
@@ -81,13 +81,13 @@ def sensitivity(
     answer = Answer(
         report=page.as_json(study),
         table=[dict(zip(headings, row, strict=True)) for row in rows],
-        place=report_directory.timed(f"{chosen.run.name}-sensitivity"),
+        place=place,
         details=study,
         _blocks=lambda: [*map(Prose, page.verdict(study)), tabulated(headings, rows)],
         _terminal=lambda: page.summary(study),
         _write=lambda place: page.write_sensitivity(study, place),
     )
-    return answer if out is None else answer.save(out)
+    return answer if out is None else answer.save(place)
 
 
 @contextmanager

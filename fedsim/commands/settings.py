@@ -1,5 +1,6 @@
 """What the arguments of several commands mean: a configuration, its changes, workers, a console."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from torch.nn import Module
 
     from adversaries.attacks.membership_attacks import Attack, Score
+    from fedsim.commands.answer import Answer
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.dask_pool import Address
     from fedsim.federation.runtimes.places import Workers
@@ -26,11 +28,12 @@ if TYPE_CHECKING:  # torch, which takes a second
     Attacks = Sequence[Score | Attack | str] | None
     Over = Sequence[str] | Mapping[str, Sequence[Scalar]] | None
     Progress = bool | None
+    Each = Callable[[Answer | int], None] | None
 else:
     Given = Path
     Change = str
     Over = list[str] | None
-    Network = Arrays = Attacks = Progress = Annotated[Any, Parameter(parse=False)]
+    Network = Arrays = Attacks = Progress = Each = Annotated[Any, Parameter(parse=False)]
 
 
 def changed(changes: Sequence[Change], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -72,7 +75,11 @@ def configured(
 
         overrides = given.values(overrides)
     if isinstance(config, Path | str):
-        return configuration.load(configurations.bundled(Path(config)), overrides, job)
+        named = Path(config)
+        file = configurations.bundled(named)
+        if file != named and (named.suffix or named.parent != Path()):
+            print(f"'{named}' does not exist; using the bundled {file}", file=sys.stderr)
+        return configuration.load(file, overrides, job)
     from fedsim.game import given  # noqa: PLC0415
 
     if isinstance(config, Config):

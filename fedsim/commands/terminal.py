@@ -1,8 +1,11 @@
 """Output on the terminal, in which paths, names and messages cannot act as markup or control."""
 
+import contextlib
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -32,6 +35,11 @@ class Terminal(Console):
             force_terminal=force_terminal,
         )
 
+    def on_broken_pipe(self) -> None:
+        """Go on in silence: the exit status still tells the result."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
@@ -46,6 +54,16 @@ class Terminal(Console):
         """Return the text to write; for a file or a pipe without trailing blanks."""
         text = super()._render_buffer(buffer)
         return text if self.is_terminal else re.sub(r" +(?=\n)", "", text)
+
+
+@contextlib.contextmanager
+def outlived_by_no_reader() -> Iterator[None]:
+    """Go on in silence if the reader of standard output, such as head, has what it wanted."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def results(*, quiet: bool = False, as_json: bool = False) -> Terminal:

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,8 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live.live_rounds import Belief, LiveLook
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
-from fedsim.commands.answer import Answer, of_audit
-from fedsim.commands.settings import Progress, console
+from fedsim.commands.answer import Answer, lines, of_audit
+from fedsim.commands.settings import Each, Progress, console
 from fedsim.common import private_files, report_directory
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
@@ -72,11 +73,20 @@ def followed(
     patience: float,
     strict: bool,
     progress: Progress,
-) -> Answer:
+    each: Each,
+) -> Answer | None:
     """Audit a transcript, or those of a folder, while they are written; write each report.
 
-    Returns:
-        The answer of the last run, with the reports of the others in `earlier`.
+    Args:
+        path: of the transcript or the folder.
+        options: of the audit.
+        out: directory of the report; None for one beside each transcript.
+        once: whether to end after one run.
+        patience: seconds without new data after which a run counts as stopped.
+        strict: whether an audit without a claim ends with exit status 3.
+        progress: whether to show the rounds so far.
+        each: called with the answer of each run when it ends, and at the end with the status of
+            all; None to return the last answer.
     """
     _check(path)
     if path.is_dir() and not once and (out is not None or options.worlds is not None):
@@ -86,24 +96,32 @@ def followed(
         )
     # Refuse bad options now. Later, an InputError only skips one transcript of a folder.
     auditors_transcript.check_options(options)
-    shown, answers = console(progress), list[Answer]()
+    shown, answers, skipped = console(progress), list[Answer](), list[Path]()
+    answered: list[Path] = []
     unclaimed = Verdict.NO_CLAIM if options.claim is None else Verdict.NOT_JUDGED
+    unaudited = exit_status(unclaimed, strict)
 
     def one(file: Path, stop: Callable[[], bool]) -> int:
         place = _beside(file) if out is None else out
-        answers.append(_while_written(file, options, place, strict, stop, shown))
-        if answers[1:]:
-            shown.print(f"Report: {place / 'report.html'}", soft_wrap=True, highlight=False)
-        return answers[-1].status
+        try:
+            answer = _while_written(file, options, place, strict, stop, shown)
+        except InputError:
+            skipped.append(file)
+            raise
+        if each is None:
+            answers[:] = [answer]
+        else:
+            answered.append(place)
+            each(answer)
+        return answer.status
 
-    unaudited = exit_status(unclaimed, strict)
     status = following.follow(path, once, patience, one, shown, unaudited=unaudited)
-    if not answers:
-        return Answer(report={}, status=status)
-    from dataclasses import replace  # noqa: PLC0415
-
-    earlier = [each.report for each in answers[:-1]]
-    return replace(answers[-1], status=status, earlier=earlier)
+    if each is not None:
+        for _ in skipped or (() if answered else (path,)):
+            each(Answer(report={}, status=unaudited, _terminal=lines()))  # it passes no gate
+        each(status)
+        return None
+    return replace(answers[0], status=status) if answers else Answer(report={}, status=status)
 
 
 def _while_written(
@@ -160,6 +178,7 @@ def _line(belief: Belief | LiveLook) -> bytes:
 def _write_recorded(report: Any, directory: Path) -> Path:
     from fedsim.report.kinds import audited as pages  # noqa: PLC0415
 
+    _check_unsealed(directory)
     return pages.write(report, directory)
 
 
@@ -167,6 +186,7 @@ def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) 
     """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
     from fedsim.report.kinds import audited as pages  # noqa: PLC0415
 
+    _check_unsealed(directory)
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file:

@@ -231,6 +231,7 @@ LIMITED = (
     "({who}). Tossing a coin is right in 50%."
 )
 NAKED = "No noise protects a {unit} from the {who}."
+UNGUARANTEED = "By its size alone, the noise has ε = {epsilon} towards the {who}."
 
 
 def _first(
@@ -272,15 +273,18 @@ def _first(
 
 
 def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
-    """Return how often each observer can be right, those alike together."""
-    unit, limits = card.privacy.unit, dict[float, list[str]]()
+    """Return how often each observer can be right, or what the noise has; those alike together."""
+    said = dict[str, list[str]]()
     for each in observers:
-        limits.setdefault(each.right_at_most, []).append(each.name)
+        if each.right_at_most < 1:
+            form = LIMITED.replace("{most}", percent(each.right_at_most))
+        elif math.isinf(each.epsilon):
+            form = NAKED
+        else:
+            form = UNGUARANTEED.replace("{epsilon}", number(each.epsilon))
+        said.setdefault(form, []).append(each.name)
     return " ".join(
-        LIMITED.format(unit=unit, most=percent(most), who=" or ".join(who))
-        if most < 1
-        else NAKED.format(unit=unit, who=" and the ".join(who))
-        for most, who in limits.items()
+        form.format(unit=card.privacy.unit, who=" and the ".join(who)) for form, who in said.items()
     )
 
 

@@ -44,9 +44,9 @@ def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
 ) -> None:
     keys = PLAYED | {"training.sampling-rate": rate}
     with noise_of(0.8):
-        mutant = fedsim.reconstruct(keys, trials=TRIALS, progress=False, **GAMES[game]).report
+        mutant = fedsim.attack(keys, {"trials.count": TRIALS}, progress=False, **GAMES[game]).report
     assert "The noise is smaller than was accounted for" in mutant["contradictions"]["posterior"]
-    honest = fedsim.reconstruct(keys, trials=TRIALS, progress=False, **GAMES[game]).report
+    honest = fedsim.attack(keys, {"trials.count": TRIALS}, progress=False, **GAMES[game]).report
     assert honest["contradictions"] == {} and honest["chance_alarms"] == 2
     measured, slack = honest["measured"], 4 * 0.5 / math.sqrt(TRIALS)
     assert measured["success"] == pytest.approx(measured["believed"], abs=slack)
@@ -55,7 +55,7 @@ def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
 
 def test_without_noise_the_success_itself_is_above_its_bound() -> None:
     with noise_of(0.3):
-        report = fedsim.reconstruct(PLAYED, trials=100, progress=False, candidates=20).report
+        report = fedsim.attack(PLAYED, "trials.count=100", progress=False, candidates=20).report
     assert "The success is above its bound" in report["contradictions"]["success"]
     assert report["measured"]["success"] > report["bound"]
 
@@ -76,8 +76,8 @@ def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -
 
     def played(share: float) -> Mapping[str, Any]:
         with noise_of(share):
-            return fedsim.reconstruct(
-                CONFIG, column="label", trials=1000, overrides=keys, progress=False
+            return fedsim.attack(
+                CONFIG, keys, "trials.count=1000", column="label", progress=False
             ).report
 
     honest, mutant = played(1.0), played(0.8)

@@ -63,6 +63,16 @@ ADVERSARY = {
 }
 
 
+def in_short(name: str) -> str:
+    """Return a name that a stranger may have chosen as a part of one line."""
+    words = " ".join(name.split())
+    return words if len(words) <= LONGEST_NAME else f"{words[: LONGEST_NAME - 1]}…"
+
+
+LONGEST_NAME = 60
+"""Most characters of a name on a terminal."""
+
+
 def played(report: AuditReport) -> str:
     """Return in a few words how much was played or observed."""
     match report:

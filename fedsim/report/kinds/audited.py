@@ -135,7 +135,7 @@ def summary(report: AuditReport) -> RenderableType:
     steps = decisions(report)
     ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
     return Group(
-        Text(f"{report.name}    {audit_words.played(report)}\n", "bold"),
+        Text(f"{audit_words.in_short(report.name)}    {audit_words.played(report)}\n", "bold"),
         *answers,
         Text(),
         _observers(report),

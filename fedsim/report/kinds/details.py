@@ -9,11 +9,11 @@ from fedsim.audits.judgement.report import AuditReport
 from fedsim.report.document import blocks as doc
 from fedsim.report.document.wording import DASH, number, plain
 
-ESTIMATE, BOUND = {"low", "high"}, {"method", "assumes"}
+ESTIMATE, BOUND = {"low", "high"}, {"epsilon", "method", "assumes", "reason"}
 EMPTY: tuple[object, ...] = (None, "", [], {})
 """Values of what was not measured, or does not apply: a table leaves them out."""
 
-MISSING = re.compile(r"[;,]?( and)? *\bNone\b[^.;]*")  # what the schema says of these values
+MISSING = re.compile(r"[;,.]?( and)? *\bNone\b[^.;]*")  # what the schema says of these values
 MOST = 12
 """Most entries of a list that a cell shows; figures show the longer ones."""
 
@@ -41,7 +41,8 @@ def _tables(
     for name, value in values.items():
         place = f"{path}.{name}".removeprefix(".")
         each = described.get(name) or entries
-        if isinstance(value, Mapping) and value and not _is_number(value):
+        declared = isinstance(value, Mapping) and "properties" in _resolved(each, known, value)
+        if isinstance(value, Mapping) and value and not (declared and _is_number(value)):
             inner += _tables(value, each, known, place)
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             if not _is_number(value[0]):
@@ -69,7 +70,7 @@ def _resolved(
 
 def _listed(rows: Sequence[Mapping[str, Any]]) -> doc.Table:
     names = [name for name, value in rows[0].items() if not _is_long(value)]
-    cells = [[_worded(row[name]) for name in names] for row in rows]
+    cells = [[_worded(row.get(name)) for name in names] for row in rows]
     return doc.tabulated([_title(name).lower() for name in names], cells)
 
 

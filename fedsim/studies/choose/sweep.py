@@ -130,25 +130,24 @@ def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
 
 def shown(outcomes: Sequence[RunOutcome]) -> RenderableType:
     """Return the table and its sentences, for the terminal."""
-    return terminal.shown(table(outcomes), *map(doc.Prose, _said(outcomes)))
+    return terminal.shown(table(outcomes), *map(doc.Prose, sentences(outcomes)))
 
 
 def blocks(outcomes: Sequence[RunOutcome]) -> list[doc.Block]:
     """Return the sentences and the table, for a notebook."""
     return [
-        *map(doc.Prose, _said(outcomes)),
+        *map(doc.Prose, sentences(outcomes)),
         doc.tabulated(headings(outcomes), cells(outcomes)),
     ]
 
 
-def _said(outcomes: Sequence[RunOutcome]) -> list[str]:
+def failures(outcomes: Sequence[RunOutcome]) -> list[str]:
+    """Return how many runs failed, and why the first did; nothing if none failed."""
     failed = [each for each in outcomes if each.failure]
-    if not failed:
-        return sentences(outcomes)
     return [
-        *sentences(outcomes),
-        f"{len(failed)} of {len(outcomes)} runs failed. The first is {failed[0].point.name}: "
-        f"{failed[0].failure}",
+        f"{len(failed)} of {len(outcomes)} runs failed. The first is {each.point.name}: "
+        f"{each.failure}"
+        for each in failed[:1]
     ]
 
 

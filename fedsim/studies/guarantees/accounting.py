@@ -249,6 +249,11 @@ def _read(source: Path, otherwise: Mapping[str, object], keys: Mapping[str, Any]
             tree = reading.toml(source)
         except FileNotFoundError:
             raise InputError(f"cannot read '{source}': the file does not exist") from None
+        if "rounds" in tree and keys:
+            raise InputError(
+                f"'{source}' is no configuration; leave {next(iter(keys))} out, or use the options "
+                "of fedsim account"
+            )
         if "rounds" in tree:
             return _Subject(replace(described.load(source), **changes))
         config = configuration.load(source, keys)

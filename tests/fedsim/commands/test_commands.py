@@ -98,7 +98,7 @@ def test_a_shell_completes_commands_and_options(shell: str) -> None:
         (["run", "digit"], "no configuration file 'digit'; did you mean digits?"),
         (["run"], "fedsim run --help"),
         (["run", "digits", "--wokers", "2"], "Did you mean --workers?"),
-        (["run", "digits", "--workers", "many"], "unable to convert"),
+        (["run", "digits", "--workers", "many"], "is no whole number"),
         (["run", "digits", "--workers", "2", "--simulation"], "exclude each other"),
         (["run", "digits", "--insecure"], "need --cluster"),
         (["run", "digits", "trials.cuont=4"], "did you mean 'trials.count'?"),

@@ -1,12 +1,16 @@
 """`--fail-if`: a change that halves the noise turns a pipeline red, and a doubt does too."""
 
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from fedsim.commands.answer import Answer
+from fedsim.commands.answer import Answer, lines
+from fedsim.commands.settings import Each
 from fedsim.common.randomness import gaussian_noise
 from fedsim.privacy import noise
 
@@ -82,10 +86,34 @@ def test_of_an_answer_and_its_gate_the_larger_status_counts(
     assert fedsim("train", "x", "--fail-if", "alarms > 0")[0] == status
 
 
-def test_a_report_before_the_last_one_shuts_the_gate_too(
+def test_every_run_of_a_folder_that_is_followed_is_printed_and_held_to_the_gate(
     fedsim: Fedsim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, last = {"kind": "training", "alarms": 1}, {"kind": "training", "alarms": 0}
-    answer = Answer(report=last, earlier=[first])
-    monkeypatch.setattr("fedsim.commands.run.train", lambda config, /: answer)
-    assert fedsim("train", "x", "--fail-if", "alarms > 0")[0] == 3
+    def followed(target: str, /, *, each: Each = None) -> None:
+        assert each is not None
+        for alarms in (1, 0):
+            report = {"kind": "live audit", "alarms": alarms}
+            each(Answer(report=report, _terminal=lines(f"{alarms} alarms")))
+        each(0)
+
+    monkeypatch.setattr("fedsim.commands.audit.audit", followed)
+    status, out, err = fedsim("audit", "x", "--fail-if", "alarms > 0")
+    assert (status, out.split("\n")[:2], err.count("Gate shut")) == (3, ["1 alarms", "0 alarms"], 1)
+
+
+def test_a_transcript_that_could_not_be_audited_passes_no_gate(
+    fedsim: Fedsim, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.fedt").write_bytes(b"what is this, and why is it here?")
+    status, _, err = fedsim("audit", tmp_path, "--follow", "--once", "--fail-if", "alarms > 0")
+    assert (status, "not a fedsim transcript" in err) == (2, True)
+
+
+def test_an_answer_outlives_a_reader_that_leaves(tmp_path: Path) -> None:
+    """The status is that of the answer, and not that of the pipe."""
+    command = [sys.executable, "-m", "fedsim", "config", "nosuchkey"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+    for options in ([], ["--json"]):
+        words = shlex.join([sys.executable, "-m", "fedsim", "config", *options])
+        piped = f"set -o pipefail; {words} | true"
+        assert subprocess.run(["bash", "-c", piped], check=False).returncode == 0

@@ -32,9 +32,12 @@ def _blocks(page: Path, beginning: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_first_run_prints_what_the_pages_show(fedsim: Fedsim, tmp_path: Path) -> None:
-    printed = _printed(fedsim, ROOT / "configs/digits.toml", "--out", tmp_path / "run")
-    beginning = "fedsim run digits.toml 400 trials, 30 rounds, 3 clients"
+def test_the_first_run_prints_what_the_pages_show(
+    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = _printed(fedsim, "configs/digits.toml", "--out", tmp_path / "run")
+    beginning = "fedsim run configs/digits.toml 400 trials, 30 rounds, 3 clients"
     for page in (README, START / "reading-a-report.md"):
         # All of it, but for the seconds that it took and the place of the report.
         (whole,) = _blocks(page, beginning)

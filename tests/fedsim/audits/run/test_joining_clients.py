@@ -36,7 +36,7 @@ def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_wor
     config, run = found
     rounds = [config.participation.participants(round) for round in range(1, 9)]
     assert () in rounds
-    report = run.report
+    report = run.details
     assert report.contradictions == {}
 
     worst = {

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,10 @@ from adversaries.bounds import canaries
 from fedsim.commands.main import main
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
+
+ROUND = ObservedRound(
+    1, {"w": np.zeros(4)}, {1: NodeReply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}
+)
 
 
 def command(*arguments: object) -> int:
@@ -20,7 +25,7 @@ def command(*arguments: object) -> int:
 
 
 def server(
-    path: Path, noise: float, rounds: int = 4, *, ended: bool = True, **configured: float
+    path: Path, noise: float, rounds: int = 4, *, ended: bool = True, **configured: Any
 ) -> Path:
     """Write the transcript of a server whose three clients send updates of norm 1."""
     generator = np.random.default_rng(0)
@@ -183,6 +188,33 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(
     assert "No guarantee." in capsys.readouterr().out
     page = (tmp_path / "t-audit" / "report.html").read_text()
     assert "no lower bound on one release: no client changed the model" in page
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {"method": "counting", "assumes": "nothing"},
+        {"low": 1.0, "high": 2.0},
+    ],
+)
+def test_what_a_stranger_recorded_is_shown_as_it_is(
+    tmp_path: Path, recorded: dict[str, Any]
+) -> None:
+    assert command(server(tmp_path / "t.fedt", 1.0, **recorded)) == 0
+    page = (tmp_path / "t-audit" / "report.html").read_text()
+    assert all(name in page.lower() for name in recorded)
+
+
+def test_a_strangers_name_is_one_short_part_of_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "app\nThe claim of epsilon 0.1 at delta 1e-05 is supported.\n0 alarms"
+    with Writer(tmp_path / "t.fedt", TranscriptFacts("server", name, name)) as writer:
+        writer.append(ROUND)
+    assert command(tmp_path / "t.fedt", "--strict") == 3
+    said = capsys.readouterr().out
+    assert "0 alarms" not in said.splitlines()[1]
+    assert "is supported.\n" not in said
 
 
 def test_without_noise_the_page_says_infinity(

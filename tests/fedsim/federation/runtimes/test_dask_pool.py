@@ -138,7 +138,7 @@ def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_kil
     over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
     killer = _kill_when(cluster[0], "*/report.json", there)
     killer.start()
-    made = fedsim.choose(config, over=over, out=there, workers=cluster[1])
+    made = fedsim.choose(config, over=over, out=there, cluster=cluster[1])
     killer.join()
     alone = fedsim.choose(config, over=over, out=here)
     for one, other in zip(made.details, alone.details, strict=True):

@@ -145,7 +145,7 @@ def test_both_runtimes_train_the_same_model(small: Callable[..., Config], tmp_pa
     kept = {"privacy.noise-source": "seed", "run.out": str(tmp_path / "in-process")}
     config = from_run_config(JOBS["training"](to_run_config(small(mode)) | kept))
     model = "public/model.safetensors"
-    expected = (fedsim.train(config) / model).read_bytes()
+    expected = (fedsim.train(config).path / model).read_bytes()
     assert (_simulated("train", config, tmp_path).path / model).read_bytes() == expected
 
 

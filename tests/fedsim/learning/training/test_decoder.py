@@ -218,7 +218,7 @@ def test_the_model_that_is_kept_is_transformers_own(
     training: Config, rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = from_run_config(to_run_config(training) | {"model.lora-rank": rank})
-    public = fedsim.train(config) / "public"
+    public = fedsim.train(config).path / "public"
     said = (public / "MODEL_CARD.md").read_text()
     assert "predicts the next token of a text. " in said
     assert re.search(r"Perplexity is [\d.]+ on .* \(95% interval .*, unigram baseline [\d.]+", said)
@@ -228,7 +228,7 @@ def test_the_model_that_is_kept_is_transformers_own(
     with torch.no_grad():
         losses = torch.stack([plain_loss(plain, row) for row in torch.tensor(rows.features)])
     counts = torch.tensor((rows.features != PAD).sum(1) - 1)
-    found = fedsim.predict(public, path)
+    found = fedsim.predict(public, path).details
     np.testing.assert_array_equal(found.tokens, counts)
     np.testing.assert_allclose(found.perplexities, losses.double().exp(), rtol=1e-4)
     np.testing.assert_allclose(found.log_likelihoods, -losses.double() * counts, rtol=1e-4)
@@ -248,8 +248,8 @@ def test_the_model_that_is_kept_is_transformers_own(
 @pytest.mark.slow
 def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path: Path) -> None:
     values = to_run_config(game) | {"run.job": "training", "canaries.count": 0}
-    public = fedsim.train(from_run_config(JOBS["training"](values))) / "public"
-    assert len(fedsim.predict(public, tmp_path / "0.txt").tokens) == 30
+    public = fedsim.train(from_run_config(JOBS["training"](values))).path / "public"
+    assert len(fedsim.predict(public, tmp_path / "0.txt").details.tokens) == 30
     (tmp_path / "blank.txt").write_text("\n\n")
     with pytest.raises(InputError, match="has no text; give one text a line"):
         fedsim.predict(public, tmp_path / "blank.txt")
@@ -259,7 +259,7 @@ def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path
 def test_the_game_is_played_on_texts(game: Config) -> None:
     config = game
     run = fedsim.run(config)
-    report = run.report
+    report = run.details
     assert report.utility.task == "next-token"
     texts = own_targets(config)
     losses = [loss for at in range(len(texts)) for loss in unigram_losses(texts, at)]

@@ -268,7 +268,7 @@ def test_the_example_of_the_page_is_worth_its_file(
     def accuracy(folder: str, changes: dict[str, Scalar]) -> float:
         given: dict[str, Scalar] = {"run.out": folder, "privacy.noise-source": "seed"}
         config = load(ROOT / "configs" / "fine-tune-digits.toml", given | changes, "training")
-        utility = model_card.read_card(RunDirectory.open(Path(fedsim.train(config)))).utility
+        utility = model_card.read_card(RunDirectory.open(fedsim.train(config).path)).utility
         assert utility is not None
         return utility.accuracy
 

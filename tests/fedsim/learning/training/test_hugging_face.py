@@ -162,7 +162,7 @@ def test_a_texts_absence_changes_no_other_texts_gradient(
 
 @pytest.mark.slow
 def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Path) -> None:
-    public = fedsim.train(texts) / "public"
+    public = fedsim.train(texts).path / "public"
     rows = own_records.records(
         str(tmp_path / "public.csv"), schema.parse(SCHEMA), directory=str(public)
     )
