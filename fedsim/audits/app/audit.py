@@ -251,7 +251,7 @@ def audit(
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        findings=findings(configuration, neighbouring, claim),
+        objections=findings(configuration, neighbouring, claim),
         trials=trials,
         clients=audited.clients,
         seed=seed,
@@ -279,7 +279,7 @@ def _of_record(found: AppAudit, trainings: Sequence[Mapping[int, ClientRun]]) ->
         advantage=estimators.advantage(worlds, np.zeros(found.trials), found.confidence),
         lower_bounds={"none": none},
         proven=none,
-        findings=(*found.findings, *judged.findings),
+        objections=(*found.objections, *judged.findings),
         seen_below=0.0 if judged.noise is None else judged.noise.seen_below,
     )
 

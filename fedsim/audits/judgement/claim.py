@@ -178,6 +178,7 @@ class Judgement:
 
 
 UNCLAIMED = Judgement(Verdict.NO_CLAIM)
+TO_CLAIM = "To have a claim judged, add --claimed-epsilon and --claimed-delta."
 
 
 def judge(claim: Claim | None, evidence: Evidence) -> Judgement:

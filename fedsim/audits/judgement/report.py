@@ -7,10 +7,19 @@ from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from adversaries.statistics.estimators import AdvantageEstimate
-from adversaries.statistics.intervals import EpsilonBound
-from fedsim.audits.judgement.claim import IS, UNCLAIMED, Claim, Finding, Judgement, Verdict, alarms
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
+from fedsim.audits.judgement.claim import (
+    IS,
+    TO_CLAIM,
+    UNCLAIMED,
+    Claim,
+    Finding,
+    Judgement,
+    Verdict,
+    alarms,
+)
 from fedsim.audits.judgement.document import AuditDocument, encode
-from fedsim.audits.results.checks import GateCheck, GateRule, of_audit
+from fedsim.audits.results.checks import GateCheck, GateRule, of_audit, of_claim
 from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged
 from fedsim.audits.results.theory import Predicted
 from fedsim.privacy.identifiability import advantage_of_epsilon
@@ -31,7 +40,6 @@ class AuditReport:
     claim: Claim | None
     delta: float | None
     confidence: float
-    findings: Sequence[Finding] = ()
 
     if TYPE_CHECKING:  # fields of some reports, and properties of others
 
@@ -39,6 +47,10 @@ class AuditReport:
         def name(self) -> str: ...
         @property
         def unit(self) -> str | None: ...
+        @property
+        def findings(self) -> Sequence[Finding]:
+            """Objections of the audit."""
+
         @property
         def judgement(self) -> Judgement:
             """The verdict on the claim, and its reasons."""
@@ -94,13 +106,18 @@ class AuditReport:
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         document = AuditDocument(checks=[], **known)
         written = encode(document)
-        rules = [*of_audit(written), *self.further_checks()]
+        rules, claim = [*of_audit(written)], self.claim
+        compared = self.verdict is not Verdict.NOT_JUDGED
+        if claim is not None and compared and claim.delta == self.delta:
+            rules += of_claim(claim.epsilon, written)
+        rules += self.further_checks()
         made = [*self._claim_checked(), *(rule.made(written) for rule in rules)]
         return encode(replace(document, checks=made))
 
     def _claim_checked(self) -> Iterator[GateCheck]:
         """Yield whether the claim holds; the exit status of the audit is its gate."""
         if self.claim is None:
+            yield GateCheck(f"No ε is claimed. {TO_CLAIM}", "cannot-tell", "")
             return
         of = f"The claim of ε = {self.claim.epsilon:g} at δ = {self.claim.delta:g}"
         if self.verdict is Verdict.SUPPORTED:
@@ -156,6 +173,7 @@ class TranscriptReport(AuditReport, Generic[Details]):
     """The report of a transcript, a recorder's or an auditor's."""
 
     unit: str | None
+    findings: Sequence[Finding] = ()
     judgement: Judgement = UNCLAIMED
     vantage: str
     unjudged: Sequence[Row]
@@ -186,6 +204,12 @@ class Decisions:
     """Whether they disprove a claim that theory supports."""
 
 
+REFUTED = (
+    "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the attack shows an "
+    f"epsilon of at least {{1:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judged(AuditReport):
     """An audit that runs a user's code many times, where theory and an attack judge a claim.
@@ -197,6 +221,7 @@ class Judged(AuditReport):
         advantage: measured, true less false positive rate, with its interval.
         lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
+        objections: what the rules found; an alarm among them leaves no guarantee.
     """
 
     delta: float
@@ -204,9 +229,17 @@ class Judged(AuditReport):
     advantage: AdvantageEstimate
     lower_bounds: dict[str, EpsilonBound]
     proven: EpsilonBound
-    findings: tuple[Finding, ...]
+    objections: tuple[Finding, ...]
     trials: int
     seed: int
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The objections, and what the attack disproves."""
+        claim, proven = self.claim, self.proven.epsilon
+        if claim is None or proven <= claim.epsilon or self.verdict is not Verdict.CONVICTED:
+            return self.objections
+        return (*self.objections, Finding(REFUTED.format(claim, proven)))
 
     @property
     def lower_bound(self) -> EpsilonBound:

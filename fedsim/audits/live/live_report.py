@@ -61,9 +61,9 @@ def assemble(
     bound = None if limit is None else limit.rho_alpha
     observed = None if scored is None else scored[0]
     contradictions = _alarms(audit, scored, bound)
-    proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
     judgement = UNCLAIMED
     if claim is not None:
+        proven = _at_least(audit, scored, claim, ALARM_CONFIDENCE)
         able = live_power.able(audit, observed, bound)
         unmeasured = [] if able else [live_power.UNABLE]
         judgement = judge(audit, claim, contradictions, unmeasured, ended, proven)
@@ -74,7 +74,7 @@ def assemble(
         observer=AUDITOR,
         standing="not-measured",
         limit=limit,
-        attack=_attack(audit, last, scored, confidence, proven),
+        attack=_attack(audit, last, scored, confidence),
         predicted=None,
         detects=live_power.seen_below(audit, observed),
         note="",
@@ -155,13 +155,17 @@ def _limit(audit: LiveAudit) -> Limit | None:
 
 
 def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
-    """Return the noise over the claimed noise, by canaries, else by the size of the sums."""
-    signal = audit.canary_findings(confidence)
+    """Return an upper end of the noise over the claimed noise, by canaries and the sums' size.
+
+    It has no lower end: records, too, hide a canary and lengthen a sum. Both share the error.
+    """
+    measured = sum(watch is not None for watch in (audit.canaries, audit.noise))
+    level = 1 - (1 - confidence) / max(1, measured)
+    ends = [] if audit.noise is None else [*audit.noise.limits(level).values()]
+    signal = audit.canary_findings(level)
     if signal is not None and signal.reason is None and signal.claimed_mu is not None:
-        low, high = (signal.claimed_mu / mu if mu > 0 else math.inf for mu in signal.interval[::-1])
-        return Noise(low, high, confidence)
-    limits = {} if audit.noise is None else audit.noise.limits(confidence)
-    return Noise(0.0, min(limits.values()), confidence) if limits else None
+        ends += [signal.claimed_mu / signal.interval[0]] if signal.interval[0] > 0 else []
+    return Noise(0.0, min(ends), confidence) if ends else None
 
 
 def _released(audit: LiveAudit) -> EverythingReleased | None:
@@ -191,7 +195,6 @@ def _attack(
     last: Sequence[Belief],
     scored: tuple[Bools, Floats] | None,
     confidence: float,
-    proven: float | None,
 ) -> Attack | None:
     """Return what the auditor achieved; None where it measured nothing and believes nothing."""
     at_least = _at_least(audit, scored, None, confidence)
@@ -207,7 +210,7 @@ def _attack(
     highest = max((float(belief.log_odds.max()) for belief in last), default=None)
     return Attack.proving(
         at_least,
-        proven,
+        _at_least(audit, scored, None, ALARM_CONFIDENCE),
         "worlds, canaries and noise",
         confidence,
         trials=trials,
@@ -265,8 +268,8 @@ def _alarms(
 
 
 REFUTED = (
-    "The claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} is refuted: epsilon is at "
-    f"least {{proven:.3g}} with confidence {ALARM_CONFIDENCE:g}."
+    "The claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} is refuted: at this delta "
+    f"epsilon is at least {{proven:.3g}} ({ALARM_CONFIDENCE:.2%} confidence)."
 )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.live.live_rounds import CanaryFindings
-from fedsim.audits.results.checks import GateRule
+from fedsim.audits.results.checks import TOTAL, GateRule
 from fedsim.federation.transcripts.records import TranscriptFacts
 
 
@@ -108,7 +108,7 @@ class LiveReport(TranscriptReport[LiveDetails]):
             )
         if np.isfinite(limit.epsilon):
             yield GateRule(
-                f"epsilon > {1.001 * limit.epsilon!r}",
+                f"{TOTAL[self.kind]} > {1.001 * limit.epsilon!r}",
                 "Everything released has no more ε than one training.",
                 "Everything released costs more ε than one training.",
                 "The total ε of everything released is not known.",

@@ -20,7 +20,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, alarms, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop import guarantee, support
@@ -160,7 +160,7 @@ class LoopAudit(Judged):
         evidence = Evidence(
             refuted=self.proven.epsilon > claim.epsilon or bool(refuting),
             refuting=refuting,
-            broken=self.alarms > 0 or bool(against),
+            broken=alarms(self.objections) > 0 or bool(against),
             unknown=support.unknown(seen, self.epsilon),
             exceeded=not self.allowed,
             unsure=unsure,
@@ -306,7 +306,7 @@ def audited(
         provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
         power=power,
         confidence=confidence,
-        findings=findings(observation),
+        objections=findings(observation),
         pair=loops[0].names[pair],
         score=score.name,
         trials=trials,

@@ -32,10 +32,9 @@ from fedsim.audits.recorded.recorded_report import (
     Ending,
     RecordedDetails,
     RecordedReport,
-    ReleaseReport,
     StepRelease,
 )
-from fedsim.audits.recorded.recorded_rows import observed_rows
+from fedsim.audits.recorded.recorded_rows import observed_rows, unjudgeable
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
@@ -59,19 +58,6 @@ UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
-NOISE_ELSEWHERE = (
-    "no noise was added after the clients sent their updates. Noise that clients add before is "
-    "part of the recorded updates. If they add noise, record a client with "
-    "recording_mod(local_dp=...) or canary_mod"
-)
-UNBOUNDED = (
-    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
-    "record(..., clipping_norm=...)"
-)
-UNKNOWN_COUNT = (
-    "adaptive clipping also releases a count of clipped updates, but no noise on it was recorded"
-)
-HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
@@ -131,7 +117,7 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
         refuted += _refutation(claim, canary.epsilon_proven_all_rounds, "that canaries show")
     if release is None:
         unjudged += [] if canary is not None else [recorded.measured.unmeasured]
-    elif why := _unjudgeable(release):
+    elif why := unjudgeable(release):
         unjudged.append(why)
     else:
         proven = release.proven
@@ -163,16 +149,6 @@ def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
             in_favour=[UNSEEN] if isinstance(release, StepRelease) else [],
         )
     return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
-
-
-def _unjudgeable(release: ReleaseReport) -> str:
-    if release.noise == "none":
-        return "" if all(release.claimed_std) else NOISE_ELSEWHERE
-    if release.noise == "hidden":
-        return HIDDEN
-    if not release.clipped:
-        return UNBOUNDED
-    return "" if release.count_known else UNKNOWN_COUNT
 
 
 def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:

@@ -280,3 +280,10 @@ class RecordedReport(TranscriptReport[RecordedDetails]):
             "The end of the transcript is missing, as after a crash.",
             "The transcript is still being written.",
         )
+        if "server" in self.rows:
+            yield GateRule(
+                "rows.server.rho_alpha >= 1",
+                "The recording shows noise that protects a client's update from the server.",
+                "The recording shows no noise that would protect a client's update from the "
+                "server.",
+            )

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedsim.audits.results.conditions import complaint, kind_of, parse
+from fedsim.audits.results.conditions import LIVE, complaint, kind_of, parse
+
+TOTAL = {LIVE: "details.released.epsilon"}
+"""Path of ε of all that a claim is about; for other kinds, that of the judged row."""
 
 LEAST_NOISE = 0.9  # share of the claimed noise that the measured noise must reach
 
@@ -60,44 +63,43 @@ def of_audit(report: Mapping[str, Any]) -> Iterator[GateRule]:
         "Nothing contradicts what was configured, declared or claimed.",
         "Something contradicts what was configured, declared or claimed.",
     )
-    row = report["rows"][report["vantage"]]
-    if row["detects"] is not None:
-        yield GateRule(
-            f"detects < {HALF}",
-            "The audit would detect, with 95% probability, a loss of half of the claimed noise.",
-            "",
-            "The audit might miss a loss of half of the claimed noise.",
-            proof="",
-        )
-    if row["noise"] is not None:
-        what = "at least 90% of the configured noise"
-        yield GateRule(
-            f"noise.low < {LEAST_NOISE}",
-            f"The noise is {what}.",
-            "The noise is below 90% of the configured noise.",
-            f"The audit does not show that the noise is {what}.",
-            proof=f"noise.high < {LEAST_NOISE}",
-        )
-    claim = report["claim"]
-    if claim is not None and claim["delta"] == report["delta"]:
-        yield from _of_claim(claim["epsilon"], row)
+    yield GateRule(
+        f"detects < {HALF}",
+        "The audit would detect, with 95% probability, a loss of half of the claimed noise.",
+        "",
+        "The audit might miss a loss of half of the claimed noise.",
+        proof="",
+    )
+    what = "at least 90% of the configured noise"
+    yield GateRule(
+        f"noise.low < {LEAST_NOISE}",
+        f"The noise is {what}.",
+        "The noise is below 90% of the configured noise.",
+        f"The audit does not show that the noise is {what}.",
+        proof=f"noise.high < {LEAST_NOISE}",
+    )
 
 
-def _of_claim(claimed: float, row: Mapping[str, Any]) -> Iterator[GateRule]:
-    limit = row["limit"]
+def of_claim(claimed: float, report: Mapping[str, Any]) -> Iterator[GateRule]:
+    """Yield the checks of a claimed epsilon that the audit compared with its own."""
+    rows, vantage = report["rows"], report["vantage"]
+    limit = rows[vantage]["limit"]
     measured = limit is not None and limit["source"] == "measured"
     yield GateRule(
-        f"epsilon > {claimed!r}",
+        f"{TOTAL.get(kind_of(report), 'epsilon')} > {claimed!r}",
         f"The limit of ε is at most the claimed {claimed:g}.",
         f"The limit of ε is above the claimed {claimed:g}.",
         f"The audit does not show that ε is at most the claimed {claimed:g}.",
         # A measured limit is the end of an interval, which proves nothing by itself.
         proof=f"proven > {claimed!r}" if measured else None,
     )
-    yield GateRule(
-        f"epsilon.low > {claimed!r}",
-        f"No measurement shows ε above the claimed {claimed:g}.",
-        f"A measurement shows ε above the claimed {claimed:g}.",
-        f"The audit does not show, at the confidence of an alarm, whether ε is above {claimed:g}.",
-        proof=f"proven > {claimed!r}",
-    )
+    for observer in (name for name, row in rows.items() if name == vantage or row["attack"]):
+        path, of = ("", "") if observer == vantage else (f"rows.{observer}.", f" of the {observer}")
+        yield GateRule(
+            f"{path}epsilon.low > {claimed!r}",
+            f"No measurement{of} shows ε above the claimed {claimed:g}.",
+            f"A measurement{of} shows ε above the claimed {claimed:g}.",
+            f"No measurement{of} shows, at the confidence of an alarm, whether ε is above "
+            f"{claimed:g}.",
+            proof=f"{path}proven > {claimed!r}",
+        )

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedsim.audits.judgement.claim import Finding, Verdict
+from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.checks import HALF
@@ -32,7 +32,7 @@ ADVICE = {
     Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
     Verdict.SUSPECT: "Read the reasons and findings. They say what the claim lacks.",
     Verdict.NOT_JUDGED: "Read the reasons. They say what the audit needs in order to decide.",
-    Verdict.NO_CLAIM: "To have a claim judged, add --claimed-epsilon and --claimed-delta.",
+    Verdict.NO_CLAIM: TO_CLAIM,
 }
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
 SEVERITIES = ("alarm", "caution", "note")
@@ -162,9 +162,8 @@ def _power(report: AuditReport) -> str:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
     told = f"Intervals and bounds: {percent(report.confidence)} confidence."
     if (noise := report.row.noise) is not None:
-        told += (
-            f" The noise is {number(noise.low)} to {number(noise.high)} times the claimed noise."
-        )
+        ends = f"{number(noise.low)} to" if noise.low else "at most"
+        told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
     if report.alarms:
         return told  # noise may be missing
     return f"{told} {would_have_noticed(report.row.detects)}".rstrip()

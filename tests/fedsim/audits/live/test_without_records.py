@@ -148,6 +148,22 @@ def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     assert stated < report["rows"]["auditor"]["attack"]["proven"] < 1.2 * stated / SEEN
 
 
+def test_canaries_that_records_hide_show_no_least_noise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really: Callable[..., torch.Tensor] = training_node._noise
+    monkeypatch.setattr(training_node, "_noise", lambda *given: SEEN * really(*given))
+    changes = {"privacy.noise-multiplier": 0.3, "training.rounds": 6, "data.held-out": 20}
+    _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
+    status, report = _audit(tmp_path, capsys, "--fail-if", "noise.low < .9")
+    assert (status, report["alarms"]) == (3, 0)
+    noise = report["rows"]["auditor"]["noise"]
+    # The sums say more here than the canaries.
+    assert noise["low"] == 0 and SEEN < noise["high"] < 2
+    (check,) = (each for each in report["checks"] if each["condition"] == "noise.low < 0.9")
+    assert check["outcome"] == "cannot-tell"
+
+
 @pytest.mark.slow
 def test_who_adds_half_of_the_noise_is_named(
     one_adds_half: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

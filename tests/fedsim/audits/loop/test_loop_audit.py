@@ -215,6 +215,8 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
     assert (result.exit_code, "is refuted" in result.stdout) == (4, True)
     report = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["claim"]["source"]) == ("convicted", "given")
+    proven = f"at least {report['rows']['loop']['attack']['proven']:.3g} (99.99% confidence)"
+    assert (report["alarms"], proven in report["findings"][-1]["why"]) == (1, True)
     assert "audit of a training loop" in (out / "report.html").read_text(encoding="utf-8").lower()
     result = run(f"audit {OWN}:correct --trials 40 --strict --json")
     assert (result.exit_code, json.loads(result.stdout)["verdict"]) == (3, "no claim")

@@ -105,6 +105,28 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed
 
 
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_a_check_that_cannot_be_made_is_never_passed(
+    tmp_path: Path, noise: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = server(tmp_path / "t", noise, noise_multiplier=0.0)
+    claim = "--claimed-epsilon", 20, "--claimed-delta", 1e-5, "--claimed-unit", "record"
+    for options, status in ((), 0), (claim, 3):
+        assert command(path, "--json", *options) == status
+        report = json.loads(capsys.readouterr().out)
+        found = {each["condition"]: each["outcome"] for each in report["checks"]}
+        assert found == {
+            "": "cannot-tell",  # of the claim, also where there is none
+            "alarms > 0": "passed",
+            "detects < 0.5": "cannot-tell",
+            "noise.low < 0.9": "cannot-tell",
+            "details.transcript.torn_bytes > 0": "passed",
+            "rows.server.rho_alpha >= 1": "failed",
+        }
+    proven = report["rows"]["participant"]["attack"]["proven"]
+    assert (proven is None) == (noise == 0)  # clients may have added noise before
+
+
 def test_without_a_claim_strict_alone_fails(tmp_path: Path) -> None:
     path = server(tmp_path / "t", 1.0)
     assert command(path) == 0

@@ -5,6 +5,7 @@ import socket
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,6 +143,22 @@ def test_the_worlds_say_how_right_the_beliefs_were(
     assert found["trials"] == TRIALS
     assert found["advantage"] == pytest.approx(embedded["advantage"])
     assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
+
+
+def outcomes(report: dict[str, Any]) -> dict[str, str]:
+    return {each["condition"]: each["outcome"] for each in report["checks"] if each["condition"]}
+
+
+def test_what_trainings_of_one_seed_release_together_is_not_known(
+    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "--json", "--out", tmp_path / "a", "--worlds", federation / "run"
+    claim = "--claimed-epsilon", 100, "--claimed-delta", 0.005
+    assert command(federation / "transcripts", *options, *claim) == 4
+    report = json.loads(capsys.readouterr().out)
+    assert report["details"]["released"] is None
+    found = {key: each for key, each in outcomes(report).items() if ".epsilon" in key}
+    assert len(found) == 2 and {*found.values()} == {"cannot-tell"}
 
 
 def test_the_python_api_says_the_same(

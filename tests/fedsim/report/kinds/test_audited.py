@@ -64,6 +64,7 @@ def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
     halved = page(noise=0.5, claim=Claim(9.8, 1e-5, unit="client"))
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
     conditions = "alarms > 0", "noise.low < 0.9", "epsilon > 9.8", "epsilon.low > 9.8"
+    conditions += ("rows.server.rho_alpha >= 1",)
     assert failed == [escape(each) for each in conditions]
     assert "verdict alarm" in halved
 
@@ -81,6 +82,9 @@ def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(
         one = jsonschema.Draft202012Validator(schemas[report.get("kind", "run")])
         one.validate(report)
         whole.validate(report)
+        refuted = [each for each in report.get("findings", ()) if "is refuted: " in each["why"]]
+        assert bool(refuted) == (report.get("verdict") == "convicted")
+        assert all("99.99% confidence" in each["why"] for each in refuted)
         report["rows"]["nobody"] = {}
         assert not one.is_valid(report) and not whole.is_valid(report)
 
