@@ -100,7 +100,7 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() 
     assert f"noise at least {right.noise.at_least:.1%}" in right.reasons[0]
     assert right.epsilon < right.noise.epsilon < right.claim.epsilon
     assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
-    assert "with the least noise that was measured over all steps" in words.page(less)
+    assert "of the least noise that was measured over all steps" in words.page(less)
     assert less.row.limit is not None and less.row.limit.source == "measured"
     assert right.row.detects is not None and right.row.detects > 0.9
     # A claim of exactly what theory says has no room for the measurement, and is right.

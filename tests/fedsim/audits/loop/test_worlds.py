@@ -127,9 +127,9 @@ def test_a_loop_is_audited_on_data_of_its_own_with_a_real_target_that_another_re
 ) -> None:
     result = run(
         f"audit {OWN}:no_clipping --data {mine}:far --records 12 --pair real "
-        "--neighbouring replace --claimed-epsilon .5 --claimed-delta 1e-5 --trials 60 --json",
-        env={"NO_COLOR": "1"},
+        "--neighbouring replace --claimed-epsilon .5 --claimed-delta 1e-5 --trials 60 --json"
     )
     report = json.loads(result.stdout)
     assert (report["verdict"], result.exit_code) == ("convicted", 4)
-    assert (report["neighbouring"], report["worlds"], report["records"]) == ("replace", "real", 12)
+    played = report["details"]
+    assert (played["neighbouring"], played["worlds"], played["records"]) == ("replace", "real", 12)
