@@ -160,13 +160,15 @@ def _observers(report: AuditReport) -> Table:
     for row in report.rows.values():
         words = state_words(report, row)
         state = Text(words.text.lower(), terminal.COLOURS.get(words.kind, ""))
-        table.add_row(_name(row), *_cells(row), state)
+        table.add_row(row.observer, *_cells(row), state)
     return table
 
 
 def _power(report: AuditReport) -> str:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
     told = f"Intervals and bounds: {percent(report.confidence)} confidence."
+    if report.row.limit is not None and report.row.limit.note:
+        told += f" The limit is of {report.row.limit.note}."
     if (noise := report.row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"
         told += f" The noise is {ends} {number(noise.high)} times the claimed noise."

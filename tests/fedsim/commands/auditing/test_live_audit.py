@@ -203,7 +203,7 @@ def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     assert command(few / "transcripts", *claim) == 3
     printed = " ".join(capsys.readouterr().out.split())
     assert "is not judged. Why: No measurement could have refuted the noise" in printed
-    assert "auditor, one training" in printed
+    assert "The limit is of one training." in printed
     found = fedsim.audit(few / "transcripts" / f"{RUN_ID}.fedt").details
     assert found.epsilon == found.details.released.epsilon > found.row.epsilon
 
