@@ -195,10 +195,8 @@ def _heard(report: LiveReport) -> Iterator[str]:
 
 def to_tell(report: AuditReport, row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
-    if isinstance(report, RecordedReport) and row.limit is not None:
-        return [STATE_NOISE]
-    if isinstance(report, RecordedReport) and row.attack is not None:
-        return [AT_SERVER]
+    if isinstance(report, RecordedReport) and (row.limit or row.attack):
+        return [STATE_NOISE if row.limit else AT_SERVER]
     if not isinstance(report, LiveReport):
         return []  # the reasons say what is missing
     found, attack = report.details, row.attack
