@@ -44,6 +44,13 @@ def run(arguments: str | Sequence[str], columns: int = 200, answers: str | None 
     return Result(int(ended.value.code or 0), output.getvalue(), errors.getvalue())
 
 
+def exit_of(*arguments: object) -> int:
+    """Return the exit status of a command, which writes to the outputs of this process."""
+    with pytest.raises(SystemExit) as ended:
+        main([*map(str, arguments)])
+    return int(ended.value.code or 0)
+
+
 def refusal(arguments: str | Sequence[str]) -> str:
     """Return the one line with which a command refuses its arguments."""
     result = run(arguments)

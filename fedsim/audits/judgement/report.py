@@ -96,8 +96,9 @@ class AuditReport:
 
     @property
     def proven_epsilon(self) -> float | None:
-        """Lower bound on epsilon, at the confidence of a conviction; None where unmeasured."""
-        return None if self.row.attack is None else self.row.attack.proven
+        """Largest lower bound on epsilon that would convict, of any row; None without one."""
+        found = [row.attack.proven for row in self.rows.values() if row.attack is not None]
+        return max((each for each in found if each is not None), default=None)
 
     @cached_property
     def report(self) -> Mapping[str, Any]:

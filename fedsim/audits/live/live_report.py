@@ -149,7 +149,7 @@ def _limit(audit: LiveAudit) -> Limit | None:
         noise_multiplier=min(one.noise_multiplier for one in worst.groups),
         worst=None,
         risks=[],
-        note="",
+        note="" if audit.run.trials.count == 1 else "one training",
         source="claim",
     )
 

@@ -93,6 +93,12 @@ class LiveReport(TranscriptReport[LiveDetails]):
     def versions(self) -> Mapping[str, str]:
         return self.details.facts.versions
 
+    @property
+    def epsilon(self) -> float | None:
+        """Epsilon of everything released, where that is known; else of one training."""
+        released = self.details.released
+        return super().epsilon if released is None else released.epsilon
+
     def further_checks(self) -> Iterator[GateRule]:
         yield GateRule("missed > 0", "The auditor saw every round.", "The auditor missed rounds.")
         limit = self.row.limit

@@ -95,7 +95,8 @@ class Attack:
     """Log-odds of the most extreme trial; infinite for certainty. None for an attack that counts
     right answers alone."""
     belief: Real | None
-    """Largest belief in D of any trial on D, at least even odds; None like log_odds."""
+    """Largest belief in D of any trial on D, of an auditor's node of any trial; None like
+    log_odds."""
     delta_prime: Real | None
     """Share of trials on D whose belief passed rho_beta; None for a single training."""
     delta_prime_interval: Ends | None
@@ -105,8 +106,10 @@ class Attack:
     epsilon_at_least: Real | None
     """Lower bound on epsilon; 0 proves nothing, and None says that nothing could prove any."""
     estimator: str
-    """Estimator of the lower bound, chosen in advance: "one_run" for canaries, else its name in
-    `empirical.lower_bounds`."""
+    """Estimator of the lower bound. Of a run, chosen in advance: "one_run" for canaries, else its
+    name in `empirical.lower_bounds`. Of an app or a loop, the name in `details.decisions` of the
+    largest of bounds that hold together. Of a transcript "noise" or "canaries"; of an auditor's
+    node "worlds, canaries and noise", which hold together too."""
     best: bool
     """Whether the adversary decides by the exact posterior, so that none does better."""
     near_prediction: bool | None

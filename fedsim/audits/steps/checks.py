@@ -83,7 +83,7 @@ class Checked:
         unsure: why no check could have contradicted it, "" where one could.
         taken: records of each step; None where some step does not state them.
         favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
-        divisor_changes: whether a step's divisor would change with one record fewer.
+        divisor_changes: whether a step's divisor would, or may, change with one record fewer.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -136,7 +136,7 @@ def checked(steps: Sequence[Step]) -> Checked:
     rest = [*sums(steps), *divisors(steps), *undercharged(steps)]
     last = steps[-1].charged
     rest += [] if last is None else uncounted(steps, last.steps)
-    changes = _changing(steps) is not None
+    changes = _changing(steps) is not None or divides_by_batch(steps)
     findings = [*wrong, *cautions, *rest]
     return Checked(findings, amplified, unsure, sampling, members, favoured_rate, changes)
 

@@ -11,6 +11,7 @@ from fedsim.audits.live.live_results import LiveReport
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
+from fedsim.audits.results.rows import Row
 from fedsim.audits.run.detectable import POWER
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
@@ -38,6 +39,8 @@ UNNOISED = (
     "not visible from this vantage point."
 )
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
+STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
+AT_SERVER = "Record at the server as well: canaries set no limit."
 SINGLE = (
     "A single training has no advantage to measure: run many trials on data that need no "
     "protection."
@@ -190,12 +193,14 @@ def _heard(report: LiveReport) -> Iterator[str]:
 # What would tell more
 
 
-def to_tell(report: AuditReport) -> list[str]:
-    """Return what to do where an audit cannot tell."""
+def to_tell(report: AuditReport, row: Row) -> list[str]:
+    """Return what to do where an audit cannot tell about an observer."""
+    if isinstance(report, RecordedReport) and (row.limit or row.attack):
+        return [STATE_NOISE if row.limit else AT_SERVER]
     if not isinstance(report, LiveReport):
         return []  # the reasons say what is missing
-    found, attack = report.details, report.row.attack
-    steps = [AT_STATED_NOISE] if report.row.limit is None else []
+    found, attack = report.details, row.attack
+    steps = [AT_STATED_NOISE] if row.limit is None else []
     if found.trials and (attack is None or attack.interval is None):
         steps.append(SINGLE if found.single else WORLDS)
     return steps or ["Watch more rounds, or more trials."]

@@ -93,7 +93,7 @@ def decisions(report: AuditReport) -> list[str]:
     for row in report.rows.values():
         words = state_words(report, row)
         if words is verdicts.CANNOT_TELL:
-            steps += audit_words.to_tell(report)
+            steps += audit_words.to_tell(report, row)
         elif words.kind in ("alarm", "caution") or words is verdicts.TOO_FEW:
             steps.append(words.advice)
     if report.verdict in ADVICE:
@@ -107,6 +107,12 @@ def decisions(report: AuditReport) -> list[str]:
 
 
 # Numbers of a row
+
+
+def _name(row: Row) -> str:
+    """Return the name of an observer, with what its limit is of."""
+    note = "" if row.limit is None else row.limit.note
+    return f"{row.observer}, {note}" if note else row.observer
 
 
 def _cells(row: Row) -> list[str]:
@@ -161,6 +167,8 @@ def _observers(report: AuditReport) -> Table:
 def _power(report: AuditReport) -> str:
     """Return which intervals are shown, and the shortfall of noise that would have been seen."""
     told = f"Intervals and bounds: {percent(report.confidence)} confidence."
+    if report.row.limit is not None and report.row.limit.note:
+        told += f" The limit is of {report.row.limit.note}."
     if (noise := report.row.noise) is not None:
         ends = f"{number(noise.low)} to" if noise.low else "at most"
         told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
@@ -200,7 +208,7 @@ def first(report: AuditReport) -> doc.FirstScreen:
     """Return the first screen: one answer, one figure, one table, and what to decide."""
     words, delta = state_words(report, report.row), report.delta
     at = "" if delta is None else f" at δ = {delta:.3g}"
-    lines = [[row.observer.capitalize(), *_cells(row)] for row in report.rows.values()]
+    lines = [[_name(row).capitalize(), *_cells(row)] for row in report.rows.values()]
     level, unit = percent(report.confidence), report.unit or "record"
     caption = f"Right answers about one {unit} ({level} intervals)."
     headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"

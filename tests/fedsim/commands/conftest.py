@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.commands.main import main
 from fedsim.config import Config, dump
 from fedsim.report import page as report
+from tests.console import exit_of
 
 
 @pytest.fixture
@@ -15,10 +15,7 @@ def fedsim(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
     """Run the command in this process; return exit status, standard output and standard error."""
 
     def execute(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
+        return exit_of(*arguments), *capsys.readouterr()
 
     return execute
 

@@ -14,10 +14,10 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import decode, encode, schema
-from fedsim.commands.main import main
 from fedsim.config import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.report.kinds import schema as kinds
+from tests.console import exit_of
 
 from .conftest import KINDS, Runs
 
@@ -95,16 +95,12 @@ def test_a_damaged_report_is_one_line_and_status_2(
     directory.write_json("report.json", values)
     with pytest.raises(InputError, match=r"is damaged \(its 'bounds.delta' is 'large'\)"):
         results.read(directory)
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(directory.path), str(directory.path)])
-    assert ended.value.code == 2
+    assert exit_of("report", str(directory.path), str(directory.path)) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_the_command_prints_the_schema_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["report", "--schema"])
-    assert ended.value.code in (0, None)
+    assert exit_of("report", "--schema") == 0
     assert json.loads(capsys.readouterr().out) == kinds.schema()
     jsonschema.Draft202012Validator.check_schema(schema())
 
@@ -118,11 +114,12 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
     run(small({}))
     directory = RunDirectory.open(next(tmp_path.glob("run-*")))
     before = encode(results.read(directory))
-    with pytest.raises(SystemExit) as ended:
-        main(
-            ["report", str(directory.path), "report.limit-advantage=0.9", "report.limit-belief=0.7"]
+    assert (
+        exit_of(
+            "report", str(directory.path), "report.limit-advantage=0.9", "report.limit-belief=0.7"
         )
-    assert ended.value.code in (0, None)
+        == 0
+    )
     shown = " ".join(capsys.readouterr().out.split())
     assert "Your limit, advantage at most 0.900: participant meets" in shown
     assert "server misses" in shown
@@ -138,7 +135,5 @@ def test_a_finished_run_is_held_to_limits_that_are_given_later(
             del row["own_limits"]
             (row["attack"] or {}).pop("above_own_limit", None)
     assert before == after
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(directory.path), "report.limit-belief=0.4"])
-    assert ended.value.code == 2
+    assert exit_of("report", str(directory.path), "report.limit-belief=0.4") == 2
     assert "give a number between 0.5 and 1" in capsys.readouterr().err

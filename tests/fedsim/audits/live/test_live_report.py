@@ -173,6 +173,7 @@ def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
         assert report.verdict == verdict
         refuted = any("is refuted" in each.why for each in report.findings)
         assert refuted == (epsilon < proven)
+        assert report.proven_epsilon == proven  # at the run's delta, as the whole row
     honest = _report(rounds, worlds)
     assert (honest.proven_epsilon or 0.0) < honest.epsilon
 

@@ -10,7 +10,6 @@ import torch
 from flwr.app import Context, RecordDict
 
 from fedsim import client_app, server_app
-from fedsim.commands.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -18,6 +17,7 @@ from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
 from fedsim.report import model_card
+from tests.console import exit_of
 
 AUDITOR = 7777
 SEED, COUNT = 17, 300
@@ -81,15 +81,8 @@ def _audit(
     ]
     command += ["--out", folder / "audit", *options]
     capsys.readouterr()
-    status = _command(*command)
+    status = exit_of(*command)
     return status, json.loads(capsys.readouterr().out)
-
-
-def _command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 @pytest.fixture
@@ -187,7 +180,7 @@ def test_sums_that_the_records_fill_support_no_claim(
     _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
     claim = ("--claimed-epsilon", 1e9, "--claimed-delta", 0.001)
     recorded, out = tmp_path / "transcripts", tmp_path / "b"
-    assert _command("audit", recorded, *claim, "--out", out) == 3
+    assert exit_of("audit", recorded, *claim, "--out", out) == 3
     said = " ".join(capsys.readouterr().out.split())
     assert "No measurement could have refuted the noise" in said
 

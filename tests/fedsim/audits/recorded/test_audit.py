@@ -678,6 +678,16 @@ def test_canaries_measure_mu_through_the_models_alone() -> None:
     )
 
 
+def test_a_claim_that_canaries_refute_fails_their_check_beside_another_observers_row() -> None:
+    quiet, own = canary_transcript(0, 5.0, 30), local(0, noise=1.0, epsilon=3.0, rounds=2)
+    both = replace(quiet, rounds=(*own.rounds, *quiet.rounds))
+    report = audit(both, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
+    assert (report.verdict, report.vantage) == ("convicted", "server")
+    assert (report.proven_epsilon or 0.0) > 50
+    failed = [each["condition"] for each in report.report["checks"] if each["outcome"] == "failed"]
+    assert "rows.participant.epsilon.low > 50.0" in failed
+
+
 def test_a_round_that_was_missed_has_no_score() -> None:
     transcript = canary_transcript(1, 1.5, 6)
     kept = tuple(one for one in transcript.rounds if one.round != 3)

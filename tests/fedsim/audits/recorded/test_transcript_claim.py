@@ -13,14 +13,15 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
-from adversaries.bounds.canaries import direction
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.federation.transcripts.records import Canary, ObservedRound, Transcript, TranscriptFacts
+from fedsim.federation.transcripts.records import ObservedRound, Transcript, TranscriptFacts
 from fedsim.recording import record
+
+from .test_audit import canary_transcript
 
 APPS = Path(__file__).parents[3] / "apps"
 DELTA, NODES, ROUNDS, NORM, Z, SIZE = 1e-5, 4, 4, 0.5, 1.0, 600
@@ -169,15 +170,7 @@ def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]
 
 
 def test_canaries_disprove_claims_about_updates_alone() -> None:
-    generator, model, seen = np.random.default_rng(0), np.zeros(50), []
-    for round in range(1, 31):
-        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
-        seen.append(ObservedRound(round, {"w": model}, canary=canary))
-        model = model + 0.2 * generator.standard_normal(50)
-        model = model + canary.coin * direction(canary.seed, 50)
-    transcript = Transcript(
-        TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0
-    )
+    transcript = canary_transcript(0, 5.0, 30)
     assert "does not state what it protects" in judged(transcript, 2.0, None)["reasons"][0]
     assert judged(transcript, 2.0, "client")["verdict"] == "convicted"
     assert judged(transcript, 1e6, "client")["verdict"] == "not judged"

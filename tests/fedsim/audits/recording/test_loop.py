@@ -113,6 +113,7 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
     assert "clipped to more than the norm" in _alarms(parts)
     assert "the size of the drawn batch" in _alarms(own)
     assert {parts["verdict"], own["verdict"]} == {"suspect"}
+    assert own["rows"]["loop"]["limit"]["epsilon"] == "Infinity"  # no accountant covers it
 
 
 def test_a_large_model_keeps_an_even_part_of_every_step() -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from adversaries.bounds import canaries
-from fedsim.commands.main import main
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
+from tests.console import exit_of
 
 ROUND = ObservedRound(
     1, {"w": np.zeros(4)}, {1: NodeReply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}
@@ -18,10 +18,7 @@ ROUND = ObservedRound(
 
 
 def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["audit", *map(str, arguments)])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+    return exit_of("audit", *arguments)
 
 
 def server(
@@ -103,6 +100,8 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         assert command(path, *claim) == status, (path, epsilon)
         printed = " ".join(capsys.readouterr().out.split())
         assert f"The claim of epsilon {epsilon} at delta 1e-05 {said}" in printed
+    assert command(bare, "--claimed-epsilon", 99, *claim[2:]) == 0
+    assert "Record the configured noise" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])

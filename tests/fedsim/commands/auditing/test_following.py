@@ -14,11 +14,11 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.commands import following
 from fedsim.commands.following import Watch
-from fedsim.commands.main import main
 from fedsim.commands.terminal import Terminal
 from fedsim.federation.transcripts.reader import follow
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
+from tests.console import exit_of
 
 ROUND = ObservedRound(
     1, {"w": np.zeros(4)}, {1: NodeReply({"w": np.ones(4)}, 1.0)}, aggregate={"w": np.ones(4)}
@@ -102,9 +102,7 @@ def test_the_command_reports_a_dead_run_as_far_as_it_came(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path / "run.fedt", ended=False)
-    with pytest.raises(SystemExit) as ended:
-        main(["audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)])
-    assert ended.value.code == 0
+    assert exit_of("audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)) == 0
     assert "run.fedt: no new data for 0.1 s" in capsys.readouterr().err
     assert (
         json.loads((tmp_path / "run-audit" / "report.json").read_text())["details"]["rounds"] == 1

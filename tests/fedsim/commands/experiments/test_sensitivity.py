@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.commands.main import main
+from tests.console import exit_of
 
 CONFIG = """\
 [data]
@@ -35,10 +35,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def command(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["sensitivity", *map(str, arguments)])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+    return exit_of("sensitivity", *arguments)
 
 
 def test_a_configuration_is_all_it_needs(

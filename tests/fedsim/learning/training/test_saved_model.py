@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.commands.main import main
 from fedsim.learning.training import saved_model
+from tests.console import exit_of
 
 MOST = 2**28
 """Bytes that refusing a directory may take; 20 million hidden units of 64 inputs take 5 GB."""
@@ -108,9 +108,7 @@ def test_a_directory_that_is_no_model_is_one_line_and_status_2(
     records = tmp_path / "records.npz"
     np.savez(records, features=np.zeros((2, 1, 8, 8)))
     change(_handed_on(tmp_path))
-    with pytest.raises(SystemExit) as ended:
-        main(["predict", str(tmp_path), str(records)])
-    assert ended.value.code == 2
+    assert exit_of("predict", tmp_path, records) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

@@ -13,7 +13,6 @@ import torch
 
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.commands.main import main
 from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.protocol import consent
@@ -23,6 +22,7 @@ from fedsim.federation.server.plan import prepare
 from fedsim.learning.training.clipped_block import MARGIN
 from fedsim.report import model_card
 from fedsim.report.document.wording import percent
+from tests.console import exit_of
 
 SCHEMA = {"label": "sick", "classes": ["no", "yes"], "columns": {"age": [0, 100], "dose": [0, 5]}}
 RECORDS, ROUNDS = 40, 4
@@ -79,9 +79,7 @@ def _trained(tmp_path: Path, run: dict[str, Scalar], agreed: dict[str, Scalar]) 
 
 def _report(client: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict:
     capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main(["deploy", "report", str(client), "--json", *map(str, options)])
-    assert ended.value.code == 0
+    assert exit_of("deploy", "report", str(client), "--json", *map(str, options)) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -255,9 +253,7 @@ def test_what_is_no_client_is_refused_in_a_line(
         ({**node, "epsilon-limit": "much"}, "epsilon-limit"),
     ):
         toml.write_text(tomli_w.dumps(values))
-        with pytest.raises(SystemExit) as ended:
-            main(["deploy", "report", str(client)])
-        assert ended.value.code == 2
+        assert exit_of("deploy", "report", str(client)) == 2
         printed = capsys.readouterr().err
         assert said in printed
         assert printed.count("\n") == 1

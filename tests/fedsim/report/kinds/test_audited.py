@@ -3,55 +3,30 @@
 import json
 import re
 from html import escape
+from pathlib import Path
 
 import jsonschema
-import numpy as np
 import pytest
 
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.records import (
-    NodeReply,
-    ObservedRound,
-    Transcript,
-    TranscriptFacts,
-)
+from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.report.kinds import audited
 from fedsim.report.kinds.schema import of_kinds, schema
 from tests.corpus import KINDS, Played
-
-MECHANISM = {
-    "clipping": "server",
-    "noise_multiplier": 1.0,
-    "clipping_norm": 1.0,
-    "num_sampled_clients": 3,
-    "aggregation": "mean",
-}
+from tests.fedsim.commands.auditing.test_audit import server
 
 
-def page(noise: float = 1.0, claim: Claim | None = None) -> str:
+def page(folder: Path, noise: float = 1.0, claim: Claim | None = None) -> str:
     """Return the page of a server whose noise is `noise` times what it says."""
-    generator = np.random.default_rng(0)
-    model, rounds = np.zeros(200), []
-    for number in range(1, 5):
-        updates = generator.standard_normal((3, 200))
-        updates /= np.linalg.norm(updates, axis=1, keepdims=True)
-        after = model + updates.mean(0) + noise * generator.standard_normal(200) / 3
-        replies = {7 + j: NodeReply({"w": model + u}, 5.0) for j, u in enumerate(updates)}
-        rounds.append(
-            ObservedRound(
-                number, {"w": model}, replies, aggregate={"w": after}, mechanism=MECHANISM
-            )
-        )
-        model = after
-    seen = Transcript(TranscriptFacts("server", "a test", "app"), tuple(rounds), True, "", 0)
+    seen = read_transcript(server(folder / "t", noise))
     return audited.page(audit(seen, AuditOptions(claim=claim)))
 
 
 @pytest.fixture(scope="module")
-def honest() -> str:
-    return page()
+def honest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(tmp_path_factory.mktemp("honest"))
 
 
 def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: str) -> None:
@@ -60,8 +35,8 @@ def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: s
     assert "The least protected client, node 8, has ε = " in honest
 
 
-def test_half_the_noise_fails_the_checks_that_a_gate_would_make() -> None:
-    halved = page(noise=0.5, claim=Claim(9.8, 1e-5, unit="client"))
+def test_half_the_noise_fails_the_checks_that_a_gate_would_make(tmp_path: Path) -> None:
+    halved = page(tmp_path, 0.5, claim=Claim(9.8, 1e-5, unit="client"))
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
     conditions = "alarms > 0", "noise.low < 0.9", "epsilon > 9.8", "epsilon.low > 9.8"
     conditions += ("rows.server.rho_alpha >= 1",)

@@ -18,7 +18,6 @@ from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.commands.main import main
 from fedsim.common.randomness import SERVER
 from fedsim.config import Config
 from fedsim.game import federation
@@ -35,6 +34,7 @@ from fedsim.studies.membership.membership_game import (
     of_shadows,
     play,
 )
+from tests.console import exit_of
 
 Make = Callable[..., Config]
 
@@ -259,9 +259,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
     command = ["attack", str(file), "--models", "48", "--out", str(out), "--json"]
-    with pytest.raises(SystemExit) as ended:
-        main(command)
-    assert ended.value.code == 0
+    assert exit_of(*command) == 0
     shown = capsys.readouterr()
     assert len(shown.err.splitlines()) <= 19
     report = json.loads(shown.out)
@@ -282,18 +280,13 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert "LiRA, offline" in page
     assert "differential privacy allows" in page
     assert "<script" not in page
-    with pytest.raises(SystemExit) as ended:
-        main(command)
-    assert ended.value.code == 2
+    assert exit_of(*command) == 2
     assert "name a new directory with --out" in capsys.readouterr().err
     # What is configured is played, unless the command names attacks; and nothing is refused first.
     none = ["attack", str(file), "--out", str(tmp_path / "n"), "audit.attacks=none"]
-    with pytest.raises(SystemExit) as ended:
-        main(none)
-    assert ended.value.code == 2
+    assert exit_of(*none) == 2
     assert 'audit.attacks is "none"' in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        main([*none, "audit.attacks=lira", "--models", "48", "--json"])
+    exit_of(*none, "audit.attacks=lira", "--models", "48", "--json")
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 

@@ -13,7 +13,6 @@ from scipy.stats import norm
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.commands.main import main
 from fedsim.common.randomness import SERVER, gaussian_noise
 from fedsim.config import Config, Scalar
 from fedsim.game import federation
@@ -30,6 +29,7 @@ from fedsim.studies.reconstruction.candidate_game import (
     of_records,
     play,
 )
+from tests.console import exit_of
 
 Make = Callable[..., Config]
 
@@ -150,9 +150,7 @@ def test_the_command_writes_a_report(
     settings += ["training.rounds=2", "federation.clients=3"]
     out = tmp_path / "report"
     arguments = ["attack", "configs/digits.toml", "--candidates", "8", "trials.count=40"]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, *settings, "--out", str(out), "--json"])
-    assert ended.value.code == 0
+    assert exit_of(*arguments, *settings, "--out", str(out), "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report == json.loads((out / "report.json").read_text())
     assert report["alarms"] == 0 and report["chance_alarms"] == 2
