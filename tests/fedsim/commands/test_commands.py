@@ -160,7 +160,6 @@ def test_one_option_has_the_same_words_in_every_command() -> None:
         "--cluster-tls": "certificates of the cluster: a folder with ca.pem, cert.pem and key.pem.",
         "--delta": "probability that the guarantee fails (δ)",
         "--track": "tracker to log",
-        "CHANGES": "",
     }
     for name, parameter in parameters():
         assert parameter.words.startswith(words.get(parameter.name, "")) or name == "audit", (
