@@ -68,8 +68,8 @@ def test_an_uneven_table_is_answered_without_any_further_option(
     assert "right about one person in at most" in found["sentences"][-2]
     assert "of pairs rightly; without privacy" in found["sentences"][-1]
     # The answer's last lines are what a manager can be told.
-    again = fedsim(*asked)[2].replace("\n", " ")
-    assert again.rstrip().endswith(found["sentences"][-1])
+    again = " ".join(fedsim(*asked)[1].split())
+    assert found["sentences"][-1] in again
     # The chosen configuration trains.
     settings = load(out / "config.toml")
     assert settings.privacy.rho_beta == 0.9

@@ -383,7 +383,7 @@ def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"continue with fedsim run {out}" in " ".join(err.split())
+    assert f"To continue, run fedsim run {out}" in " ".join(err.split())
     assert "Traceback" not in err
     assert not (out / "report.json").exists()
     kept = {path: path.stat().st_mtime_ns for path in out.glob("batches/*.npz")}
