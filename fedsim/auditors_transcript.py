@@ -1,6 +1,6 @@
 """The audit of an auditor's transcript, with the further files that the auditor has."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +67,6 @@ def opened(path: Path, options: AuditOptions) -> AuditorsTranscript:
         weights="" if options.weights is None else str(options.weights.expanduser().absolute()),
     )
     return AuditorsTranscript(path, options, audit, run)
-
-
-def audited(path: Path, options: AuditOptions) -> LiveReport:
-    auditors = opened(path, options)
-    with Reader(path) as reader:
-        rounds: Iterable[ObservedRound] = iter(reader.rounds())
-        for place, observed in enumerate(rounds):
-            auditors.audit.observe(observed) if place else auditors.begin(observed)
-    return auditors.report()
 
 
 def _check_same(run: RunDirectory, recorded: Mapping[str, Scalar]) -> None:

@@ -248,25 +248,18 @@ def _called(command: Command) -> Callable[..., int]:
                 statuses.append(status)
 
             named["each"] = each
-        last = _answered(lambda: answering(*arguments, **named), output_, conditions)
-        return max(*statuses, last)
+        start = time.time()
+        answer = answering(*arguments, **named)
+        if answer is not None:
+            saved = answer if answer.place is None else answer.save(answer.place)
+            statuses.append(_printed(saved, output_, conditions, time.time() - start))
+        return max(statuses)
 
     call.__doc__ = answering.__doc__
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[*signature.parameters.values(), *added], return_annotation=int
     )
     return call
-
-
-def _answered(ask: Callable[[], Any], output: Output, conditions: gate.Gate) -> int:
-    """Ask a question, print its answer, and return the exit status."""
-    start = time.time()
-    answer = ask()
-    if answer is None:
-        return 0
-    if answer.place is not None:
-        answer = answer.save(answer.place)
-    return _printed(answer, output, conditions, time.time() - start)
 
 
 def _printed(

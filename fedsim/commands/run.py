@@ -240,19 +240,19 @@ def train(
     """
     from fedsim.report import model_card  # noqa: PLC0415
 
-    if settings.is_run(config):
-        job = RunDirectory.open(Path(str(config))).config.run.job
-        if job != "training":
-            raise InputError(f"'{config}' is not a training; continue it with fedsim run {config}")
+    begun = Path(str(config)) if settings.is_run(config) else None
+    if begun is not None and RunDirectory.open(begun).config.run.job != "training":
+        raise InputError(f"'{config}' is not a training; continue it with fedsim run {config}")
     own = {"model.name": model, "data.name": data, "run.out": out}
     evidence = None
     changes_ = settings.changed(changes, own)
-    if rehearsal is not None and not settings.is_run(config):
-        values = configuration.to_run_config(settings.configured(config, changes_, "training"))
-        evidence = model_card.findings(values, Path(rehearsal))
-    elif rehearsal is not None:
-        values = configuration.to_run_config(RunDirectory.open(Path(str(config))).config)
-        evidence = model_card.findings(values, Path(rehearsal))
+    if rehearsal is not None:
+        chosen = (
+            settings.configured(config, changes_, "training")
+            if begun is None
+            else RunDirectory.open(begun).config
+        )
+        evidence = model_card.findings(configuration.to_run_config(chosen), Path(rehearsal))
     console = settings.console(progress)
     directory = _carried_out(
         config, changes_, console, None, simulation, track, "training", evidence

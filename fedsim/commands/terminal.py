@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -38,7 +38,7 @@ class Terminal(Console):
     def on_broken_pipe(self) -> None:
         """Go on in silence: the exit status still tells the result."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        _silence(self.file)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -63,12 +63,17 @@ def outlived_by_no_reader() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence(sys.stdout)
 
 
-def results(*, quiet: bool = False, as_json: bool = False) -> Terminal:
-    """Return the terminal of a result: standard output, unless it has one JSON document."""
-    return Terminal(quiet=quiet or as_json, highlight=False)
+def _silence(file: IO[str]) -> None:
+    """Drop what is still written to a file, whose reader has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+
+
+def results(*, quiet: bool = False) -> Terminal:
+    """Return the terminal of a result: standard output."""
+    return Terminal(quiet=quiet, highlight=False)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -54,11 +54,8 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
         saved["_write"] = partial(_write_recorded, report)
         answer = of_audit(report, strict, **saved)
     else:
-        live = auditors_transcript.opened(file, options)
-        rounds = _rounds(file, None)
-        for observed in itertools.islice(rounds, 1):
-            live.begin(observed)
-        beliefs = [each for each in map(live.audit.observe, rounds) if each is not None]
+        live, course = _begun(file, options, None)
+        beliefs = list(course)
         found = live.report()
         saved["_write"] = partial(_write_live, found, beliefs)
         answer = of_audit(found, strict, **saved)
@@ -134,7 +131,7 @@ def _while_written(
 ) -> Answer:
     """Audit a transcript while it is written, and write its report."""
     from fedsim.report.kinds import audited as pages  # noqa: PLC0415
-    from fedsim.report.kinds import course  # noqa: PLC0415  (matplotlib)
+    from fedsim.report.kinds.course import view  # noqa: PLC0415  (matplotlib)
 
     report_directory.check_writable(directory)  # before hours of following
     if not _is_auditors(path, stop):
@@ -151,21 +148,16 @@ def _while_written(
             report = transcript_audit.audit(reader, options)
         page = _write_recorded(report, directory)
         return of_audit(report, strict, path=directory, page=page)
-    live = auditors_transcript.opened(path, options)
-    rounds = _rounds(path, stop)
-    for observed in itertools.islice(rounds, 1):
-        live.begin(observed)
+    live, course = _begun(path, options, stop)
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, _view(shown) as show:
             beliefs: list[Belief | LiveLook] = []
-            for belief in map(live.audit.observe, rounds):
-                if belief is None:
-                    continue
+            for belief in course:
                 file.write(_line(belief))
                 file.flush()
                 beliefs.append(belief)
-                show(course.view(beliefs))
+                show(view(beliefs))
         found = live.report()
         page = pages.write(found, directory, beliefs)
     return of_audit(found, strict, path=directory, page=page)
@@ -211,6 +203,16 @@ def _is_auditors(path: Path, stop: Stop) -> bool:
         wait_for_header(path, stop=stop)
     with Reader(path) as reader:
         return reader.facts.recorder == AUDITOR
+
+
+def _begun(
+    path: Path, options: AuditOptions, stop: Stop
+) -> tuple[auditors_transcript.AuditorsTranscript, Iterator[Belief | LiveLook]]:
+    """Begin the audit of an auditor's transcript; return it, and its beliefs round by round."""
+    live, rounds = auditors_transcript.opened(path, options), _rounds(path, stop)
+    for observed in itertools.islice(rounds, 1):
+        live.begin(observed)
+    return live, (each for each in map(live.audit.observe, rounds) if each is not None)
 
 
 def _rounds(path: Path, stop: Stop) -> Iterator[ObservedRound]:
