@@ -16,7 +16,7 @@ from adversaries.statistics.intervals import Frequency
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.numbers import Ends, Real
 from fedsim.audits.results.theory import Predicted
-from fedsim.audits.results.verdicts import State
+from fedsim.audits.results.verdicts import State, StateWords
 from fedsim.privacy.identifiability import rho_beta_of_epsilon
 
 Answer = Literal["meets", "misses", "cannot-tell"]
@@ -233,6 +233,15 @@ class Row:
     def interval(self) -> Ends | None:
         """Interval of the advantage; None where there is none."""
         return None if self.attack is None else self.attack.interval
+
+    def words(self, unlimited: StateWords) -> StateWords:
+        """Return the words of the state; `unlimited` says why there is no limit."""
+        return verdicts.words_of(
+            self.standing,
+            interval=self.interval,
+            measured=self.attack is not None,
+            unlimited=unlimited,
+        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.checks import HALF
 from fedsim.audits.results.rows import Row
-from fedsim.audits.results.verdicts import StateWords, words_of
+from fedsim.audits.results.verdicts import StateWords
 from fedsim.common import report_directory
 from fedsim.report.document import blocks as doc
 from fedsim.report.document import first_screen, terminal
@@ -48,12 +48,7 @@ def write(report: AuditReport, directory: Path, rounds: Sequence[Seen] = ()) -> 
 
 def state_words(report: AuditReport, row: Row) -> StateWords:
     """Return the words of an observer's state."""
-    return words_of(
-        row.standing,
-        interval=None if row.attack is None else row.attack.interval,
-        measured=row.attack is not None,
-        unlimited=_unlimited(report, row),
-    )
+    return row.words(_unlimited(report, row))
 
 
 def _unlimited(report: AuditReport, row: Row) -> StateWords:

@@ -15,7 +15,6 @@ from fedsim.audits.results.verdicts import (
     NO_PROTECTION,
     TOO_FEW,
     StateWords,
-    words_of,
 )
 from fedsim.report.document.blocks import Mark
 from fedsim.report.document.first_screen import share, shares
@@ -63,12 +62,7 @@ def mark(report: Report, row: Row) -> Mark:
 
 
 def state_words(report: Report, row: Row) -> StateWords:
-    return words_of(
-        row.standing,
-        interval=None if row.attack is None else row.attack.interval,
-        measured=row.attack is not None,
-        unlimited=_unlimited(report, row),
-    )
+    return row.words(_unlimited(report, row))
 
 
 def _unlimited(report: Report, row: Row) -> StateWords:
