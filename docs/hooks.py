@@ -16,10 +16,10 @@ from typing import Any
 import fedsim
 from fedsim.audits.results.conditions import APP
 from fedsim.commands import main
-from fedsim.config import Config
-from fedsim.config.documentation import every_key
-from fedsim.config.refused import REFUSED
-from fedsim.report.kinds.schema import of_kinds
+from fedsim.configuration import Config
+from fedsim.configuration.documentation import every_key
+from fedsim.configuration.refused import REFUSED
+from fedsim.reports.kinds.schema import of_kinds
 
 ROOT = Path(__file__).parents[1]
 
@@ -97,7 +97,7 @@ def _functions_page() -> Iterator[str]:
 def _keys_page() -> Iterator[str]:
     yield "# Every configuration key\n"
     yield (
-        "Made from `fedsim/config/` of this version. "
+        "Made from `fedsim/configuration/` of this version. "
         "[Configuration](configuration.md) says how files and overrides are read.\n"
     )
     for table, keys in groupby(every_key().values(), lambda key: key.key.partition(".")[0]):

@@ -31,13 +31,13 @@ API = {
     **{
         name: f"fedsim.commands.{name}"
         for name in (
-            *("account", "attack", "audit", "choose", "data", "init", "pac", "predict"),
-            *("run", "sensitivity", "verify"),
+            *("account", "attack", "audit", "choose", "config", "data", "init", "pac"),
+            *("predict", "report", "run", "sensitivity", "verify"),
         )
     },
     **dict.fromkeys(("train", "load", "load_model", "Run", "Training"), "fedsim.commands.run"),
     "Answer": "fedsim.commands.answer",
-    "Config": "fedsim.config",
+    "Config": "fedsim.configuration",
     "InputError": "adversaries.errors",
 }
 """The module of each name of the Python API."""

@@ -12,7 +12,7 @@ from flwr.app import Context, Message
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.config import from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 

@@ -10,7 +10,7 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_report import assemble
 from fedsim.audits.live.live_results import LiveReport
-from fedsim.config import Scalar, to_run_config
+from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader, has_ended

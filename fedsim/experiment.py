@@ -11,11 +11,11 @@ from rich.console import Console
 
 from adversaries.errors import InputError
 from adversaries.registry import is_code
-from fedsim import config as configuration
-from fedsim.config import Config
-from fedsim.config.federation import CLIENT, OWN
+from fedsim import configuration
+from fedsim.configuration import Config
+from fedsim.configuration.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
-from fedsim.report.tracking.progress import preparing, progress
+from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.runtimes.places import Workers

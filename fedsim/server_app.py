@@ -19,7 +19,7 @@ from adversaries.arrays import Bools, Floats
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.config import from_run_config
+from fedsim.configuration import from_run_config
 from fedsim.federation.protocol.flower_private import DEPLOYMENT, RUNTIMES
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.runs import interim, ledger, spending
@@ -101,7 +101,7 @@ def carry_out(
 
 def _train_model(grid: Grid, plan: Plan, directory: RunDirectory) -> None:
     """Train the remaining rounds of a model, and write the model and its card."""
-    from fedsim.report import model_card, training_report  # noqa: PLC0415  (matplotlib is slow)
+    from fedsim.reports import model_card, training_report  # noqa: PLC0415  (matplotlib is slow)
 
     start = time.perf_counter()
     if directory.has(CARD):  # only the report is missing
@@ -151,7 +151,7 @@ def _run(grid: Grid, plan: Plan, directory: RunDirectory, elsewhere: Trainer | N
     facts["timing"]["total"] = time.perf_counter() - start
     directory.write_json("facts.json", facts)
     directory.log_event(phase="reporting")
-    from fedsim.report import page  # noqa: PLC0415  (matplotlib is slow to import)
+    from fedsim.reports import page  # noqa: PLC0415  (matplotlib is slow to import)
 
     page.write_report(directory)
     directory.log_event(phase="done", seconds=time.perf_counter() - start)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from fedsim.report.document.blocks import Block, Heading, Part, Prose, tabulated
-from fedsim.report.document.terminal import as_markdown
-from fedsim.report.document.wording import DASH, number, span
+from fedsim.reports.document.blocks import Block, Heading, Part, Prose, tabulated
+from fedsim.reports.document.terminal import as_markdown
+from fedsim.reports.document.wording import DASH, number, span
 from papers.findings import (
     MadeItem,
     Number,

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 # What computes is imported where it is used: a process that hands out tests to others does without.
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 
 if TYPE_CHECKING:
     from corpus import Played
@@ -95,7 +95,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of runs, most of the time of a small one, but where they are tested."""
     if request.node.get_closest_marker("figures") is None:
-        monkeypatch.setattr("fedsim.report.page.Pictures.drawn", {})
+        monkeypatch.setattr("fedsim.reports.page.Pictures.drawn", {})
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +136,7 @@ def run(tmp_path: Path) -> Run:
         if number == 0 or reported:
             server_app.carry_out(grid, plan, directory)
         else:
-            with patch("fedsim.report.page.write_report"):
+            with patch("fedsim.reports.page.write_report"):
                 server_app.carry_out(grid, plan, directory)
         return directory.read_arrays("transcript.npz")
 

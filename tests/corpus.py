@@ -289,7 +289,7 @@ def play(kind: Kind, folder: Path, figures: bool = False) -> Played:
     """Run the commands of a kind in a folder, which is made; figures of runs only where asked."""
     folder.mkdir(parents=True)
     drawn = {} if figures else {"drawn": {}}
-    with patch.multiple("fedsim.report.page.Pictures", **drawn) if drawn else nullcontext():
+    with patch.multiple("fedsim.reports.page.Pictures", **drawn) if drawn else nullcontext():
         with chdir(folder):
             if kind.files:
                 module, _, name = kind.files.partition(".")

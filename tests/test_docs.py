@@ -16,7 +16,7 @@ from cyclopts import CoercionError, CycloptsError, MissingArgumentError
 
 from adversaries.errors import InputError
 from fedsim.commands import main
-from fedsim.config import KNOWN_KEYS
+from fedsim.configuration import KNOWN_KEYS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.commands.main import main
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game import challenge
@@ -23,8 +23,8 @@ from fedsim.privacy import participation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust import Trust
-from fedsim.report.page import Pictures, render_html
-from fedsim.report.sections.evidence import SECTIONS
+from fedsim.reports.page import Pictures, render_html
+from fedsim.reports.sections.evidence import SECTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "extending.md"
 EXAMPLES = dict(

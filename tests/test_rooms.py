@@ -35,7 +35,7 @@ ROOMS = (
     "fedsim.privacy.participation",
     "fedsim.privacy",
     "fedsim.privacy.noise",
-    "fedsim.config",
+    "fedsim.configuration",
     "fedsim.learning",
     "fedsim.learning.data.loaders",
     "fedsim.learning.data",
@@ -63,13 +63,13 @@ ROOMS = (
     "fedsim.audits.recording",
     "fedsim.audits.app.execution",
     "fedsim.audits.live",
-    "fedsim.report.figures",
-    "fedsim.report.document",
-    "fedsim.report.sections",
-    "fedsim.report",
-    "fedsim.report.kinds",
-    "fedsim.report.tracking",
-    "fedsim.report.client",
+    "fedsim.reports.figures",
+    "fedsim.reports.document",
+    "fedsim.reports.sections",
+    "fedsim.reports",
+    "fedsim.reports.kinds",
+    "fedsim.reports.tracking",
+    "fedsim.reports.client",
     "fedsim.recording",
     "fedsim.server_app",
     "fedsim.auditor_app",
@@ -93,8 +93,8 @@ ROOMS = (
 """Each imports only from itself and from rooms before it."""
 
 WINGS = (
-    *("adversaries", "common", "privacy", "config", "learning", "game", "federation", "audits"),
-    *("report", "studies", "deployment", "commands"),
+    *("adversaries", "common", "privacy", "configuration", "learning", "game", "federation"),
+    *("audits", "reports", "studies", "deployment", "commands"),
 )
 """The folders of fedsim/, behind adversaries/: the rooms of each are one after the other."""
 
@@ -104,24 +104,19 @@ WITHOUT_FLOWER = ROOMS[: ROOMS.index("fedsim.federation.protocol")]
 NEVER = {
     "fedsim.client_app": (
         *("fedsim.federation.server", "fedsim.federation.runtimes", "fedsim.server_app"),
-        *(
-            "fedsim.audits.",
-            "fedsim.report",
-            "fedsim.studies",
-            "fedsim.deployment",
-            "fedsim.commands.",
-        ),
+        *("fedsim.audits.", "fedsim.reports", "fedsim.studies", "fedsim.deployment"),
+        "fedsim.commands.",
     ),
     "fedsim.auditor_app": (
         *("fedsim.federation.runs", "fedsim.federation.client", "fedsim.federation.server"),
-        *("fedsim.federation.runtimes", "fedsim.report", "fedsim.studies", "fedsim.deployment"),
+        *("fedsim.federation.runtimes", "fedsim.reports", "fedsim.studies", "fedsim.deployment"),
         *("fedsim.audits.run", "fedsim.audits.measurements", "fedsim.commands."),
     ),
     "fedsim.server_app": (
         *("fedsim.federation.client", "fedsim.federation.runtimes", "fedsim.client_app"),
         *("fedsim.audits.recorded", "fedsim.audits.app", "fedsim.audits.loop"),
-        *("fedsim.audits.recording", "fedsim.audits.live", "fedsim.report.kinds"),
-        *("fedsim.report.tracking", "fedsim.studies", "fedsim.deployment", "fedsim.commands."),
+        *("fedsim.audits.recording", "fedsim.audits.live", "fedsim.reports.kinds"),
+        *("fedsim.reports.tracking", "fedsim.studies", "fedsim.deployment", "fedsim.commands."),
     ),
 }
 """Where each role begins, and what it never loads, also within functions."""
@@ -342,7 +337,7 @@ def _takes_the_configuration(node: ast.AST) -> bool:
 
 
 def test_few_functions_take_the_whole_configuration() -> None:
-    """Hand a function the values, the table or the object (`fedsim/config/objects.py`) it reads.
+    """Hand a function what it reads: values, a table, an object (`configuration/objects.py`).
 
     A function that goes lowers the numbers; no change may raise them.
     """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.commands import main
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 
 ROOT = Path(__file__).parents[1]
 
@@ -13,13 +13,13 @@ BUDGETS = {
     "adversaries": 4_200,
     "fedsim/common": 1_000,
     "fedsim/privacy": 2_300,
-    "fedsim/config": 1_250,
+    "fedsim/configuration": 1_250,
     "fedsim/learning": 5_000,
     "fedsim/game": 2_400,
     "fedsim/federation": 5_400,
     "fedsim/deployment": 2_000,
     "fedsim/audits": 8_400,
-    "fedsim/report": 4_600,
+    "fedsim/reports": 4_600,
     "fedsim/studies": 3_300,
     "fedsim/commands": 4_000,
     "papers": 6_000,
@@ -31,13 +31,13 @@ HELD = {
     "adversaries": 5_900,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_300,
-    "fedsim/config": 1_800,
+    "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_300,
-    "fedsim/report": 8_800,
+    "fedsim/reports": 8_800,
     "fedsim/studies": 6_300,
     "fedsim/commands": 5_700,
     "papers": 7_000,

@@ -15,7 +15,7 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta
 from fedsim.common import reading
 from fedsim.common.html_table import html_table
-from fedsim.config.objects import GameRules
+from fedsim.configuration.objects import GameRules
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.transcripts.reader import Reader

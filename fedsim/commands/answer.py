@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # slow to import
     from fedsim.audits.judgement.claim import Verdict
     from fedsim.audits.judgement.report import AuditReport
     from fedsim.audits.results.rows import Row
-    from fedsim.report.document.blocks import Block
+    from fedsim.reports.document.blocks import Block
 
 PAGE = '<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>fedsim</title>{}</html>\n'
 """The page of an answer that has none of its own."""
@@ -132,7 +132,7 @@ class Answer:
         report_directory.check_new(directory, replacing=own)
         if self._write is None:
             from fedsim.common.strict_json import report_json  # noqa: PLC0415
-            from fedsim.report.document import html  # noqa: PLC0415
+            from fedsim.reports.document import html  # noqa: PLC0415
 
             written = PAGE.format(html.fragment(self.blocks))
             page = report_directory.write_report(directory, report_json(self.report), written)
@@ -145,8 +145,8 @@ class Answer:
         """The answer in words and tables."""
         if self._blocks is not None or not self.table:
             return [] if self._blocks is None else self._blocks()
-        from fedsim.report.document.blocks import tabulated  # noqa: PLC0415
-        from fedsim.report.document.wording import plain  # noqa: PLC0415
+        from fedsim.reports.document.blocks import tabulated  # noqa: PLC0415
+        from fedsim.reports.document.wording import plain  # noqa: PLC0415
 
         rows = [[plain(value) for value in row.values()] for row in self.table]
         return [tabulated(list(self.table[0]), rows)]
@@ -167,18 +167,18 @@ class Answer:
         """
         if self._terminal is not None:
             return self._terminal()
-        from fedsim.report.document import terminal  # noqa: PLC0415
+        from fedsim.reports.document import terminal  # noqa: PLC0415
 
         return terminal.shown(*self.blocks)
 
     def __repr__(self) -> str:
-        from fedsim.report.document import terminal  # noqa: PLC0415
+        from fedsim.reports.document import terminal  # noqa: PLC0415
 
         page = "" if self.page is None else f"\nReport: {self.page}"
         return terminal.text([self.terminal()]) + page
 
     def _repr_html_(self) -> str:
-        from fedsim.report.document import html  # noqa: PLC0415
+        from fedsim.reports.document import html  # noqa: PLC0415
 
         return html.fragment(self.blocks)
 
@@ -221,8 +221,8 @@ def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
         own: other fields of the answer.
     """
     from fedsim.audits.judgement.claim import exit_status  # noqa: PLC0415
-    from fedsim.report.document import first_screen  # noqa: PLC0415
-    from fedsim.report.kinds import audited  # noqa: PLC0415
+    from fedsim.reports.document import first_screen  # noqa: PLC0415
+    from fedsim.reports.kinds import audited  # noqa: PLC0415
 
     rows = outcome.rows
     return Answer(

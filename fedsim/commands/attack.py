@@ -21,7 +21,7 @@ from fedsim.commands.settings import (
 from fedsim.common import report_directory
 
 if TYPE_CHECKING:  # torch
-    from fedsim.config import Config
+    from fedsim.configuration import Config
 
 RECORDS = 100
 """Candidates of a reconstruction, unless another number is given."""
@@ -103,8 +103,8 @@ def attack(
 
 def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
-    from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.reports.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.membership import membership_game  # noqa: PLC0415
     from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
 
@@ -143,7 +143,7 @@ def _reconstruction(
     from fedsim.federation.server import plan  # noqa: PLC0415
     from fedsim.game import challenge, federation  # noqa: PLC0415
     from fedsim.game.mechanisms import privacy  # noqa: PLC0415
-    from fedsim.report.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.reports.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies import rounds  # noqa: PLC0415
     from fedsim.studies.reconstruction import candidate_game, candidate_report  # noqa: PLC0415
 

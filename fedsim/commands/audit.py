@@ -209,7 +209,7 @@ def _of_scores(
     import numpy as np  # noqa: PLC0415
 
     from fedsim.audits import one_run  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
 
     if not isinstance(scores, tuple):
         found = one_run.read_scores(Path(scores), trial)
@@ -287,7 +287,7 @@ def _running(name: str, trials: int, first: str, progress: Progress) -> Iterator
     """Yield a file for the code's output, and a function that shows the number of trials."""
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    from fedsim.report.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
+    from fedsim.reports.tracking.progress import ProgressSteps  # noqa: PLC0415  (Flower)
 
     shown = console(progress)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())

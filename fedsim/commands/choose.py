@@ -20,7 +20,7 @@ from fedsim.commands.settings import (
     workers_of,
 )
 from fedsim.common import reading, report_directory
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
@@ -176,7 +176,7 @@ def _table_of_all(
         InputError: a setting cannot be run. Raised before anything is written.
     """
     from fedsim import experiment  # noqa: PLC0415
-    from fedsim.config.training import refuse_unless_classified  # noqa: PLC0415
+    from fedsim.configuration.training import refuse_unless_classified  # noqa: PLC0415
     from fedsim.studies.choose import grid as grids  # noqa: PLC0415
     from fedsim.studies.choose import sweep as sweeps  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedsim.commands.answer import Answer
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.config.needs import Need
+    from fedsim.configuration.needs import Need
 
 NAMED = {
     "audit.attacks": ("adversaries.attacks.membership_attacks", "ATTACKS"),
@@ -52,8 +52,8 @@ def _listing() -> Answer:
     from rich.console import Group, RenderableType  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from fedsim.config import documentation  # noqa: PLC0415
-    from fedsim.config.needs import as_toml  # noqa: PLC0415
+    from fedsim.configuration import documentation  # noqa: PLC0415
+    from fedsim.configuration.needs import as_toml  # noqa: PLC0415
 
     every = documentation.every_key()
     settings = {name: f"{name} = {as_toml(key.default)}" for name, key in every.items()}
@@ -79,9 +79,9 @@ def _listing() -> Answer:
 
 
 def _explained(name: str) -> Answer:
-    from fedsim.config import documentation  # noqa: PLC0415
-    from fedsim.config.needs import as_toml  # noqa: PLC0415
-    from fedsim.report.document.blocks import Heading, Listing, Prose  # noqa: PLC0415
+    from fedsim.configuration import documentation  # noqa: PLC0415
+    from fedsim.configuration.needs import as_toml  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Heading, Listing, Prose  # noqa: PLC0415
 
     entry = documentation.key(name)
     key, names = entry.key, registered_names(entry.key)

@@ -70,7 +70,7 @@ def data(
         return _schema(Path(source), "label" if label is None else label, place, yes)
     if label is not None or out is not None or yes:
         raise InputError("--label, --out and --yes are for a table, such as patients.csv")
-    from fedsim.report import distribution_report as pages  # noqa: PLC0415
+    from fedsim.reports import distribution_report as pages  # noqa: PLC0415
 
     report = pages.assemble(configured(source, changed(changes), None).experiment)
     return Answer(
@@ -88,7 +88,7 @@ def _is_table(path: Path) -> bool:
 
 def _listing() -> Answer:
     from fedsim.learning.data import dataset_cards  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
 
     sets = dataset_cards.listing()
     rows = [list(entry.values()) for entry in sets]

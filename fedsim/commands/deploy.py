@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError, InterruptedRunError
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.commands.answer import Answer
 from fedsim.commands.answer import lines as lines_of
 from fedsim.commands.run import Run, Training, load, trained
@@ -17,13 +17,13 @@ from fedsim.commands.settings import Change, Given, Progress, changed, configure
 from fedsim.commands.terminal import Terminal
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.experiment import check_ledger, prepare
 from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document.blocks import Cell, Group, Line, Mark, Table
-from fedsim.report.tracking.progress import progress as shown_progress
-from fedsim.report.tracking.progress import warn
+from fedsim.reports.document.blocks import Cell, Group, Line, Mark, Table
+from fedsim.reports.tracking.progress import progress as shown_progress
+from fedsim.reports.tracking.progress import warn
 
 if TYPE_CHECKING:
     from fedsim.federation.runtimes.flower_command import Submission
@@ -315,8 +315,8 @@ def report(
         model: released model of the last training. Default: the last model sent to this client.
         out: directory of the report. Default: report in the client's folder.
     """
-    from fedsim.report.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
-    from fedsim.report.client.report import ClientNode, assemble  # noqa: PLC0415
+    from fedsim.reports.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
+    from fedsim.reports.client.report import ClientNode, assemble  # noqa: PLC0415
 
     path = directory / "node.toml"
     try:
@@ -452,7 +452,7 @@ def _carry_out(
     from fedsim.deployment import run as deployment  # noqa: PLC0415
     from fedsim.federation.runtimes.flower_command import ProcessEndedError  # noqa: PLC0415
     from fedsim.federation.server.nodes import ENDED, REGISTERED  # noqa: PLC0415
-    from fedsim.report import model_card  # noqa: PLC0415
+    from fedsim.reports import model_card  # noqa: PLC0415
 
     config = configured(config_file, overrides, job)
     if job is None:

@@ -13,7 +13,7 @@ from fedsim.commands.prompts import ask, asked
 from fedsim.commands.settings import Change, changed
 
 if TYPE_CHECKING:  # pydantic
-    from fedsim.config import Scalar
+    from fedsim.configuration import Scalar
     from fedsim.studies.choose.first_configuration import InitAnswers
 
 WHICH_DATA = (
@@ -128,7 +128,7 @@ def init(
 
 def _examples() -> Answer:
     from fedsim.common import configurations  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
 
     listed = [{"name": name, "what": what} for name, what in configurations.listing().items()]
     return Answer(
@@ -146,7 +146,7 @@ def _examples() -> Answer:
 
 def _write(file: Path, answers: "InitAnswers", overrides: "dict[str, Scalar]") -> Answer:
     """Write the configuration; return its numbers and the next commands."""
-    from fedsim import config as configuration  # noqa: PLC0415  (pydantic)
+    from fedsim import configuration  # noqa: PLC0415  (pydantic)
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.learning.data import cautions, distribution, schema_proposal  # noqa: PLC0415
     from fedsim.studies.choose import first_configuration  # noqa: PLC0415  (torch)

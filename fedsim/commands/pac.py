@@ -70,7 +70,7 @@ def pac(
     from fedsim.common import private_files  # noqa: PLC0415
     from fedsim.game import given  # noqa: PLC0415
     from fedsim.learning.data import load  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose  # noqa: PLC0415
     from fedsim.studies.guarantees import black_box  # noqa: PLC0415
 
     place = None if out is None else Path(out)

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.audits.results import report as results
 from fedsim.commands.answer import Answer, lines
 from fedsim.commands.run import answer_of, trained
 from fedsim.commands.settings import Progress, console
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.report.tracking.progress import opened, replay
-from fedsim.report.tracking.trackers import Tracking
+from fedsim.reports.tracking.progress import opened, replay
+from fedsim.reports.tracking.trackers import Tracking
 
 if TYPE_CHECKING:
     from fedsim.commands.run import Run
-    from fedsim.report.tracking.trackers import Tracker
+    from fedsim.reports.tracking.trackers import Tracker
 
     Given = Path | str | Run | Mapping[str, Any]
 else:
@@ -112,7 +112,7 @@ def _schema(places: Sequence[Path]) -> Answer:
         raise InputError("--schema is the same for every run; leave the run out")
     import json  # noqa: PLC0415
 
-    from fedsim.report.kinds.schema import schema as schema_of_kinds  # noqa: PLC0415  (Flower)
+    from fedsim.reports.kinds.schema import schema as schema_of_kinds  # noqa: PLC0415  (Flower)
 
     described = schema_of_kinds()
     written = json.dumps(described, indent=2).splitlines()
@@ -122,7 +122,7 @@ def _schema(places: Sequence[Path]) -> Answer:
 def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
     """Write the report of a run or a training again."""
     if directory.config.run.job == "training":
-        from fedsim.report import training_report  # noqa: PLC0415
+        from fedsim.reports import training_report  # noqa: PLC0415
 
         if values:
             raise InputError(
@@ -132,7 +132,7 @@ def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
         training_report.write_training_report(directory)
         return trained(directory)
     from fedsim.federation.runs import run_transcript  # noqa: PLC0415
-    from fedsim.report import page  # noqa: PLC0415  (torch)
+    from fedsim.reports import page  # noqa: PLC0415  (torch)
 
     configuration.from_run_config(
         configuration.overlaid(configuration.to_run_config(directory.config), values)
@@ -145,7 +145,7 @@ def _again(directory: RunDirectory, values: Mapping[str, Any]) -> Answer:
 
 
 def _compared(places: Sequence[Path], directories: Sequence[RunDirectory]) -> Answer:
-    from fedsim.report import comparison  # noqa: PLC0415  (matplotlib)
+    from fedsim.reports import comparison  # noqa: PLC0415  (matplotlib)
 
     rows = comparison.side_by_side(places, [results.read(each) for each in directories])
     return Answer(

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.commands import settings
 from fedsim.commands.answer import Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # slow to import
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow to import
     from fedsim.commands.terminal import Terminal
     from fedsim.federation.runtimes.places import Workers
     from fedsim.federation.server.plan import Plan
-    from fedsim.report.document.blocks import Block
+    from fedsim.reports.document.blocks import Block
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -67,8 +67,8 @@ class Run(Answer):
     @property
     def blocks(self) -> "Sequence[Block]":
         """The first screen of the run's page."""
-        from fedsim.report.document import first_screen  # noqa: PLC0415
-        from fedsim.report.sections import first  # noqa: PLC0415
+        from fedsim.reports.document import first_screen  # noqa: PLC0415
+        from fedsim.reports.sections import first  # noqa: PLC0415
 
         return first_screen.in_short(first.first(self.details, first.About()))
 
@@ -82,7 +82,7 @@ class Run(Answer):
 
     @cached_property
     def _drawn(self) -> "dict[str, Figure]":
-        from fedsim.report import page  # noqa: PLC0415
+        from fedsim.reports import page  # noqa: PLC0415
 
         drawn = page.Pictures(self.details, self.transcript).drawn
         return {name: figure.drawing.figure for name, figure in drawn.items()}
@@ -99,8 +99,8 @@ class Run(Answer):
         """
         from rich.console import Group  # noqa: PLC0415
 
-        from fedsim.report.summary import summary  # noqa: PLC0415
-        from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+        from fedsim.reports.summary import summary  # noqa: PLC0415
+        from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
         lines = [summary(self.details, command, seconds, verbose=verbose)]
         computing = self.details.timing.clients_computing
@@ -238,7 +238,7 @@ def train(
     Raises:
         InputError: the configuration cannot be trained. Raised before anything is written.
     """
-    from fedsim.report import model_card  # noqa: PLC0415
+    from fedsim.reports import model_card  # noqa: PLC0415
 
     begun = Path(str(config)) if settings.is_run(config) else None
     if begun is not None and RunDirectory.open(begun).config.run.job != "training":
@@ -287,7 +287,7 @@ def answer_of(
         transcript: arrays of its transcript by name.
     """
     from fedsim.audits.results import report as results  # noqa: PLC0415
-    from fedsim.report import page  # noqa: PLC0415
+    from fedsim.reports import page  # noqa: PLC0415
 
     def write(place: Path) -> Path:
         from fedsim.common import report_directory  # noqa: PLC0415
@@ -311,8 +311,8 @@ def answer_of(
 
 def trained(directory: RunDirectory) -> Training:
     """Return the answer of a finished training."""
-    from fedsim.report import model_card  # noqa: PLC0415  (torch is slow to import)
-    from fedsim.report.document import terminal  # noqa: PLC0415
+    from fedsim.reports import model_card  # noqa: PLC0415  (torch is slow to import)
+    from fedsim.reports.document import terminal  # noqa: PLC0415
 
     card = model_card.read_card(directory)
     return Training(
@@ -362,8 +362,8 @@ def _carried_out(
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
     from fedsim import experiment  # noqa: PLC0415
-    from fedsim.report import model_card  # noqa: PLC0415
-    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+    from fedsim.reports import model_card  # noqa: PLC0415
+    from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
     if simulation:
         from fedsim.federation.runtimes.simulation import require_ray  # noqa: PLC0415
@@ -432,7 +432,7 @@ def _begin(plan: "Plan", console: "Terminal", workers: "Workers | None" = None) 
     """Begin a prepared run, and return its directory."""
     from fedsim import experiment  # noqa: PLC0415
     from fedsim.privacy import delta  # noqa: PLC0415
-    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+    from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
     experiment.check_batches(plan, workers)
     records = plan.config.data.records
@@ -456,7 +456,7 @@ def _execute(
 ) -> None:
     """Train the remaining part of a run."""
     from fedsim import experiment  # noqa: PLC0415
-    from fedsim.report.tracking import progress as shown  # noqa: PLC0415
+    from fedsim.reports.tracking import progress as shown  # noqa: PLC0415
 
     with directory.lock():  # refuse before a runtime starts its processes, which takes long
         experiment.check_ledger(plan, directory)

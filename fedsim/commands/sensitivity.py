@@ -64,7 +64,7 @@ def sensitivity(
         InputError: the configuration has no such choice, or the directory has other files.
     """
     from fedsim.federation.server import plan  # noqa: PLC0415
-    from fedsim.report.document.blocks import Prose, tabulated  # noqa: PLC0415
+    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.studies.sensitivity import sensitivity_report as page  # noqa: PLC0415
     from fedsim.studies.sensitivity import sensitivity_study  # noqa: PLC0415
 

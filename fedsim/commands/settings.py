@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
-from fedsim.config import Config, Scalar
+from fedsim import configuration
+from fedsim.configuration import Config, Scalar
 
 if TYPE_CHECKING:  # torch, which takes a second
     import numpy.typing as npt
@@ -62,7 +62,7 @@ def configured(
     Args:
         config: path or bundled name, a configuration, or dotted keys over the defaults.
         overrides: dotted keys with scalars or with objects that `fedsim.game.given` registers.
-        job: purpose, a key of `fedsim.config.JOBS`; None for the configuration's own.
+        job: purpose, a key of `fedsim.configuration.JOBS`; None for the configuration's own.
 
     Raises:
         InputError: the configuration is invalid.

@@ -130,8 +130,8 @@ def _while_written(
     shown: "Terminal",
 ) -> Answer:
     """Audit a transcript while it is written, and write its report."""
-    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
-    from fedsim.report.kinds.course import view  # noqa: PLC0415  (matplotlib)
+    from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
+    from fedsim.reports.kinds.course import view  # noqa: PLC0415  (matplotlib)
 
     report_directory.check_writable(directory)  # before hours of following
     if not _is_auditors(path, stop):
@@ -168,7 +168,7 @@ def _line(belief: Belief | LiveLook) -> bytes:
 
 
 def _write_recorded(report: Any, directory: Path) -> Path:
-    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
+    from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
 
     _check_unsealed(directory)
     return pages.write(report, directory)
@@ -176,7 +176,7 @@ def _write_recorded(report: Any, directory: Path) -> Path:
 
 def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) -> Path:
     """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
-    from fedsim.report.kinds import audited as pages  # noqa: PLC0415
+    from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
 
     _check_unsealed(directory)
     report_directory.create(directory)

@@ -32,7 +32,7 @@ def verify(run: Path, /) -> Answer:
     from rich.console import Group  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    from fedsim.report.kinds import verification  # noqa: PLC0415  (torch is slow)
+    from fedsim.reports.kinds import verification  # noqa: PLC0415  (torch is slow)
 
     found = verification.verify(Path(run))
     word, style = WORDS[found.outcome]

@@ -18,8 +18,8 @@ from fedsim.common import device
 from fedsim.common.blocks import slices
 from fedsim.common.device import one_thread
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config.federation import FederationConfig
-from fedsim.config.objects import Experiment, GameRules
+from fedsim.configuration.federation import FederationConfig
+from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedsim.common.randomness import gaussian_noise
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import fixed_point

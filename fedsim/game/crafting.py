@@ -20,8 +20,8 @@ from adversaries.arrays import Floats, Ints
 from adversaries.attacks.poisoning import clipbkd_point, least_liked
 from adversaries.registry import lookup
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config.challenge import ChallengeConfig
-from fedsim.config.objects import GameRules
+from fedsim.configuration.challenge import ChallengeConfig
+from fedsim.configuration.objects import GameRules
 from fedsim.learning.data import Records, Split
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -17,9 +17,9 @@ from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.memory import granted, installed, spare
-from fedsim.config.federation import OWN
-from fedsim.config.objects import Experiment, GameRules
-from fedsim.config.training import ModelConfig
+from fedsim.configuration.federation import OWN
+from fedsim.configuration.objects import Experiment, GameRules
+from fedsim.configuration.training import ModelConfig
 from fedsim.learning import data
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedsim.config.objects import GameRules
+from fedsim.configuration.objects import GameRules
 from fedsim.game.federation import Federation
 from fedsim.game.round_game import RoundGame
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from adversaries.arrays import Ints
 from fedsim.common.blocks import slices
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config.objects import GameRules
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.objects import GameRules
+from fedsim.configuration.training import TrainingConfig
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame

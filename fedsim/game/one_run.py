@@ -17,8 +17,8 @@ from torch import Tensor
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator, key
-from fedsim.config.challenge import CanariesConfig
-from fedsim.config.objects import GameRules
+from fedsim.configuration.challenge import CanariesConfig
+from fedsim.configuration.objects import GameRules
 from fedsim.game.federation import Federation
 from fedsim.learning.training.models import size
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from adversaries.errors import InputError
 from fedsim.common.randomness import SERVER, StreamRole, gaussian_noise, key
-from fedsim.config import Config
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration import Config
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game import local_training
 from fedsim.game.client import clean_sum, local_step_size, local_steps, noise_std
 from fedsim.game.federation import Federation, initial_parameters

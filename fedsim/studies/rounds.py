@@ -20,8 +20,8 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from fedsim.common.device import single_threaded_kernels
 from fedsim.common.randomness import SERVER
-from fedsim.config.needs import as_toml
-from fedsim.config.objects import GameRules
+from fedsim.configuration.needs import as_toml
+from fedsim.configuration.objects import GameRules
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.game.federation import Federation

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced
 
 RATE, NOISE, DELTA = 0.01, 4.0, 1e-5

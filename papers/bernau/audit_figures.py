@@ -11,8 +11,8 @@ from fedsim.audits.results.measured import MembershipAttack
 from fedsim.audits.results.rows import Attack
 from fedsim.commands.run import Run
 from fedsim.privacy import identifiability
-from fedsim.report.document.wording import number, span
-from fedsim.report.figures import canvas
+from fedsim.reports.document.wording import number, span
+from fedsim.reports.figures import canvas
 from papers.bernau.experiments import BELIEFS, TITLES, BernauCell, play
 from papers.findings import (
     Grid,

@@ -11,7 +11,7 @@ from torch import nn
 from adversaries.neighbours import dataset_sensitivity
 from adversaries.statistics import estimators
 from fedsim.learning.training.clipping import Clipper
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import (
     CONFIDENCE,
     ItemPicture,

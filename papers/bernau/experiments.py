@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.commands.run import Run, load
 from fedsim.common import configurations
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.experiment import in_process, prepare
 from papers.findings import Means
 

@@ -7,8 +7,8 @@ import numpy as np
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.commands.run import Run
-from fedsim.config import Scalar
-from fedsim.report.figures import canvas
+from fedsim.configuration import Scalar
+from fedsim.reports.figures import canvas
 from papers.bernau.experiments import (
     TITLES,
     VARIANTS,

@@ -5,8 +5,8 @@ import numpy as np
 from adversaries.arrays import Floats
 from fedsim.game import federation
 from fedsim.learning.training.optimizers import ServerOptimizer
-from fedsim.report.document.wording import percent
-from fedsim.report.figures import canvas
+from fedsim.reports.document.wording import percent
+from fedsim.reports.figures import canvas
 from fedsim.studies.sensitivity import gradient_sensitivity
 from papers.bernau.experiments import DELTAS, TITLES, configured
 from papers.findings import ItemPicture, Means, Number, Reproduced, middle

@@ -16,7 +16,7 @@ from adversaries.attacks import posterior
 from adversaries.statistics import gaussian
 from fedsim.privacy import calibration, identifiability
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.bernau.experiments import BELIEFS, DELTAS, TITLES
 from papers.findings import (
     ItemPicture,

@@ -6,10 +6,10 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.neighbours.rank_correlation import RankCorrelation
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.server import plan
-from fedsim.report.figures import canvas, training_figures
-from fedsim.report.figures.training_figures import Followed, Relation
+from fedsim.reports.figures import canvas, training_figures
+from fedsim.reports.figures.training_figures import Followed, Relation
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_study import PairCandidate, Study
 from papers.bernau.experiments import TITLES, configured

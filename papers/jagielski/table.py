@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reference, Reproduced
 from papers.jagielski.setting import (
     ATTACKS,

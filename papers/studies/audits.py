@@ -11,11 +11,11 @@ from unittest.mock import patch
 from tables import Table, Value
 
 from fedsim import client_app, server_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import page
+from fedsim.reports import page
 
 EPSILONS, DELTA = (1.0, 2.0, 4.0, 8.0), 1e-5
 

@@ -27,8 +27,8 @@ from tables import Table
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedsim import config as configuration
-from fedsim.config import Config
+from fedsim import configuration
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import tasks

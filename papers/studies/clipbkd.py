@@ -15,10 +15,9 @@ from pathlib import Path
 
 from tables import Table, Value
 
-from fedsim import client_app, server_app
-from fedsim import config as configuration
+from fedsim import client_app, configuration, server_app
 from fedsim.audits.run.empirical import bounds
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

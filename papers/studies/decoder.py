@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import fedsim
-from fedsim.config import Scalar, from_run_config
+from fedsim.configuration import Scalar, from_run_config
 from fedsim.game import federation
 from fedsim.learning.training.tasks import task_of
 

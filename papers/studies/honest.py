@@ -31,14 +31,14 @@ from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.recorded import audit as transcript_audit
-from fedsim.config import Scalar, from_run_config, to_run_config
+from fedsim.configuration import Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report import page
+from fedsim.reports import page
 from fedsim.studies.membership import membership_game, membership_report
 
 TESTS = Path(__file__).parents[2] / "tests"

@@ -19,7 +19,7 @@ from scipy import stats
 from tables import Table
 from torch import Tensor, nn
 
-from fedsim.config import TrainingConfig
+from fedsim.configuration import TrainingConfig
 from fedsim.learning import data
 from fedsim.learning.training import evaluation, models, quality
 from fedsim.learning.training.clipping import Clipper

@@ -14,7 +14,7 @@ from tables import Table
 from adversaries.attacks.membership import membership_advantage, over_records
 from adversaries.statistics.intervals import Interval, clopper_pearson
 from adversaries.statistics.trials import Floats
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 
 # The runs are those of the correct variants, on other data.

@@ -14,7 +14,7 @@ from tables import Table, Value
 
 from adversaries.bounds import one_run
 from adversaries.statistics.gaussian import mu_of_epsilon
-from fedsim import client_app, config, server_app
+from fedsim import client_app, configuration, server_app
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -114,11 +114,11 @@ def _federation(smoke: bool) -> Table:
             "training.rounds": rounds,
             "run.threads": 1,
         }
-        given = config.load(CONFIG, changes)
+        given = configuration.load(CONFIG, changes)
         with tempfile.TemporaryDirectory() as folder:
             directory = RunDirectory.create(Path(folder) / "run", given)
             grid = InProcessGrid(
-                client_app.app, given.federation.clients, config.to_run_config(given)
+                client_app.app, given.federation.clients, configuration.to_run_config(given)
             )
             server_app.carry_out(grid, preflight(given), directory)
             found = directory.read_json("report.json")

@@ -20,13 +20,13 @@ from tables import Table
 from torch import nn
 
 import fedsim
-from fedsim import config as configuration
-from fedsim.config import Config
+from fedsim import configuration
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.data.loaders.dataset import Records
-from fedsim.report import model_card
+from fedsim.reports import model_card
 
 DEPLOYMENT = Path(__file__).parents[2] / "tests" / "deployment"
 sys.path.append(str(DEPLOYMENT))

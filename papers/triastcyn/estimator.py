@@ -12,7 +12,7 @@ from scipy import stats
 
 from adversaries.arrays import Floats
 from fedsim.privacy import bayesian
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import Grid, ItemPicture, Means, Number, Reproduced, share
 from papers.triastcyn import growth
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from adversaries.arrays import Floats, Ints
 from fedsim.privacy import bayesian
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced, averaged
 
 RECORDS, DIMENSIONS, SHAPE = 50, 1000, 0.5

@@ -8,9 +8,9 @@ import torch
 from scipy import stats
 
 from adversaries.arrays import Floats
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.game import federation
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced
 from papers.triastcyn import trainings
 

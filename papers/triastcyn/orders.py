@@ -9,7 +9,7 @@ from adversaries.arrays import Floats
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import ItemPicture, Means, Number, Reproduced
 
 DISTANCES = (0.1, 0.7, 1.0)

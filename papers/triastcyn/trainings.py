@@ -8,10 +8,10 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.commands.run import Run, load
-from fedsim.config import Config, Scalar
-from fedsim.config.objects import GameRules
+from fedsim.configuration import Config, Scalar
+from fedsim.configuration.objects import GameRules
 from fedsim.experiment import in_process, prepare
 from fedsim.game import federation
 from fedsim.game.federation import Federation

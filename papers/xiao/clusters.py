@@ -12,7 +12,7 @@ from adversaries.arrays import Floats
 from fedsim.learning import data
 from fedsim.learning.data.loaders.dataset import Records
 from fedsim.privacy import black_box
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from fedsim.studies.guarantees.black_box import drawn, everything
 from papers.findings import (
     CONFIDENCE,

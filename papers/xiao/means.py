@@ -7,7 +7,7 @@ import numpy as np
 from scipy import integrate, special, stats
 
 from adversaries.arrays import Floats
-from fedsim.report.figures import canvas
+from fedsim.reports.figures import canvas
 from papers.findings import (
     CONFIDENCE,
     ItemPicture,

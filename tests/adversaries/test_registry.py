@@ -11,7 +11,7 @@ from adversaries import registry
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.commands.main import main
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 
 OWN = """

@@ -20,10 +20,10 @@ from contestants import CORES, OPACUS, Opacus
 from tables import Table, Value
 from torch import nn
 
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.common import device
 from fedsim.common.randomness import SERVER
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.game import challenge, federation
 from fedsim.game.client import challenge_gradients, clean_sum, noise
 from fedsim.game.mechanisms import privacy

@@ -22,9 +22,8 @@ import numpy as np
 from flwr.app import Message
 from tables import Table, Value
 
-from fedsim import client_app, server_app
-from fedsim import config as configuration
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim import client_app, configuration, server_app
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -15,7 +15,7 @@ from scipy import stats
 from tables import Table
 
 from fedsim import client_app, server_app
-from fedsim.config import Config, from_run_config, to_run_config
+from fedsim.configuration import Config, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

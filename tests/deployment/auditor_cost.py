@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsim.config import dump, from_run_config
+from fedsim.configuration import dump, from_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -84,7 +84,7 @@ def footprints() -> Found:
 
 def first_models() -> Found:
     """Return the kernels that each kind of agreed first model or target launches."""
-    from fedsim.config import from_run_config  # noqa: PLC0415
+    from fedsim.configuration import from_run_config  # noqa: PLC0415
     from fedsim.game import challenge, federation  # noqa: PLC0415
 
     small = {"data.records": 24, "data.held-out": 20, "data.pool": 30, "privacy.delta": 0.005}
@@ -106,7 +106,7 @@ def first_models() -> Found:
 
 def batches() -> Found:
     """Return the trials of a batch of 10,000, of the size that memory allows, and of none."""
-    from fedsim.config import from_run_config  # noqa: PLC0415
+    from fedsim.configuration import from_run_config  # noqa: PLC0415
     from fedsim.federation.server import plan  # noqa: PLC0415
 
     found: Found = {}

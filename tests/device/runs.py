@@ -95,7 +95,7 @@ def prepare() -> None:
     torch.set_num_threads(1)
     from fedsim import server_app  # noqa: F401, PLC0415
     from fedsim.commands.main import main  # noqa: F401, PLC0415
-    from fedsim.report.page import Pictures  # noqa: PLC0415
+    from fedsim.reports.page import Pictures  # noqa: PLC0415
 
     Pictures.drawn = {}  # most of the time of a small run
 

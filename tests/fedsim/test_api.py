@@ -27,9 +27,9 @@ from fedsim.commands import main as commands
 from fedsim.commands.main import main
 from fedsim.commands.report import report
 from fedsim.common.strict_json import report_json, strict_json
-from fedsim.config import Config, dump
-from fedsim.report.kinds.verification import Outcome
-from fedsim.report.tracking.progress import preparing
+from fedsim.configuration import Config, dump
+from fedsim.reports.kinds.verification import Outcome
+from fedsim.reports.tracking.progress import preparing
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -232,7 +232,7 @@ import numpy as np
 from flwr.app import Context, Message, MessageType, RecordDict
 
 from fedsim import client_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import become_task
 

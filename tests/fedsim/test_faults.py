@@ -14,7 +14,7 @@ from flwr.app import ConfigRecord, Error, Message
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
 from fedsim.federation.protocol.secure_aggregation import CONFIGS, SecureAggregationError

@@ -9,7 +9,7 @@ from flwr.serverapp.strategy import Result
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import nodes

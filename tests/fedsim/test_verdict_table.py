@@ -28,7 +28,7 @@ from fedsim.audits.recorded.recorded_report import ProvenPrivacy, StepRelease
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.commands import gate
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.trust.model import Vantage

@@ -15,11 +15,11 @@ from damage import Mutation
 from flwr.app import Context
 from PIL import Image
 
-from fedsim import client_app, config, server_app
+from fedsim import client_app, configuration, server_app
 from fedsim.audits import one_run
 from fedsim.audits.results import report as results
 from fedsim.common import report_directory
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.deployment import run
 from fedsim.federation.protocol import node_machine
 from fedsim.federation.runs import batches, ledger, run_transcript
@@ -33,7 +33,7 @@ from fedsim.learning import data
 from fedsim.learning.data.loaders import public_tables
 from fedsim.learning.data.loaders.dataset import Source
 from fedsim.privacy import releases
-from fedsim.report.kinds import verification
+from fedsim.reports.kinds import verification
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def experiment() -> Config:
     """Return the experiment whose run is damaged."""
     changes = {"data.records": 24, "data.held-out": 24, "federation.clients": 3, "model.hidden": 4}
     changes |= {"training.rounds": 2, "trials.count": 8, "trials.batch": 4}
-    return config.from_run_config(to_run_config(Config()) | changes)
+    return configuration.from_run_config(to_run_config(Config()) | changes)
 
 
 def played(path: Path) -> RunDirectory:

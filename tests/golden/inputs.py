@@ -13,7 +13,7 @@ import tomli_w
 from flwr.app import Context, RecordDict
 
 from fedsim import client_app, recording, server_app
-from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.runtimes import inprocess
 from fedsim.federation.server.plan import prepare
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts

@@ -12,7 +12,7 @@ import pytest
 from variants import BASE
 
 import fedsim
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.game.client import noise
 from fedsim.studies import rounds
 

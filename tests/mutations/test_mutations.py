@@ -9,7 +9,7 @@ import pytest
 from variants import CORRECT, MUTANTS, Variant, noise_of, play
 
 from fedsim.audits.measurements.residual_report import SHARED
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.sampling import participation
 

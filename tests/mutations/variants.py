@@ -23,8 +23,8 @@ from fedsim import client_app, server_app
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common.randomness import StreamRole, gaussian_noise, generator
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.federation.client import training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
@@ -42,7 +42,7 @@ from fedsim.learning.training.models import parameter_shapes
 from fedsim.privacy import noise as noise_module
 from fedsim.privacy.noise import Noised
 from fedsim.privacy.participation import sampling
-from fedsim.report import page
+from fedsim.reports import page
 
 BASE: dict[str, Scalar] = {
     "data.records": 30,

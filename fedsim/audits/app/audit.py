@@ -35,7 +35,7 @@ from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage

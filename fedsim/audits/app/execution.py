@@ -52,7 +52,7 @@ from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
 from fedsim.audits.steps.classes import unwrap
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound

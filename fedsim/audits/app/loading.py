@@ -16,7 +16,7 @@ from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config import Scalar, flatten
+from fedsim.configuration import Scalar, flatten
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]

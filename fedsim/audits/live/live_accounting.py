@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from fedsim.audits.live.live_rounds import LiveBatch
-from fedsim.config.federation import FederationConfig
-from fedsim.config.privacy import PrivacyConfig
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.federation import FederationConfig
+from fedsim.configuration.privacy import PrivacyConfig
+from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier

@@ -25,8 +25,8 @@ from fedsim.audits.live.live_accounting import LiveAccounting, LiveRequest
 from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveBatch, LiveLook
 from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
-from fedsim.config import KNOWN_KEYS, Config, from_run_config
-from fedsim.config.objects import Experiment
+from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
+from fedsim.configuration.objects import Experiment
 from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.game import federation
 from fedsim.game.canary import Canaries

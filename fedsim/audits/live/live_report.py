@@ -1,6 +1,6 @@
 """The report of a live audit: the beliefs of an auditor of a running federation, in numbers.
 
-`fedsim.report.kinds.audited` shows them.
+`fedsim.reports.kinds.audited` shows them.
 """
 
 import math
@@ -35,7 +35,7 @@ from fedsim.audits.live.live_results import (
 from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.results.rows import Attack, Limit, Noise, Row
 from fedsim.audits.run import guarantee
-from fedsim.config.campaign import TrialsConfig
+from fedsim.configuration.campaign import TrialsConfig
 from fedsim.federation.transcripts.records import TranscriptFacts
 from fedsim.game.mechanisms.noise_family import scaled
 from fedsim.game.mechanisms.privacy import adds_up

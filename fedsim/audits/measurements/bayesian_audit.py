@@ -10,7 +10,7 @@ import numpy.typing as npt
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import check_positive_delta
 from fedsim.audits.results.theory import Bayesian, BayesianByRound, OverTrials
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import bayesian
 from fedsim.privacy.accounting import PLD

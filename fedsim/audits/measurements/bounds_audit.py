@@ -12,7 +12,7 @@ from adversaries.bounds.rate_bounds import trade_off_bound
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.mechanism import Mechanism

@@ -10,7 +10,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.config.objects import GameRules
+from fedsim.configuration.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import one_run
 from fedsim.privacy.accounting import PLD

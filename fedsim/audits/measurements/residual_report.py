@@ -15,7 +15,7 @@ from adversaries.attacks.residuals import SamplingTest, ShapeTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.runs.run_transcript import RESIDUALS
 from fedsim.game.mechanisms.vantages import suffix

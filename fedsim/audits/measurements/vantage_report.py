@@ -8,8 +8,8 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import forecast
 from fedsim.audits.results.theory import Density, Fit, Fits, PredictionResult
-from fedsim.config.campaign import AuditConfig
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration.campaign import AuditConfig
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.participation.rule import Participation

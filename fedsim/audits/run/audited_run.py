@@ -14,8 +14,8 @@ from fedsim.audits.results.measured import CampaignResult
 from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
-from fedsim.config import Config
-from fedsim.config.campaign import TrialsConfig
+from fedsim.configuration import Config
+from fedsim.configuration.campaign import TrialsConfig
 from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import Arrays

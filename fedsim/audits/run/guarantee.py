@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 
 from fedsim.audits.results.theory import Budget, ReleasedTogether
-from fedsim.config.campaign import AuditConfig
-from fedsim.config.needs import UNBOUNDED
-from fedsim.config.objects import GameRules
+from fedsim.configuration.campaign import AuditConfig
+from fedsim.configuration.needs import UNBOUNDED
+from fedsim.configuration.objects import GameRules
 from fedsim.game.mechanisms import vantages
 from fedsim.privacy import identifiability
 from fedsim.privacy.accounting import accountant

@@ -13,9 +13,9 @@ from fedsim.audits.results.report import (
     Timing,
 )
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Scalar, to_run_config
-from fedsim.config.federation import FederationConfig
-from fedsim.config.objects import Scheme
+from fedsim.configuration import Scalar, to_run_config
+from fedsim.configuration.federation import FederationConfig
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted

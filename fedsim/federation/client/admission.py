@@ -15,11 +15,11 @@ from flwr.app import Context, Message
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar, to_run_config
-from fedsim.config.campaign import AuditConfig
-from fedsim.config.federation import TOLERATED
-from fedsim.config.objects import GameRules, Scheme
-from fedsim.config.privacy import PrivacyConfig
+from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration.campaign import AuditConfig
+from fedsim.configuration.federation import TOLERATED
+from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages, signed_keys

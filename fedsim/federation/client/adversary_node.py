@@ -9,7 +9,7 @@ import torch
 from flwr.app import ArrayRecord, Context
 
 from adversaries.attacks import membership_attacks
-from fedsim.config.federation import FederationConfig
+from fedsim.configuration.federation import FederationConfig
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.protocol import consent, messages, node_machine
 from fedsim.game.known_round import KnownRound

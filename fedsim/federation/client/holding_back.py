@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.common import private_files
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord, Context
 
 from fedsim.common import private_files, reading
-from fedsim.config import from_run_config
+from fedsim.configuration import from_run_config
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.client_ledger import AnsweredMessage

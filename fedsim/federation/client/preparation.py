@@ -7,9 +7,9 @@ from flwr.app import Context, Message
 
 from adversaries.errors import InputError
 from fedsim.common import device
-from fedsim.config import Config, Scalar, from_run_config
-from fedsim.config.federation import OWN
-from fedsim.config.objects import Experiment
+from fedsim.configuration import Config, Scalar, from_run_config
+from fedsim.configuration.federation import OWN
+from fedsim.configuration.objects import Experiment
 from fedsim.federation.client import admission
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.protocol import consent, messages

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
-from fedsim.config import Config, Scalar, from_run_config
+from fedsim.configuration import Config, Scalar, from_run_config
 from fedsim.federation.client.client_ledger import AnsweredMessage
 
 FOLDER, CONFIG = "trainings", "config.json"

@@ -13,8 +13,8 @@ from adversaries.errors import InputError
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole as SeedRole
 from fedsim.common.randomness import generator
-from fedsim.config import from_run_config
-from fedsim.config.federation import OWN
+from fedsim.configuration import from_run_config
+from fedsim.configuration.federation import OWN
 from fedsim.federation.client import admission, kept_answer
 from fedsim.federation.client.admission import ReceivedMessage
 from fedsim.federation.client.preparation import configured, known_to, prepared

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 
 from adversaries.errors import InputError
-from fedsim.config.needs import KeySetting
+from fedsim.configuration.needs import KeySetting
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from flwr.app import Context, Message
 
 from adversaries import registry
 from adversaries.errors import InputError
-from fedsim.config import Scalar, from_run_config
+from fedsim.configuration import Scalar, from_run_config
 from fedsim.federation.protocol import bounds
 
 LOG = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from flwr.app.typing import ConfigRecordValues
 from flwr.serverapp import Grid
 
 from adversaries.arrays import Ints
-from fedsim.config import from_run_config
+from fedsim.configuration import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages, signed_keys
 from fedsim.federation.protocol.arrays import check_form

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.app import ConfigRecord, Context
 
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.game.mechanisms.privacy import Counts, epsilon_of, times, within
 from fedsim.privacy.releases import Rounds
 

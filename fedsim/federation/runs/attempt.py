@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import LedgerRow, Spent, planned_kind
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, epsilon_of, within

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 EXPERIMENT = "experiment"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from adversaries.errors import InputError
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.ahead import Ahead, affordable

@@ -1,8 +1,8 @@
 """The extension of a campaign by more trials, which leaves existing ones unchanged."""
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
-from fedsim.config import Config
+from fedsim import configuration
+from fedsim.configuration import Config
 from fedsim.federation.runs import budget
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -12,7 +12,7 @@ from adversaries.errors import InputError
 from fedsim.common import journal
 from fedsim.common.journal import Journal
 from fedsim.common.strict_json import strict_json
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import accounts, run_transcript
 from fedsim.federation.runs.accounts import Account
 from fedsim.federation.runs.attempt import Attempt

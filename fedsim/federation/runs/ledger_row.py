@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.training import TrainingConfig
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.releases import Rounds
 

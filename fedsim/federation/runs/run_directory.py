@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.common import private_files, reading
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.runs import run_files
 
 IDENTITY, MOST_IDENTITY = "identity", 1024

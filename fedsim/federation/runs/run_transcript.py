@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim.config.campaign import AuditConfig
+from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix

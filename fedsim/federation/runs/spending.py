@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import accounts, ledger
 from fedsim.federation.runs.accounts import HELPED, Account
 from fedsim.federation.runs.ledger_row import LedgerRow, planned_course

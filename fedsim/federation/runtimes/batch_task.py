@@ -22,9 +22,9 @@ from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.common import device, memory
 from fedsim.common.private_files import NO_ROOM
-from fedsim.config import Scalar
-from fedsim.config.campaign import RunConfig
-from fedsim.config.objects import Experiment
+from fedsim.configuration import Scalar
+from fedsim.configuration.campaign import RunConfig
+from fedsim.configuration.objects import Experiment
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game import federation
 

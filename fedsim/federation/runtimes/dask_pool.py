@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from adversaries.errors import InputError
 from fedsim.common import installation
-from fedsim.config import Scalar
-from fedsim.config.campaign import RunConfig
+from fedsim.configuration import Scalar
+from fedsim.configuration.campaign import RunConfig
 from fedsim.federation.runtimes.pools import Given, Result
 from fedsim.federation.runtimes.spread import LostWorkersError
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from adversaries.errors import InputError
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Scalar, to_run_config
+from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runtimes.batch_task import BatchTask, Done, Program
 from fedsim.federation.runtimes.pools import WorkerPool
 from fedsim.federation.runtimes.spread import LostWorkersError, spread

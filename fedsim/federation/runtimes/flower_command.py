@@ -21,7 +21,7 @@ import tomli_w
 
 import adversaries
 import fedsim
-from fedsim import config as configuration
+from fedsim import configuration
 
 PACKAGES = (fedsim, adversaries)
 
@@ -30,7 +30,10 @@ SHIPPED = (
     "fedsim/__init__.py",
     "fedsim/client_app.py",
     "fedsim/server_app.py",
-    *(f"fedsim/{wing}/**/*.py" for wing in ("common", "privacy", "config", "learning", "game")),
+    *(
+        f"fedsim/{wing}/**/*.py"
+        for wing in ("common", "privacy", "configuration", "learning", "game")
+    ),
     "fedsim/federation/__init__.py",
     *(
         f"fedsim/federation/{room}/**/*.py"
@@ -39,8 +42,8 @@ SHIPPED = (
     "fedsim/audits/__init__.py",
     "fedsim/auditor_app.py",
     *(f"fedsim/audits/{room}/**/*.py" for room in ("results", "measurements", "run")),
-    "fedsim/report/*.py",
-    *(f"fedsim/report/{room}/**/*.py" for room in ("figures", "document", "sections")),
+    "fedsim/reports/*.py",
+    *(f"fedsim/reports/{room}/**/*.py" for room in ("figures", "document", "sections")),
 )
 """Files that a client, a server and an auditor's node run, without other parts of fedsim."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 20.0

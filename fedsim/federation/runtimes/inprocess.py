@@ -11,7 +11,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.federation.protocol.flower_private import (
     Run,
     assign_message_id,

@@ -15,8 +15,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from fedsim.common import device
-from fedsim.config import Scalar
-from fedsim.config.campaign import RunConfig
+from fedsim.configuration import Scalar
+from fedsim.configuration.campaign import RunConfig
 from fedsim.game.federation import memory_limit
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -27,7 +27,7 @@ import tomli_w
 
 from adversaries.errors import InputError
 from fedsim.common.device import resolve
-from fedsim.config.campaign import RunConfig
+from fedsim.configuration.campaign import RunConfig
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_command import (
     FlowerError,

@@ -15,7 +15,7 @@ from typing import Self
 
 from fedsim.common import private_files
 from fedsim.common.private_files import PARTIAL
-from fedsim.config import Scalar, to_run_config
+from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runs.run_directory import LAST_FILE, LOCK, RunDirectory
 from fedsim.federation.runtimes.batch_task import Program
 from fedsim.federation.runtimes.pools import WorkerPool

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
-from fedsim.config.federation import TOLERATED
+from fedsim.configuration.federation import TOLERATED
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.flower_private import GONE

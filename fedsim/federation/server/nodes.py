@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from adversaries.errors import InputError
 from fedsim.common import reading
-from fedsim.config.federation import TOLERATED, FederationConfig
+from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Request

@@ -10,10 +10,10 @@ from adversaries.attacks import membership_attacks
 from adversaries.errors import InputError
 from fedsim.common import device, report_directory
 from fedsim.common.memory import readable
-from fedsim.config import Config
-from fedsim.config.campaign import RunConfig
-from fedsim.config.federation import FederationConfig
-from fedsim.config.objects import Scheme
+from fedsim.configuration import Config
+from fedsim.configuration.campaign import RunConfig
+from fedsim.configuration.federation import FederationConfig
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs import budget, run_directory
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.run_directory import RunDirectory

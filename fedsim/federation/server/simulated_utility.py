@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from adversaries.arrays import Floats
-from fedsim.config.objects import GameRules
+from fedsim.configuration.objects import GameRules
 from fedsim.game import local_training
 from fedsim.game.federation import Federation
 from fedsim.game.known_round import KnownRound

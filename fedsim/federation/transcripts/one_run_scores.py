@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import KNOWN_KEYS, Config, from_run_config
+from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game.federation import load as federation_of
 from fedsim.game.one_run import Scored, included, needs_data, scores

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.privacy import mechanism
 from fedsim.privacy.mechanism import sensitivity as global_sensitivity
 from fedsim.privacy.participation.histories import most_together

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fedsim.config.objects import Scheme
-from fedsim.config.privacy import PrivacyConfig
+from fedsim.configuration.objects import Scheme
+from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import (
     Mechanism,

@@ -1,6 +1,6 @@
 """The vantages whose beliefs a run computes, and the noise that hides the target from each."""
 
-from fedsim.config.federation import FederationConfig
+from fedsim.configuration.federation import FederationConfig
 from fedsim.privacy.trust.model import Vantage
 
 EXACT = (Vantage.SERVER, Vantage.PARTICIPANT)

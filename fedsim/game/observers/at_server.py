@@ -12,7 +12,7 @@ from torch import Tensor
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.registry import lookup
-from fedsim.config.objects import Experiment, Scheme
+from fedsim.configuration.objects import Experiment, Scheme
 from fedsim.game import federation as data
 from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms.step import Step, UnknownNoise

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from adversaries.bounds.e_process import closed
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, significance
 from adversaries.statistics.noise_limit import NoiseLimit
-from fedsim.config.objects import Scheme
-from fedsim.config.privacy import PrivacyConfig
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.objects import Scheme
+from fedsim.configuration.privacy import PrivacyConfig
+from fedsim.configuration.training import TrainingConfig
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 SUM = "sum"

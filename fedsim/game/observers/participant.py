@@ -17,7 +17,7 @@ from adversaries.attacks import membership
 from adversaries.attacks.posterior import Hypotheses, hypotheses, log_likelihood_ratio
 from adversaries.attacks.residuals import Residual, nothing, residual
 from fedsim.common.device import to_host
-from fedsim.config.objects import Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.game.client import (
     challenge_contributions,
     clean_sum,

@@ -12,8 +12,8 @@ from torch import Tensor
 from adversaries.arrays import Floats
 from adversaries.attacks.poisoning import logit_gain
 from adversaries.errors import InputError
-from fedsim.config.objects import GameRules, Scheme
-from fedsim.config.training import TrainingConfig
+from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration.training import TrainingConfig
 from fedsim.game.client import challenge_contributions, common_part, noise_std
 from fedsim.game.federation import Federation, initial_parameters
 from fedsim.game.known_round import KnownRound

@@ -11,7 +11,7 @@ import scipy
 
 from adversaries.arrays import Floats, Ints
 from adversaries.errors import InputError
-from fedsim.config.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
+from fedsim.configuration.federation import CLIENT, OWN, TEXTS, DataConfig, FederationConfig
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Split, own_records
 from fedsim.learning.data.columns import shortened

@@ -15,7 +15,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim.common import private_files, reading
 from fedsim.common.tables import TomlTable, explain
-from fedsim.config.training import ModelConfig
+from fedsim.configuration.training import ModelConfig
 from fedsim.learning.data import Dataset, own_records, texts
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import npz

@@ -8,16 +8,16 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config.jobs import KEYS
+from fedsim.configuration.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, span
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import DASH, number, percent, plain, span
 from fedsim.studies.choose import choose_words, rule, sweep
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
 from fedsim.studies.choose.rule import Candidate
@@ -220,7 +220,7 @@ def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
 
 def frontier(result: Result) -> Any:
     """Return the figure of the model's criterion against the adversary."""
-    from fedsim.report.figures import training_figures  # noqa: PLC0415
+    from fedsim.reports.figures import training_figures  # noqa: PLC0415
 
     request, settings = result.request, result.choice.candidates
     series = []

@@ -20,12 +20,12 @@ from adversaries.errors import InputError, InterruptedRunError
 from fedsim.common import journal, reading, report_directory
 from fedsim.common.blocks import slices
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config, Scalar
-from fedsim.config.campaign import RunConfig
-from fedsim.config.federation import OWN, DataConfig
-from fedsim.config.jobs import KEYS, given, overlaid
-from fedsim.config.needs import require
-from fedsim.config.objects import Scheme
+from fedsim.configuration import Config, Scalar
+from fedsim.configuration.campaign import RunConfig
+from fedsim.configuration.federation import OWN, DataConfig
+from fedsim.configuration.jobs import KEYS, given, overlaid
+from fedsim.configuration.needs import require
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.server.plan import check_possible
 from fedsim.game import federation, trainings
 from fedsim.game.federation import Federation

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.common.foreign_text import shown as shown_text
-from fedsim.config.federation import OWN
+from fedsim.configuration.federation import OWN
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.training.criterion import AUC, BALANCED, PERPLEXITY, Judged
-from fedsim.report.document import worth
-from fedsim.report.document.wording import number, percent, plain, span
-from fedsim.report.sections.risks import in_cases, of_cases
+from fedsim.reports.document import worth
+from fedsim.reports.document.wording import number, percent, plain, span
+from fedsim.reports.sections.risks import in_cases, of_cases
 from fedsim.studies.choose.choose_search import ROUNDS, Result
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
 

@@ -7,11 +7,11 @@ from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 
 from adversaries.errors import InputError
-from fedsim import config as configuration
-from fedsim.config import Scalar, documentation
-from fedsim.config.federation import OWN
-from fedsim.config.jobs import overlaid
-from fedsim.config.needs import as_toml
+from fedsim import configuration
+from fedsim.configuration import Scalar, documentation
+from fedsim.configuration.federation import OWN
+from fedsim.configuration.jobs import overlaid
+from fedsim.configuration.needs import as_toml
 from fedsim.learning.data import BUNDLED, Dataset, distribution
 from fedsim.learning.data import schema as schemas
 from fedsim.learning.data.loaders import csv_file

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from adversaries.errors import InputError, InterruptedRunError
 from adversaries.statistics.intervals import Interval, mean_interval
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
 from fedsim.common import private_files
-from fedsim.config import KNOWN_KEYS, Scalar
+from fedsim.configuration import KNOWN_KEYS, Scalar
 from fedsim.federation.runs.run_directory import SUMMARY, RunDirectory
-from fedsim.report.document.wording import plain
+from fedsim.reports.document.wording import plain
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.federation.server.plan import Plan

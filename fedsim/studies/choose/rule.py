@@ -12,9 +12,9 @@ from typing import Literal, Protocol, TypeVar
 from scipy.special import expit, logit, ndtr, ndtri
 
 from adversaries.errors import InputError
-from fedsim.config import Scalar
-from fedsim.config.jobs import KEYS
-from fedsim.config.objects import Scheme
+from fedsim.configuration import Scalar
+from fedsim.configuration.jobs import KEYS
+from fedsim.configuration.objects import Scheme
 from fedsim.privacy import risks
 from fedsim.privacy.identifiability import VantageBounds
 from fedsim.privacy.mechanism import effective_noise_multiplier

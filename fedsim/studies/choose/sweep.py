@@ -13,13 +13,13 @@ from fedsim.audits.results.report import Report
 from fedsim.common import private_files, report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.report import comparison
-from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import settled
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import number, percent, plain, span
-from fedsim.report.sections.section import TITLES
+from fedsim.reports import comparison
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.first_screen import settled
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import number, percent, plain, span
+from fedsim.reports.sections.section import TITLES
 from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, RunOutcome
 
 KIND = "sweep"

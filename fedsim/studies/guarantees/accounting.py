@@ -11,13 +11,13 @@ import numpy as np
 
 from adversaries.bounds import sample_size
 from adversaries.errors import InputError
-from fedsim import config as configuration
+from fedsim import configuration
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.common import reading
-from fedsim.config import Config
-from fedsim.config.needs import UNBOUNDED
+from fedsim.configuration import Config
+from fedsim.configuration.needs import UNBOUNDED
 from fedsim.federation.runs import ledger, run_transcript, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy

@@ -7,7 +7,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.identifiability import Bounds
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document.blocks import Block, Heading, Label, Prose, tabulated
+from fedsim.reports.document.blocks import Block, Heading, Label, Prose, tabulated
 from fedsim.studies.guarantees import statements
 from fedsim.studies.guarantees.accounting import AccountedGuarantees, unbounded
 from fedsim.studies.guarantees.statements import Row

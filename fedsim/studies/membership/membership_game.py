@@ -19,9 +19,9 @@ from adversaries.attacks.shadow_models import FEWEST, Observations
 from adversaries.errors import InputError
 from fedsim.common.memory import readable, spare
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config import Config
-from fedsim.config.federation import DataConfig
-from fedsim.config.objects import Scheme
+from fedsim.configuration import Config
+from fedsim.configuration.federation import DataConfig
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy

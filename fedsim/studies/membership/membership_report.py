@@ -20,18 +20,18 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import StateWords, standing, words_of
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config.objects import Experiment
+from fedsim.configuration.objects import Experiment
 from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain, span
-from fedsim.report.figures import training_figures
-from fedsim.report.figures.plot import Plot
-from fedsim.report.figures.training_figures import Rates
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import DASH, number, percent, plain, span
+from fedsim.reports.figures import training_figures
+from fedsim.reports.figures.plot import Plot
+from fedsim.reports.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
 

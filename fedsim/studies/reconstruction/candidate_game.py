@@ -19,7 +19,7 @@ from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior,
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.randomness import SERVER, StreamRole, generator
-from fedsim.config.objects import GameRules, Scheme
+from fedsim.configuration.objects import GameRules, Scheme
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.data.columns import shortened

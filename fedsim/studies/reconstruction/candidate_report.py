@@ -14,16 +14,16 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.report.document import blocks as shown
-from fedsim.report.document import first_screen
-from fedsim.report.document.blocks import Block, Document, Figure, FirstScreen, Heading, Prose
-from fedsim.report.document.first_screen import FAILED, OPEN, PASSED
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import percent, plain, span
-from fedsim.report.figures import run_figures
+from fedsim.reports.document import blocks as shown
+from fedsim.reports.document import first_screen
+from fedsim.reports.document.blocks import Block, Document, Figure, FirstScreen, Heading, Prose
+from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import percent, plain, span
+from fedsim.reports.figures import run_figures
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adversaries.arrays import Floats
 from adversaries.errors import InputError
-from fedsim.config.objects import Experiment
+from fedsim.configuration.objects import Experiment
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity

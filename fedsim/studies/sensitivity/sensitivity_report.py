@@ -14,12 +14,12 @@ from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.game import record_display
-from fedsim.report.document import blocks as doc
-from fedsim.report.document import first_screen, terminal
-from fedsim.report.document.html import render
-from fedsim.report.document.wording import DASH, number, percent, plain
-from fedsim.report.figures import training_figures
-from fedsim.report.figures.training_figures import Followed, Relation
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import DASH, number, percent, plain
+from fedsim.reports.figures import training_figures
+from fedsim.reports.figures.training_figures import Followed, Relation
 from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, Ranked
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, LABEL, PairCandidate, Study, View
 

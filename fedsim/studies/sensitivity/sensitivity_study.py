@@ -31,8 +31,8 @@ from adversaries.neighbours.dissimilarity import (
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config.challenge import ChallengeConfig
-from fedsim.config.objects import Experiment, GameRules
+from fedsim.configuration.challenge import ChallengeConfig
+from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.game import challenge, federation
 from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation

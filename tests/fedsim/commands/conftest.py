@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.config import Config, dump
-from fedsim.report import page as report
+from fedsim.configuration import Config, dump
+from fedsim.reports import page as report
 from tests.console import exit_of
 
 

@@ -11,7 +11,7 @@ import pytest
 import fedsim
 from fedsim.commands import main
 from fedsim.commands.main import Argument
-from fedsim.config.documentation import every_key
+from fedsim.configuration.documentation import every_key
 
 Fedsim = Callable[..., tuple[int, str, str]]
 

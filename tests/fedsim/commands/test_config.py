@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.config import KNOWN_KEYS, Config, documentation, to_run_config
+from fedsim.configuration import KNOWN_KEYS, Config, documentation, to_run_config
 
 LINES = {ord(each): " " for each in "│┌┐└┘─┬┴"}
 Fedsim = Callable[..., tuple[int, str, str]]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.config import Config, dump
+from fedsim.configuration import Config, dump
 from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.config import documentation, load
+from fedsim.configuration import documentation, load
 from fedsim.game.mechanisms.privacy import noise_multiplier
 from fedsim.learning.data import distribution, schema
 from tests.console import run

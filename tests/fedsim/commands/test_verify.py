@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedsim.commands.main import main
-from fedsim.config import Config, dump
+from fedsim.configuration import Config, dump
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
@@ -27,7 +27,7 @@ def played(small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactor
     place = tmp_path_factory.mktemp("played")
     (place / "small.toml").write_text(dump(small()))
     command = ["run", str(place / "small.toml"), "--out", str(place / "run"), "--quiet"]
-    with patch("fedsim.report.page.Pictures.drawn", {}), pytest.raises(SystemExit, match="0"):
+    with patch("fedsim.reports.page.Pictures.drawn", {}), pytest.raises(SystemExit, match="0"):
         main(command)
     return place / "run"
 

@@ -13,7 +13,7 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 
 from adversaries.errors import InputError
-from fedsim.config.federation import FederationConfig
+from fedsim.configuration.federation import FederationConfig
 from fedsim.deployment import kit, own_app, supernode
 from fedsim.deployment.own_app import Question
 from fedsim.deployment.supernode import Answering

@@ -19,7 +19,7 @@ import pytest
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from adversaries.errors import InputError
-from fedsim.config import Config, dump
+from fedsim.configuration import Config, dump
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import node as supernode_checks
@@ -29,7 +29,7 @@ from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
 from fedsim.federation.transcripts import reader
-from fedsim.report import model_card
+from fedsim.reports import model_card
 
 # Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower

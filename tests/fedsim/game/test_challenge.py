@@ -7,7 +7,7 @@ import pytest
 
 from adversaries.errors import InputError
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.challenge import choose, embed, initial_parameters, worlds
 

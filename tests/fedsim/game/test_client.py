@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import (
     challenge_gradients,

@@ -21,7 +21,7 @@ from torch.nn import functional
 from adversaries.attacks.posterior import log_odds
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -330,7 +330,7 @@ class RecordingGrid(InProcessGrid):
 
 def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
-    with patch("fedsim.report.page.write_report"):  # which the tests of `run` write
+    with patch("fedsim.reports.page.write_report"):  # which the tests of `run` write
         server_app.carry_out(grid, preflight(config), directory)
     facts = directory.read_json("facts.json")
     return grid, directory.read_arrays("transcript.npz"), facts["challenge"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.client import challenge_gradients, clean_sum, common_part

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import challenge, federation
 from fedsim.game.challenge import embed, initial_parameters
 from fedsim.learning.training.models import initial_parameters as theta_0

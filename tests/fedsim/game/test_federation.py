@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.game import federation
 

@@ -12,7 +12,7 @@ from flwr.app import Message, RecordDict
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory

@@ -16,7 +16,7 @@ from scipy import stats
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import gaussian_noise
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import planned_kind

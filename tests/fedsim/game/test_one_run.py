@@ -16,7 +16,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -42,7 +42,7 @@ def play(
     small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Arrays]:
     """Return a function that runs a small configuration with some keys changed, for its arrays."""
-    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
 
 
@@ -267,7 +267,7 @@ def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Pat
 def test_a_transcript_without_canaries_has_no_scores(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     _directory(small({"training.rounds": 1}), tmp_path)
     rounds = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
     with pytest.raises(InputError, match="no canaries to score"):

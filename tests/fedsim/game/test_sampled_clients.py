@@ -16,7 +16,7 @@ from scipy import stats
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid

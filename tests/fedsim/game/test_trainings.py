@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation, trainings
 from fedsim.game.mechanisms import privacy
 from fedsim.game.trainings import Setting

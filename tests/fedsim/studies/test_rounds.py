@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import strategy
 from fedsim.game import federation

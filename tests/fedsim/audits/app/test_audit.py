@@ -16,12 +16,12 @@ from fedsim.audits.app.audit import AppAudit, audit
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.document import terminal
-from fedsim.report.document.wording import percent
-from fedsim.report.kinds import audited as words
+from fedsim.reports.document import terminal
+from fedsim.reports.document.wording import percent
+from fedsim.reports.kinds import audited as words
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}

@@ -14,7 +14,7 @@ from fedsim.audits.app import execution
 from fedsim.audits.app.process import App
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, Log, started
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 

@@ -17,7 +17,7 @@ from fedsim.audits.steps.composition import epsilon
 from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.watch import Accounted
 from fedsim.privacy.mechanism import Neighbouring
-from fedsim.report.kinds import audited as words
+from fedsim.reports.kinds import audited as words
 
 APP = Path(__file__).parents[3] / "apps" / "opacus_app"
 RECORDS, BATCH, DELTA = 599, 64, 1e-5

@@ -17,7 +17,7 @@ from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.live.watches import CanaryWatch
 from fedsim.audits.results import report as results
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory

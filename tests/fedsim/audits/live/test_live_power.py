@@ -13,7 +13,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.live import live_power
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.watches import CanaryWatch
-from fedsim.config import from_run_config
+from fedsim.configuration import from_run_config
 
 
 def _able(audit: LiveAudit, trials: int, bound: float) -> bool:

@@ -19,16 +19,16 @@ from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import LiveLook
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
 from fedsim.federation.transcripts.records import AUDITOR, ObservedRound, TranscriptFacts
 from fedsim.game.canary import Canaries
-from fedsim.report.document import terminal
-from fedsim.report.kinds import audited as words
-from fedsim.report.kinds import course
+from fedsim.reports.document import terminal
+from fedsim.reports.kinds import audited as words
+from fedsim.reports.kinds import course
 
 FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
 Bits = np.ndarray
@@ -56,7 +56,7 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
         run_config=run_config,
     )
     directory = RunDirectory.create(tmp_path / "run", config)
-    with patch("fedsim.report.page.write_report"):
+    with patch("fedsim.reports.page.write_report"):
         server_app.carry_out(grid, preflight(config), directory)
     rounds = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
     return list(rounds), directory.read_arrays("transcript.npz")["worlds"]

@@ -10,13 +10,13 @@ import torch
 from flwr.app import Context, RecordDict
 
 from fedsim import client_app, server_app
-from fedsim.config import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, training_node
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
-from fedsim.report import model_card
+from fedsim.reports import model_card
 from tests.console import exit_of
 
 AUDITOR = 7777

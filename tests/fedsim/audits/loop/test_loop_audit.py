@@ -14,7 +14,7 @@ from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.watching import LoopWatch
 from fedsim.audits.loop.worlds import drawn
-from fedsim.report.kinds import audited as words
+from fedsim.reports.kinds import audited as words
 from tests.console import run
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
@@ -100,7 +100,7 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() 
     assert f"noise at least {right.noise.at_least:.1%}" in right.reasons[0]
     assert right.epsilon < right.noise.epsilon < right.claim.epsilon
     assert (less.verdict, rules(less)) == (Verdict.SUSPECT, {"realised-noise"})
-    assert "of the least noise that was measured over all steps" in words.page(less)
+    assert "the least noise that was measured in the model, over all steps" in words.page(less)
     assert less.row.limit is not None and less.row.limit.source == "measured"
     assert right.row.detects is not None and right.row.detects > 0.9
     # A claim of exactly what theory says has no room for the measurement, and is right.

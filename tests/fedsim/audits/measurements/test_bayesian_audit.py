@@ -16,7 +16,7 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import report as results
 from fedsim.audits.results.theory import OverTrials
 from fedsim.audits.run.guarantee import UNCLIPPED
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory

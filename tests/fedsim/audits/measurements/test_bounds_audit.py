@@ -10,7 +10,7 @@ from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.measurements import bounds_audit
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
 from fedsim.audits.results import verdicts
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.mechanism import Mechanism

@@ -22,13 +22,13 @@ from fedsim.audits.measurements.membership_audit import (
 )
 from fedsim.audits.results import report as results
 from fedsim.audits.results.measured import MembershipAttack
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
-from fedsim.report.sections import section
+from fedsim.reports.sections import section
 
 Make = Callable[..., Config]
 

@@ -7,7 +7,7 @@ import pytest
 
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.privacy import discrete_laplace
-from fedsim.report import model_quality
+from fedsim.reports import model_quality
 
 
 def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons() -> None:

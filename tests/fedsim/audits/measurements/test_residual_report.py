@@ -17,14 +17,14 @@ from fedsim.audits.results import verdicts
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import page
-from fedsim.report.document import html
-from fedsim.report.document.wording import number
-from fedsim.report.sections import evidence
+from fedsim.reports import page
+from fedsim.reports.document import html
+from fedsim.reports.document.wording import number
+from fedsim.reports.sections import evidence
 
 Make = Callable[..., Config]
 

@@ -10,7 +10,7 @@ import pytest
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee, set_up
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedsim.audits.measurements import vantage_report
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.privacy.trust.model import Vantage
 
 ROUNDS, RATE = 3, 0.3

@@ -31,8 +31,8 @@ from fedsim.federation.transcripts.records import (
     Transcript,
     TranscriptFacts,
 )
-from fedsim.report.document import terminal
-from fedsim.report.kinds import audited as words
+from fedsim.reports.document import terminal
+from fedsim.reports.kinds import audited as words
 
 DELTA, CONFIDENCE = 1e-5, 0.99
 NODES, ROUNDS, NORM, Z = 4, 10, 0.5, 1.2

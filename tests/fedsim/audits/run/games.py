@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.runs import spending
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy

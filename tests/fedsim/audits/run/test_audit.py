@@ -13,7 +13,7 @@ from adversaries.errors import InputError
 from fedsim.audits.results.report import Report, decode, encode
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD

@@ -17,12 +17,12 @@ from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.measured import CraftedResult
 from fedsim.audits.run import empirical
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import page
-from fedsim.report.page import Pictures, render_html
+from fedsim.reports import page
+from fedsim.reports.page import Pictures, render_html
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

@@ -13,7 +13,7 @@ from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
-from fedsim.config import Config, Scalar, load, to_run_config
+from fedsim.configuration import Config, Scalar, load, to_run_config
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
 from fedsim.federation.runs import budget, ledger, run_transcript, spending
@@ -25,7 +25,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report.summary import summary
+from fedsim.reports.summary import summary
 
 Make = Callable[..., Config]
 SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}

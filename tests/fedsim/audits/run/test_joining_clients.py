@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage

@@ -13,7 +13,7 @@ from fedsim.audits.results.rows import OwnLimit, standing
 from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.run import audit, rows
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 
 from .games import ROUNDS, TRIALS, gaussian_game
 

@@ -12,7 +12,7 @@ from flwr.app import Context, RecordDict
 
 import fedsim
 from fedsim import client_app, server_app
-from fedsim.config import from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight

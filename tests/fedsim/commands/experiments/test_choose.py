@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import norm
 
 import fedsim as api
-from fedsim.config import Config, dump, load
+from fedsim.configuration import Config, dump, load
 from fedsim.game import federation, trainings
 from fedsim.game.trainings import Setting
 from fedsim.studies.choose import choose_search, utility

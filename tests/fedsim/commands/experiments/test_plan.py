@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.config import Config, Scalar, dump, to_run_config
+from fedsim.configuration import Config, Scalar, dump, to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.privacy import calibration

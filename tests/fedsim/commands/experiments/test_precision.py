@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from fedsim import experiment as experiments
-from fedsim.config import Config, dump
+from fedsim.configuration import Config, dump
 from fedsim.experiment import in_process
 from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.server.plan import Plan
-from fedsim.report import page as page_of_run
-from fedsim.report.sections.section import TITLES
+from fedsim.reports import page as page_of_run
+from fedsim.reports.sections.section import TITLES
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedsim import __version__
-from fedsim.config import Config
-from fedsim.report.tracking.course import Course, after
-from fedsim.report.tracking.progress import ProgressBar, planned_steps, preparing, worded
+from fedsim.configuration import Config
+from fedsim.reports.tracking.course import Course, after
+from fedsim.reports.tracking.progress import ProgressBar, planned_steps, preparing, worded
 
 Command = Callable[..., tuple[int, str, str]]
 

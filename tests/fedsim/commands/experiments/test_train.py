@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedsim import load_model
-from fedsim.config import Config, dump
-from fedsim.report import model_card, training_report
+from fedsim.configuration import Config, dump
+from fedsim.reports import model_card, training_report
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -11,7 +11,7 @@ import pytest
 from adversaries.bounds.sample_size import trials_needed
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.config import Config, dump, to_run_config
+from fedsim.configuration import Config, dump, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG

@@ -15,8 +15,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedsim import client_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
-from fedsim.config.jobs import JOBS
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration.jobs import JOBS
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import Key, Stage, become_task

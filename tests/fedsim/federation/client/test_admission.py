@@ -12,7 +12,7 @@ from flwr.app import Context, Message, RecordDict
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError

@@ -10,7 +10,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, holding_back, measures_node, preparation
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError

@@ -19,8 +19,8 @@ from hostile import PARAMETERS, RUN, SCHEMA, Answer, Case, Z, play
 
 from adversaries.errors import InputError
 from fedsim.common.tables import Scalar
-from fedsim.config import Config, from_run_config, to_run_config
-from fedsim.config.jobs import JOBS
+from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.configuration.jobs import JOBS
 from fedsim.federation.client import training_node
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy

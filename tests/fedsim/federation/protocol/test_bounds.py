@@ -9,7 +9,7 @@ from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app
 from fedsim.common.tables import Scalar
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol.bounds import BOUNDS, Bound
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import become_task

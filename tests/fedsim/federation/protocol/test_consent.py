@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.client import admission
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.messages import Request, Role

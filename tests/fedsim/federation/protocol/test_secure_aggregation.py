@@ -8,7 +8,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsim import client_app, server_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.flower_private import Key, Stage

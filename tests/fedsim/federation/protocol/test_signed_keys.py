@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from fedsim import client_app, server_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.deployment import certificates
 from fedsim.federation.protocol import secure_aggregation, signed_keys
 from fedsim.federation.protocol.flower_private import Key, Stage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs import budget, ledger
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.budget import Ahead

@@ -13,15 +13,15 @@ from flwr.serverapp.strategy import Result
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.audits.run import audited_run
-from fedsim.config import Config, Scalar, dump, to_run_config
+from fedsim.configuration import Config, Scalar, dump, to_run_config
 from fedsim.federation.runs import batches, ledger
 from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
-from fedsim.report import page as report
-from fedsim.report.page import write_report as report_of
+from fedsim.reports import page as report
+from fedsim.reports.page import write_report as report_of
 
 Make = Callable[[dict[str, Scalar]], Config]
 

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import accounts, budget, ledger, spending
 from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
@@ -32,7 +32,7 @@ from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust.model import Vantage
-from fedsim.report import page
+from fedsim.reports import page
 
 Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
@@ -808,7 +808,7 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.report.page.write_report", lambda _: None)
+    monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     values = SYSTEM | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0, "trials.count": 1}
     values |= {"federation.trust": "local", "federation.vantage": "server", "privacy.delta": 1e-5}
     config = small(values)

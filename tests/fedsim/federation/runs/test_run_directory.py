@@ -9,7 +9,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import Config, load, to_run_config
+from fedsim.configuration import Config, load, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight

@@ -10,12 +10,12 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs import batches, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
-from fedsim.report import page
+from fedsim.reports import page
 
 Make = Callable[..., Config]
 

@@ -15,7 +15,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import worker
 from fedsim.commands.deploy import certificates
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.dask_pool import AUTHORITY, CERTIFICATE, KEY, Address, DaskPool

@@ -17,7 +17,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim import worker
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -26,7 +26,7 @@ from fedsim.federation.runtimes.batch_task import BatchTask, Done
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.runtimes.pools import LocalPool
 from fedsim.federation.server.plan import preflight
-from fedsim.report import page
+from fedsim.reports import page
 
 Make = Callable[[dict[str, Scalar]], Config]
 Train = Callable[[BatchTask], Done]

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.config import JOBS, Config, Scalar, dump, from_run_config, to_run_config
+from fedsim.configuration import JOBS, Config, Scalar, dump, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes import simulation
 from fedsim.federation.runtimes.flower_command import write_app

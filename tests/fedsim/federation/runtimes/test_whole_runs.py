@@ -22,7 +22,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import experiment
 from fedsim.common import device, memory
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runtimes import places
 from fedsim.federation.runtimes.batch_task import Program
 from fedsim.federation.runtimes.dask_pool import Address

@@ -21,8 +21,8 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.commands.main import main
-from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
-from fedsim.config.federation import TOLERATED, FederationConfig
+from fedsim.configuration import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
@@ -39,7 +39,7 @@ from fedsim.learning.training import saved_model
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust import Trust
-from fedsim.report import model_card, model_quality, training_report
+from fedsim.reports import model_card, model_quality, training_report
 
 Make = Callable[..., Config]
 Run = Callable[[Config], Arrays]

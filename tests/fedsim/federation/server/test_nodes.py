@@ -9,7 +9,7 @@ from flwr.app import Context, Error, Message, MessageType, RecordDict
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.config import Config, Scalar, to_run_config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid

@@ -11,14 +11,14 @@ from flwr.clientapp import ClientApp
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.config import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import noisy_measures
 from fedsim.federation.server.plan import prepare
 from fedsim.learning.training import saved_model
-from fedsim.report import model_card, training_report
-from fedsim.report.tracking import trackers
+from fedsim.reports import model_card, training_report
+from fedsim.reports.tracking import trackers
 
 Make = Callable[..., Config]
 

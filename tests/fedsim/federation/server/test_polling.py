@@ -7,7 +7,7 @@ import pytest
 from flwr.app import Message, RecordDict
 
 from fedsim import client_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.polling import PollingGrid
 

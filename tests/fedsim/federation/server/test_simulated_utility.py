@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import simulated_utility
 from fedsim.game import federation, local_training

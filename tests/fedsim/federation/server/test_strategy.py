@@ -7,7 +7,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.acceptance import ClientFailedError

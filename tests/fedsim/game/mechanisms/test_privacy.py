@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix, tells_noise
 from fedsim.privacy.trust.model import Vantage

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from fedsim import client_app, server_app
-from fedsim.config import Config, to_run_config
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game.observers.noise_watch import NoiseWatch, alarms, claimed_std
 
 SIZE, CLIENTS, ROUNDS = 200, 4, 10

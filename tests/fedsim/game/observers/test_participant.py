@@ -16,7 +16,7 @@ from scipy import stats
 from adversaries.attacks.posterior import hypotheses, log_odds
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -93,7 +93,7 @@ def _record(
     One test of each mode writes a report, which takes as long as the federation.
     """
     grid = RecordingGrid(config)
-    with nullcontext() if reported else patch("fedsim.report.page.write_report"):
+    with nullcontext() if reported else patch("fedsim.reports.page.write_report"):
         server_app.carry_out(grid, preflight(config), directory)
     chosen = directory.read_json("facts.json")["challenge"]
     return grid, directory.read_arrays("transcript.npz"), chosen["adversary"]

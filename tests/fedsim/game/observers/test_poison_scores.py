@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.federation import initial_parameters

@@ -12,7 +12,7 @@ from torch import Tensor
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.client import challenge_gradients

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import challenge_gradients
 from fedsim.game.known_round import KnownRound

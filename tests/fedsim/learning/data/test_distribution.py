@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Records, distribution
 from fedsim.learning.data.distribution import DataDistribution
-from fedsim.report import distribution_report
+from fedsim.reports import distribution_report
 
 Small = Callable[..., Config]
 

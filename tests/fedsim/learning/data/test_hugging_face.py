@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.config.files import from_run_config
+from fedsim.configuration.files import from_run_config
 from fedsim.learning.data import Source, load
 from fedsim.learning.data.loaders import csv_file, hugging_face
 

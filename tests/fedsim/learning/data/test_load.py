@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from adversaries.errors import InputError
-from fedsim.config import from_run_config
+from fedsim.configuration import from_run_config
 from fedsim.learning.data import DATASETS, distribution, load
 
 READ_FROM_FILES = sorted(set(DATASETS) - {"digits", "breast-cancer"})

@@ -15,7 +15,7 @@ from torchvision import models as networks
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar, load
+from fedsim.configuration import Config, Scalar, load
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.training import evaluation, pretrained, saved_model, trainable
@@ -29,7 +29,7 @@ from fedsim.learning.training.models import (
     unflatten,
 )
 from fedsim.learning.training.trainable import train_only
-from fedsim.report import model_card
+from fedsim.reports import model_card
 
 ROOT = Path(__file__).parents[4]
 C = 0.3

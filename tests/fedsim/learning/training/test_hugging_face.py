@@ -20,7 +20,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, BertMod
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.config import JOBS, Config, from_run_config, to_run_config
+from fedsim.configuration import JOBS, Config, from_run_config, to_run_config
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import hugging_face, models, pretrained, saved_model

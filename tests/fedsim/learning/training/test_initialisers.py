@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from adversaries.errors import InputError
-from fedsim.config import from_run_config, to_run_config
-from fedsim.config.training import DRAWN
+from fedsim.configuration import from_run_config, to_run_config
+from fedsim.configuration.training import DRAWN
 from fedsim.learning.training.models import INITIALISERS, Tuning, build
 
 

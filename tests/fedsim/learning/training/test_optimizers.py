@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.config import TrainingConfig
+from fedsim.configuration import TrainingConfig
 from fedsim.learning.training.optimizers import OPTIMIZERS, ServerOptimizer
 from fedsim.learning.training.schedules import factor
 

@@ -5,7 +5,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from adversaries.errors import InputError
-from fedsim.config import TrainingConfig
+from fedsim.configuration import TrainingConfig
 from fedsim.learning.training import schedules
 
 ROUNDS = 12

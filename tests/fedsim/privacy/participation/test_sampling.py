@@ -8,7 +8,7 @@ from scipy import stats
 
 from adversaries.errors import InputError
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.sampling import groups, participation

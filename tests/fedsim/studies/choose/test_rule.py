@@ -3,7 +3,7 @@
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.config import Scalar
+from fedsim.configuration import Scalar
 from fedsim.learning.training.criterion import Judged
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit, choose
 from fedsim.studies.choose.utility import Utility

@@ -19,13 +19,13 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common.randomness import SERVER
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation.sampling import participation
-from fedsim.report.document.blocks import Bars
+from fedsim.reports.document.blocks import Bars
 from fedsim.studies.membership import membership_game, membership_report
 from fedsim.studies.membership.membership_game import (
     attacked,

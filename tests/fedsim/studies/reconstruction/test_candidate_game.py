@@ -14,7 +14,7 @@ from scipy.stats import norm
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer

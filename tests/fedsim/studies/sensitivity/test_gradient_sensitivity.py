@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from adversaries.errors import InputError
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.data import Dataset, Records, Split

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.config import Config, Scalar
+from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import plan
 from fedsim.game import challenge, federation

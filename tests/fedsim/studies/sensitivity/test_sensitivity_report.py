@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from adversaries.neighbours.rank_correlation import RankCorrelation
-from fedsim.config import Config
+from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_report import (

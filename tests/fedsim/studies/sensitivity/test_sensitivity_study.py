@@ -10,8 +10,8 @@ from torch import Tensor
 from adversaries.errors import InputError
 from adversaries.neighbours.dataset_sensitivity import rank_records
 from adversaries.neighbours.dissimilarity import measure
-from fedsim.config import Config, Scalar
-from fedsim.config.objects import Experiment
+from fedsim.configuration import Config, Scalar
+from fedsim.configuration.objects import Experiment
 from fedsim.federation.server import plan
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation

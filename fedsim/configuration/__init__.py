@@ -1,0 +1,40 @@
+"""One experiment as typed, validated data, in Flower's run-config form.
+
+A configuration file is TOML, as a flat map of dotted keys to scalars for Flower.
+`[tool.flwr.app.config]` in `pyproject.toml` repeats the defaults, since Flower refuses other keys.
+"""
+
+from fedsim.common.tables import Scalar
+from fedsim.configuration.experiment import Config
+from fedsim.configuration.files import (
+    KNOWN_KEYS,
+    check_is_no_training,
+    declared,
+    dump,
+    flatten,
+    from_run_config,
+    load,
+    parse_override,
+    parse_overrides,
+    to_run_config,
+)
+from fedsim.configuration.jobs import JOBS, overlaid
+from fedsim.configuration.training import TrainingConfig
+
+__all__ = [
+    "JOBS",
+    "KNOWN_KEYS",
+    "Config",
+    "Scalar",
+    "TrainingConfig",
+    "check_is_no_training",
+    "declared",
+    "dump",
+    "flatten",
+    "from_run_config",
+    "load",
+    "overlaid",
+    "parse_override",
+    "parse_overrides",
+    "to_run_config",
+]

@@ -1,0 +1,252 @@
+"""A client's own report: on its terminal, and as a page for its owner alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from rich.console import RenderableType
+
+from fedsim.audits.results import verdicts
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.privacy.identifiability import advantage_of_epsilon
+from fedsim.reports.client.report import ClientReport, ClientTraining, Exposure, Signal
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.first_screen import OPEN, settled, share
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import counted, number, percent
+from fedsim.reports.figures import training_figures
+from fedsim.reports.sections import risks as risk_section
+from fedsim.reports.sections import target
+
+CONFIDENTIAL = (
+    "Keep this report on this machine. Its numbers about single records have no noise, and they "
+    "are not a guarantee."
+)
+
+EXPOSED = (
+    "The numbers are for the adversary with the best view of this client's messages. They follow "
+    "from the length of each record's clipped gradients in all rounds that were answered. "
+    "“Allowed” is for a record whose gradient is clipped in all of these rounds."
+)
+
+MOST = 5
+RUNS = (
+    *("run", "first", "last", "rounds", "models kept", "trials", "noise multiplier", "its ε"),
+    "ε so far",
+)
+HOW = ("", "μ", "ε", "advantage")
+
+
+def write_client_page(report: ClientReport, directory: Path) -> Path:
+    report_directory.create(directory)
+    page = render_html(report)
+    return report_directory.write_report(directory, report_json(report.as_json()), page)
+
+
+def verdict(report: ClientReport) -> str:
+    budget, together = report.budget, ""
+    if budget.client_epsilon is not None:
+        together = f" For all its records together, it is {number(budget.client_epsilon)}."
+    return (
+        f"In {counted(len(report.runs), 'run')}, this client answered "
+        f"{counted(budget.answers, 'message')}. This cost each of its records epsilon "
+        f"{number(budget.epsilon)}, of a budget of {number(budget.epsilon_limit)}, at delta "
+        f"{budget.delta:g}.{together}"
+    )
+
+
+def summary(report: ClientReport) -> RenderableType:
+    parts: list[doc.Block | RenderableType] = [doc.Prose(verdict(report)), _runs(report)]
+    for training in report.trainings:
+        if training.measured and training.measured.exposure:
+            parts.append(terminal.table(_exposures(training.measured.exposure), training.name))
+        parts += map(doc.Prose, _told(training))
+    return terminal.shown(*parts, doc.Label(CONFIDENTIAL))
+
+
+def render_html(report: ClientReport) -> str:
+    blocks: list[doc.Block] = [
+        doc.Label("", CONFIDENTIAL, alarming=True),
+        doc.Heading("Releases"),
+        _runs(report),
+    ]
+    for training in report.trainings:
+        blocks += _exposed(training)
+    return render(
+        doc.Document(
+            title=f"Client {report.client}: exposure of its records",
+            kind="Client's own report",
+            heading=f"Client {report.client}",
+            first=_first(report),
+            blocks=blocks,
+        )
+    )
+
+
+def _exposed(training: ClientTraining) -> Iterator[doc.Block]:
+    yield doc.Heading(f"{training.name}: exposure of single records")
+    measured = training.measured
+    exposure = measured and measured.exposure
+    if measured and exposure:
+        yield from (doc.Prose(EXPOSED), _exposures(exposure))
+        rows = [[str(one.record), *_how(one)] for one in exposure.most_exposed]
+        yield doc.tabulated(("record", *HOW[1:]), rows)
+        if measured.shown is not None:
+            name = f"Record {rows[0][0]}, the most exposed"
+            yield target.record(measured.shown, name, "This page is for its owner alone.")
+    yield from map(doc.Prose, _told(training))
+    if exposure and exposure.rounds:
+        rounds, shares = np.array(exposure.rounds), np.array(exposure.clipped_share)
+        caption = f"{training.name}: share of this client's gradients that were clipped, by round."
+        yield doc.Figure("clipped", training_figures.clipped_share(rounds, shares), "", caption)
+
+
+def _first(report: ClientReport) -> doc.FirstScreen:
+    budget = report.budget
+    limit = advantage_of_epsilon(budget.epsilon_limit, budget.delta)
+    runs = [
+        [f"{run.name} ({run.run})", number(run.epsilon), number(run.epsilon_after)]
+        for run in report.runs[-MOST:]
+    ]
+    bars = [bar for training in report.trainings[-MOST:] for bar in _bars(training)]
+    caption = "Largest share of right answers about one of this client's records."
+    within = settled(
+        budget.epsilon <= budget.epsilon_limit,
+        "What was released is within the client's budget.",
+        "What was released exceeds the client's budget.",
+    )
+    return doc.FirstScreen(
+        answer=[verdict(report)],
+        alarming=budget.epsilon > budget.epsilon_limit,
+        figure=doc.Bars(bars, caption, share(limit)) if bars else None,
+        table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
+        checks=[within, *map(_untold, report.trainings)],
+        steps=_steps(report),
+        sign_off=first_screen.sign_off(
+            data=f"the records of client {report.client}",
+            date=report.created[:10],
+            limits="This page is about what left this machine. It is not a guarantee.",
+        ),
+    )
+
+
+def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
+    measured = training.measured
+    if measured is None:
+        return
+    limit = None if measured.advantage_bound is None else share(measured.advantage_bound)
+    for name, signal, words, how in (
+        ("most exposed record", measured.exposure, verdicts.NOT_MEASURED, "its gradients allow"),
+        ("attack by losses", measured.attack, verdicts.CANNOT_TELL, "right in"),
+    ):
+        if signal is not None:
+            found = signal.highest if isinstance(signal, Exposure) else signal
+            mark = doc.Mark(words.kind, words.text)
+            bar = f"{training.name}: {name}"
+            yield doc.Bar(bar, mark, share(found.advantage), None, limit, how=how)
+
+
+def _untold(training: ClientTraining) -> doc.Check:
+    """Return why the measurements of a training do not decide anything."""
+    if training.measured is None:
+        text = "the records that took part are gone, so nothing was measured."
+    elif training.measured.attack is None:
+        text = "no attack on the model was run."
+    else:  # a best threshold, chosen afterwards, has no interval
+        text = "the attack by losses has no interval to compare with the limit."
+    return doc.Check(OPEN, f"{training.name}: {text}")
+
+
+def _steps(report: ClientReport) -> list[str]:
+    left = report.budget.epsilon_limit - report.budget.epsilon
+    steps = [f"About ε = {number(left)} of the budget is left for further trainings."]
+    if left <= 0:
+        steps = ["The budget is spent: join no further training, or agree to a larger budget."]
+    if any(each.measured and each.measured.attack is None for each in report.trainings):
+        steps.append("To run an attack, give records that took no part with --others.")
+    return steps
+
+
+def _runs(report: ClientReport) -> doc.Table:
+    rows = [
+        [
+            *(f"{run.name} ({run.run})", run.first, run.last),
+            *map(str, (run.rounds, run.models_kept, run.trials)),
+            number(run.noise_multiplier),
+            number(run.epsilon) if run.charged else "not charged",
+            number(run.epsilon_after),
+        ]
+        for run in report.runs
+    ]
+    return doc.tabulated(RUNS, rows)
+
+
+def _exposures(exposure: Exposure) -> doc.Table:
+    signals = {
+        "half of the records, at most": exposure.median,
+        "the most exposed record": exposure.highest,
+        "allowed": exposure.allowed,
+    }
+    return doc.tabulated(HOW, [[name, *_how(one)] for name, one in signals.items()])
+
+
+def _how(one: Signal) -> list[str]:
+    return [number(one.mu), number(one.epsilon), number(one.advantage)]
+
+
+GONE = (
+    "{name}: data-path no longer holds the records that took part, so their exposure is not "
+    "measured."
+)
+WHOLE_CLIENT = (
+    "The noise of this training protects the client as a whole, so the exposure of single records "
+    "is not measured."
+)
+CLIPPED = "Of the gradients of {records} records in {rounds}, {share} were clipped."
+NOT_KEPT = (
+    "Of {answered}, the models of {lost} were not kept. There every record counts as clipped, so "
+    "these numbers are upper limits."
+)
+AT_RANDOM = (
+    "Records took part at random. These numbers assume a record that took part in every round, so "
+    "they are upper limits."
+)
+NO_ATTACK = (
+    "No attack on a model was run. Give at least 20 records that took no part with --others."
+)
+ATTACK = (
+    "An attack by the losses of {attack.model} compared {attack.members} own records with "
+    "{attack.others} others: area under the curve {area}, advantage {advantage} at the best "
+    "threshold (chosen afterwards). The noise allows {allowed}."
+)
+
+
+def _told(training: ClientTraining) -> Iterator[str]:
+    measured = training.measured
+    if measured is None:
+        yield GONE.format(name=training.name)
+        return
+    exposure, attack = measured.exposure, measured.attack
+    if sentence := risk_section.sentence({"any other party": measured.risks}):
+        yield f"{sentence} This holds for each record, by the noise that was charged."
+    if exposure is None:
+        yield WHOLE_CLIENT
+    else:
+        kept = len(exposure.rounds)
+        if kept:
+            clipped = percent(float(np.mean(exposure.clipped_share)))
+            rounds = counted(kept, "round")
+            yield CLIPPED.format(records=measured.records, rounds=rounds, share=clipped)
+        if lost := exposure.answered - kept:
+            answered = counted(exposure.answered, "answered round")
+            yield NOT_KEPT.format(answered=answered, lost=lost)
+        if measured.sampling_rate < 1:
+            yield AT_RANDOM
+    if attack is None:
+        yield NO_ATTACK
+    else:
+        values = map(number, (attack.area, attack.advantage, measured.advantage_bound))
+        area, advantage, allowed = values
+        yield ATTACK.format(attack=attack, area=area, advantage=advantage, allowed=allowed)

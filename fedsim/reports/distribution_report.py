@@ -1,0 +1,192 @@
+"""Data distribution of a configuration's federation: as JSON, and the same on the terminal."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import RenderableType
+
+from adversaries.arrays import Ints
+from fedsim.configuration.objects import Experiment
+from fedsim.learning.data import Records, Split, distribution
+from fedsim.learning.data.cautions import cautions
+from fedsim.learning.data.distribution import DataDistribution
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import terminal
+
+SHOWN_CLIENTS = 20
+TOP = 3
+COUNTED_CLASSES = 10
+Report = Mapping[str, Any]
+"""The records of a federation, as --json has them."""
+
+
+def assemble(experiment: Experiment) -> dict[str, Any]:
+    """Return the records of an experiment by part, client and label."""
+    federation, seed = experiment.game.scheme.federation, experiment.data.seed
+    split, client_of = distribution.held(
+        experiment.data,
+        federation,
+        experiment.game.model.weights,
+        every_client=True,
+        rehearsed=experiment.run.job == "rehearsal",
+    )
+    held = distribution.hold(split, client_of, federation.clients)
+    keys, dataset = distribution.keys(federation, split), split.dataset
+    drawn = federation.partition in ("dirichlet", "quantity")
+    return {
+        "kind": "distribution",
+        "name": experiment.run.name,
+        "dataset": {
+            "name": dataset.name,
+            "kind": dataset.kind,
+            "records": len(dataset.train),
+            "test_records": 0 if dataset.test is None else len(dataset.test),
+            "shape": list(dataset.train.features.shape[1:]),
+            "classes": dataset.classes,
+            "columns": list(distribution.columns_of(dataset)),
+            "cautions": cautions(dataset),
+        },
+        "parts": {
+            "members": _part(split, split.members_records),
+            "held_out": _part(split, split.held_out_records),
+            "pool": _part(split, split.pool_records),
+        },
+        "partition": {
+            "scheme": federation.partition,
+            "key": federation.partition_key or None,
+            "key_values": None if keys is None else len(np.unique(keys)),
+            "dirichlet_alpha": federation.dirichlet_alpha if drawn else None,
+            "seed": seed,
+        },
+        "sizes": {
+            "min": int(held.sizes.min()),
+            "median": float(np.median(held.sizes)),
+            "max": int(held.sizes.max()),
+        },
+        "label_skew": held.mean(held.label_skew),
+        "chance_skew": held.mean(held.chance_skew),
+        "clients": list(_clients(held, client_of, keys)),
+    }
+
+
+def _part(split: Split, part: Records) -> dict[str, Any]:
+    labels = np.bincount(part.labels, minlength=split.dataset.classes)
+    return {"records": len(part), "labels": labels.tolist()}
+
+
+def _clients(
+    held: DataDistribution, client_of: Ints, keys: npt.NDArray[Any] | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of each client, with its largest values of the partition's key."""
+    for client, labels in enumerate(held.counts):
+        row = {
+            "client": client,
+            "records": int(held.sizes[client]),
+            "share": float(held.sizes[client] / held.sizes.sum()),
+            "labels": labels.tolist(),
+            "classes": int(held.classes[client]),
+            "effective_classes": float(held.effective_classes[client]),
+            "label_skew": float(held.label_skew[client]),
+            "chance_skew": float(held.chance_skew[client]),
+        }
+        if keys is not None:
+            values, records = np.unique(keys[client_of == client], return_counts=True)
+            largest = np.argsort(-records, kind="stable")[:TOP]
+            row["key_values"] = len(values)
+            row["largest_key_values"] = {str(values[i]): int(records[i]) for i in largest}
+        yield row
+
+
+VERDICT = (
+    "{clients} clients hold {sizes} records each (median {median:g}). To have the label mix of D, "
+    "on average {skew:.1%} of a client's records would need another label. With a random partition "
+    "into the same sizes, {chance:.1%} would."
+)
+BY_KEY = " All records with the same value of '{key}' are at one client ({key_values} values in D)."
+EXPLAINED = (
+    "Skew: total variation distance between the labels of a client and of D. By chance: expected "
+    "skew of a random partition into the same sizes. Effective: number of equally frequent labels "
+    "with the same diversity."
+)
+
+
+def _verdict(report: Report) -> str:
+    sizes, partition = report["sizes"], report["partition"]
+    least, most = sizes["min"], sizes["max"]
+    text = VERDICT.format(
+        clients=len(report["clients"]),
+        sizes=f"{least}" if least == most else f"{least} to {most}",
+        median=sizes["median"],
+        skew=report["label_skew"],
+        chance=report["chance_skew"],
+    )
+    return text + (BY_KEY.format(**partition) if partition["key"] else "")
+
+
+def summary(report: Report) -> RenderableType:
+    facts, prose, _, explained = blocks(report)
+    table = terminal.table(_table(report, SHOWN_CLIENTS), dense=True)
+    more = len(report["clients"]) - SHOWN_CLIENTS
+    left_out = [doc.Prose(f"Clients not shown: {more}. --json lists them all.")] * (more > 0)
+    return terminal.shown(facts, table, *left_out, prose, explained)
+
+
+def blocks(report: Report) -> list[doc.Block]:
+    """Return the facts, the verdict, and a table of all clients."""
+    facts, verdict = doc.Listing(_facts(report)), doc.Prose(_verdict(report))
+    return [facts, verdict, _table(report), doc.Prose(EXPLAINED, small=True)]
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    dataset, parts, partition = report["dataset"], report["parts"], report["partition"]
+    tests = dataset["test_records"]
+    scheme = partition["scheme"]
+    if partition["dirichlet_alpha"] is not None:
+        scheme += f", concentration {partition['dirichlet_alpha']:g}"
+    if partition["key"]:
+        scheme += f" '{partition['key']}', {partition['key_values']} values in D"
+    shape = "x".join(map(str, dataset["shape"]))
+    return [
+        ("data", f"{dataset['name']} ({dataset['kind']})"),
+        ("records", f"{dataset['records']}{f', and {tests} for tests' if tests else ''}"),
+        ("features", f"{shape}, {dataset['classes']} classes"),
+        ("columns", distribution.named(dataset["columns"])),
+        *(("check this", caution) for caution in dataset["cautions"]),
+        ("D, trained on", _spread(parts["members"]["labels"])),
+        ("held out", _spread(parts["held_out"]["labels"])),
+        ("pool", _spread(parts["pool"]["labels"])),
+        ("partition", f"{scheme}, seed {partition['seed']}"),
+    ]
+
+
+def _spread(labels: list[int]) -> str:
+    records = sum(labels)
+    if not records:
+        return "0"
+    rarest, commonest = min(labels) / records, max(labels) / records
+    return f"{records}; each label has {rarest:.1%} to {commonest:.1%} of them"
+
+
+def _table(report: Report, most: int | None = None) -> doc.Table:
+    """Return a table of the first clients; None for all."""
+    key, counted = report["partition"]["key"], report["dataset"]["classes"] <= COUNTED_CLASSES
+    headings = ["client", "records", "share", "skew", "by chance", "classes", "effective"]
+    headings.append("records by label" if counted else "most of")
+    headings += [f"largest values of '{key}'"] if key else []
+    rows = []
+    for one in report["clients"][:most]:
+        labels = np.array(one["labels"])
+        frequent = [label for label in np.argsort(-labels, kind="stable")[:TOP] if labels[label]]
+        cells = [
+            *(str(one["client"]), str(one["records"]), f"{one['share']:.1%}"),
+            *(f"{one['label_skew']:.2f}", f"{one['chance_skew']:.2f}"),
+            *(str(one["classes"]), f"{one['effective_classes']:.1f}"),
+            " ".join(map(str, labels)) if counted else ", ".join(map(str, frequent)),
+        ]
+        if key:
+            largest = ", ".join(f"{name}: {n}" for name, n in one["largest_key_values"].items())
+            cells.append(f"{one['key_values']} values; {largest}")
+        rows.append(cells)
+    return doc.tabulated(headings, rows)

@@ -1,0 +1,249 @@
+"""The words of each kind of audit: what was played, what it found, and what would tell more."""
+
+import math
+from collections.abc import Iterator
+
+from adversaries.statistics.intervals import ALARM_CONFIDENCE
+from fedsim.audits.app.audit import AppAudit
+from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.live.live_results import LiveReport
+from fedsim.audits.loop.audit import LoopAudit
+from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
+from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
+from fedsim.audits.results.rows import Row
+from fedsim.audits.run.detectable import POWER
+from fedsim.game.observers.noise_watch import SUM
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+from fedsim.reports.document.wording import counted, number, percent
+
+KINDS = {
+    APP: "Audit of a Flower app",
+    LOOP: "Audit of a training loop",
+    TRANSCRIPT: "Audit of a transcript",
+    LIVE: "Live audit",
+}
+
+CONTRADICTION = (
+    "Theory supports the claim, but the attack disproves it. Either the code does something that "
+    "theory does not model, or theory is wrong, or this is the one audit in "
+    f"{round(1 / (1 - ALARM_CONFIDENCE)):,} that may err by chance."
+)
+OF_CODE = (
+    "The audit is about this code with these settings, on data that need no protection. Of a "
+    "returned module it sees the state dict alone. A stronger attack may prove a larger epsilon."
+)
+UNNOISED = (
+    "No noise was added to the updates after they were sent. Noise that clients add themselves is "
+    "not visible from this vantage point."
+)
+AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
+STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
+AT_SERVER = "Record at the server as well: canaries set no limit."
+SINGLE = (
+    "A single training has no advantage to measure: run many trials on data that need no "
+    "protection."
+)
+WORLDS = (
+    "After the run, repeat the audit with --worlds RUN. RUN says which trials used the record, so "
+    "the audit can count right answers."
+)
+MORE_OF_A_LOOP = (
+    "Return each step's sum, an array [k, P], or a list of the models after each step, or "
+    "increase --trials. If the loop draws its first model otherwise than by torch.nn.init, draw "
+    "it from a constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
+    "after it."
+)
+COMPARED = {
+    Neighbouring.ADD_REMOVE: "sends no change",
+    Neighbouring.REPLACE: "sends another update",
+}
+SCOPES = {Scope.RUN: "the whole run", Scope.ROUND: "one message"}
+ADVERSARY = {
+    Vantage.SERVER: "the server, which sees every message",
+    Vantage.PARTICIPANT: "a participant, which sees the model of every round",
+}
+
+
+def in_short(name: str) -> str:
+    """Return a name that a stranger may have chosen as a part of one line."""
+    words = " ".join(name.split())
+    return words if len(words) <= LONGEST_NAME else f"{words[: LONGEST_NAME - 1]}…"
+
+
+LONGEST_NAME = 60
+"""Most characters of a name on a terminal."""
+
+
+def played(report: AuditReport) -> str:
+    """Return in a few words how much was played or observed."""
+    match report:
+        case AppAudit():
+            rounds = counted(report.configuration.rounds, "round")
+            return (
+                f"{counted(report.trials, 'trial')}, {rounds}, {counted(report.clients, 'client')}"
+            )
+        case LoopAudit():
+            return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
+        case LiveReport():
+            found = report.details
+            rounds = f"rounds {found.rounds} of {found.rounds_planned}, {found.missed} missed"
+            return f"{counted(found.trials, 'trial')}, {rounds}"
+        case RecordedReport():
+            loop = isinstance(report.details.release, StepRelease)
+            return counted(report.details.rounds, "step" if loop else "round")
+    raise TypeError(f"{type(report).__name__} is no audit")
+
+
+def note(report: AuditReport) -> str:
+    """Return the line below the heading of a page."""
+    unit = {"client": "one client's update", "record": "one record"}.get(report.unit or "")
+    protected = f"The unit of privacy is {unit}." if unit else ""
+    return " ".join(filter(None, (f"{played(report)}.", protected, compared(report))))
+
+
+def limits(report: AuditReport) -> str:
+    """Return what an audit does not cover."""
+    if isinstance(report, RecordedReport | LiveReport):
+        return f"The audit covers {played(report)}. Rounds that were not recorded add to the cost."
+    return OF_CODE
+
+
+def is_unclipped(report: AuditReport) -> bool:
+    """Return whether nothing bounds what one update can change."""
+    release = report.details.release if isinstance(report, RecordedReport) else None
+    return release is not None and release.noise != "none" and not release.clipped
+
+
+# What was found
+
+
+def told(report: AuditReport) -> list[str]:
+    """Return what an audit found beside its rows, in sentences."""
+    match report:
+        case RecordedReport():
+            return [*_recorded(report)]
+        case LiveReport():
+            return [*_heard(report)]
+        case AppAudit() | LoopAudit() if report.contradictory:
+            return [CONTRADICTION]
+    return []
+
+
+def _recorded(report: RecordedReport) -> Iterator[str]:
+    release, canary = report.details.release, report.details.canary
+    if release is not None and release.noise == "none":
+        yield UNNOISED
+    elif isinstance(release, StepRelease):
+        counts = "includes" if release.amplified else "leaves out"
+        yield f"The limit {counts} the benefit of random batches."
+    elif release is not None:
+        yield _least_protected(release)
+    if canary is not None:
+        low, high = number(canary.mu.low), number(canary.mu.high)
+        yield f"Canaries measured a mu of {low} to {high} for one round."
+    if release is None and canary is None:
+        yield "Nothing could be measured from this vantage point."
+
+
+def _least_protected(release: ReleaseReport) -> str:
+    client = release.least_protected[0]
+    belief = client.belief[-1]
+    sure = ">99.9%" if belief == 1 else percent(belief)  # with noise it is below 1
+    return (
+        f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)} "
+        f"after {counted(client.rounds, 'round')} at the measured noise. The belief that it took "
+        f"part is {sure}."
+    )
+
+
+def _heard(report: LiveReport) -> Iterator[str]:
+    found, limit = report.details, report.row.limit
+    belief, canaries, noise = found.belief, found.canaries, found.noise
+    if limit is None and canaries is None and noise is None:
+        yield "The auditor has not yet seen a whole round."
+    if limit is not None and belief is not None and report.row.attack is not None:
+        what = "a client's data were" if report.unit == "client" else "the target record was"
+        rarely = ""
+        if 0 < limit.exceeded < 1:
+            rarely = f", except in {percent(limit.exceeded)} of trainings for the most exposed one"
+        yield (
+            f"The auditor's belief that {what} used is {percent(belief.mean)} on average over "
+            f"{counted(found.trials, 'trial')}, and {percent(report.row.attack.belief)} in the "
+            f"highest trial. The noise keeps it at {percent(limit.rho_beta)} or less{rarely}."
+        )
+    if canaries is not None and canaries.reason is not None:
+        yield f"Canaries measured nothing yet: {canaries.reason}."
+    elif canaries is not None:
+        low, high = canaries.interval
+        yield (
+            f"Canaries measured a signal of {number(canaries.mu)} standard deviations "
+            f"({number(low)} to {number(high)}); the noise allows {number(canaries.claimed_mu)}."
+        )
+    if noise is not None and not report.alarms:
+        yield (
+            f"The released sums have at most {number(noise.at_most[SUM])} times the claimed "
+            f"noise, whatever the records are."
+        )
+    if (released := found.released) is not None:
+        yield f"Everything released together has ε = {number(released.epsilon)}."
+
+
+# What would tell more
+
+
+def to_tell(report: AuditReport, row: Row) -> list[str]:
+    """Return what to do where an audit cannot tell about an observer."""
+    if isinstance(report, RecordedReport) and (row.limit or row.attack):
+        return [STATE_NOISE if row.limit else AT_SERVER]
+    if not isinstance(report, LiveReport):
+        return []  # the reasons say what is missing
+    found, attack = report.details, row.attack
+    steps = [AT_STATED_NOISE] if row.limit is None else []
+    if found.trials and (attack is None or attack.interval is None):
+        steps.append(SINGLE if found.single else WORLDS)
+    return steps or ["Watch more rounds, or more trials."]
+
+
+def advice(report: AuditReport) -> list[str]:
+    """Return what would let the audit of a loop detect more."""
+    if not isinstance(report, LoopAudit) or report.noise is not None:
+        return []
+    power = report.power
+    if power is not None and math.isfinite(power.needed):
+        return [
+            f"By measurement, {report.trials} trials would convict this loop in {POWER:.0%} of "
+            f"cases if it added less than {power.share:.3g} of its present noise.",
+            MORE_OF_A_LOOP,
+        ]
+    return [
+        f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
+        f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
+        "loop without any protection, the claim must be below that."
+    ]
+
+
+# What was compared
+
+
+def compared(report: AuditReport) -> str:
+    """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
+    match report:
+        case AppAudit() if report.records is None:
+            return (
+                f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
+                f"{ADVERSARY[report.vantage]}. ε is of {SCOPES[report.scope]}."
+            )
+        case LoopAudit():
+            seen, off = report.observation, report.observation.noise_off
+            replaced = seen.neighbouring is Neighbouring.REPLACE
+            other = "with one replaced" if replaced else "without one"
+            least = (
+                f" ε is of the least noise that was measured {off[0].strip(',')}." if off else ""
+            )
+            return (
+                f"The loop trained on {seen.records} records, or on the same {other}; "
+                f"{report.pair}.{least}"
+            )
+    return ""

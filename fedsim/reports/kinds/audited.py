@@ -1,0 +1,256 @@
+"""The page and the terminal's summary of an audit: of an app, a loop, a transcript or a node.
+
+All four have the same first screen and the same parts. It words the report and computes nothing.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.results import verdicts
+from fedsim.audits.results.checks import HALF
+from fedsim.audits.results.rows import Row
+from fedsim.audits.results.verdicts import StateWords
+from fedsim.common import report_directory
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, share, shares
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
+from fedsim.reports.kinds import audit_words, course, details
+from fedsim.reports.kinds.course import Seen
+
+OUTCOMES = {"passed": PASSED, "failed": FAILED, "cannot-tell": OPEN}
+BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
+ADVICE = {
+    Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
+    Verdict.SUSPECT: "Read the reasons and findings. They say what the claim lacks.",
+    Verdict.NOT_JUDGED: "Read the reasons. They say what the audit needs in order to decide.",
+    Verdict.NO_CLAIM: TO_CLAIM,
+}
+WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
+SEVERITIES = ("alarm", "caution", "note")
+
+
+def write(report: AuditReport, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
+    """Write report.json and report.html of an audit; return the page."""
+    return report_directory.write_report(directory, report.report, page(report, rounds))
+
+
+# States
+
+
+def state_words(report: AuditReport, row: Row) -> StateWords:
+    """Return the words of an observer's state."""
+    return row.words(_unlimited(report, row))
+
+
+def _unlimited(report: AuditReport, row: Row) -> StateWords:
+    if row.observer != report.vantage:
+        return verdicts.MUST_BE_TRUSTED
+    if audit_words.is_unclipped(report):
+        return verdicts.NO_GUARANTEE
+    if row.limit is not None and math.isfinite(row.limit.epsilon):
+        return verdicts.NO_LIMIT
+    return verdicts.NO_PROTECTION
+
+
+def sentences(report: AuditReport) -> list[str]:
+    """Return the answer: the alarm first, then the verdict on the claim, or the state."""
+    words = state_words(report, report.row)
+    alarms = [sentence(each) for each in report.findings if each.breaks]
+    if len(alarms) > 1:
+        alarms = [f"{each.partition('. ')[0].removesuffix('.')}." for each in alarms]
+    told = audit_words.told(report)
+    if report.claim is not None:
+        return [report.conclusion, *alarms, *told]
+    return [f"{words.text}.", *alarms, *told]
+
+
+def sentence(finding: Finding) -> str:
+    """Return a finding as a sentence, with its first rounds."""
+    rounds = finding.rounds
+    numbers = ", ".join(map(str, rounds[:8])) + (", ..." if len(rounds) > 8 else "")
+    where = f" (round {numbers})" if rounds else ""
+    return f"{finding.severity.capitalize()}: {finding.why}{where}."
+
+
+def decisions(report: AuditReport) -> list[str]:
+    """Return what the reader has to decide or do, in sentences, each once."""
+    mends = [each.mend for each in report.findings if each.mend]
+    steps = [f"{mend[:1].upper()}{mend[1:]}." for mend in dict.fromkeys(mends)][:3]
+    for row in report.rows.values():
+        words = state_words(report, row)
+        if words is verdicts.CANNOT_TELL:
+            steps += audit_words.to_tell(report, row)
+        elif words.kind in ("alarm", "caution") or words is verdicts.TOO_FEW:
+            steps.append(words.advice)
+    if report.verdict in ADVICE:
+        steps.append(ADVICE[report.verdict])
+    detects = report.row.detects
+    judged = report.row.standing not in ("contradicted", "cannot-tell", "not-measured")
+    if detects is not None and detects < HALF and judged:
+        steps.append(WEAK)
+    steps += audit_words.advice(report)
+    return [each for each in dict.fromkeys(steps) if each]
+
+
+# Numbers of a row
+
+
+def _name(row: Row) -> str:
+    """Return the name of an observer, with what its limit is of."""
+    note = "" if row.limit is None else row.limit.note
+    return f"{row.observer}, {note}" if note else row.observer
+
+
+def _cells(row: Row) -> list[str]:
+    """Return the measured share of right answers, its limit, and the limit and bound of epsilon."""
+    attack, limit, right, at_least = row.attack, row.limit, DASH, DASH
+    if attack is not None:
+        at_least = number(attack.epsilon_at_least)
+        if attack.advantage is not None:
+            ends = shares(attack.interval)
+            between = f" ({percent(ends[0])[:-1]} to {percent(ends[1])})" if ends else ""
+            right = f"{percent(share(attack.advantage))}{between}"
+    if limit is None:
+        return [right, "not known", "not known", at_least]
+    at_most = "none" if limit.rho_alpha >= 1 else percent(share(limit.rho_alpha))
+    epsilon = number(limit.epsilon) if math.isfinite(limit.epsilon) else "none"
+    return [right, at_most, epsilon, at_least]
+
+
+# The terminal
+
+
+def summary(report: AuditReport) -> RenderableType:
+    """Return the result of an audit: about 20 lines on a terminal, the answer first."""
+    answers = [Text(each, "bold red" * each.startswith("Alarm: ")) for each in sentences(report)]
+    told = [each for each in report.findings if not each.breaks and each.severity != "note"]
+    steps = decisions(report)
+    ending = f"{counted(report.alarms, 'alarm')}, {len(steps) or 'nothing'} to decide."
+    return Group(
+        Text(f"{audit_words.in_short(report.name)}    {audit_words.played(report)}\n", "bold"),
+        *answers,
+        Text(),
+        _observers(report),
+        Text(f"\n{_power(report)}"),
+        *(Text(sentence(each), "yellow") for each in told),
+        *map(Text, steps),
+        Text(ending),
+    )
+
+
+def _observers(report: AuditReport) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    delta = "" if report.delta is None else f" (δ={report.delta:.3g})"
+    for heading in ("observer", "right answers", "limit", f"ε{delta}", "at least", "verdict"):
+        table.add_column(heading, header_style="", overflow="fold", no_wrap=heading != "verdict")
+    for row in report.rows.values():
+        words = state_words(report, row)
+        state = Text(words.text.lower(), terminal.COLOURS.get(words.kind, ""))
+        table.add_row(row.observer, *_cells(row), state)
+    return table
+
+
+def _power(report: AuditReport) -> str:
+    """Return which intervals are shown, and the shortfall of noise that would have been seen."""
+    told = f"Intervals and bounds: {percent(report.confidence)} confidence."
+    if report.row.limit is not None and report.row.limit.note:
+        told += f" The limit is of {report.row.limit.note}."
+    if (noise := report.row.noise) is not None:
+        ends = f"{number(noise.low)} to" if noise.low else "at most"
+        told += f" The noise is {ends} {number(noise.high)} times the claimed noise."
+    if report.alarms:
+        return told  # noise may be missing
+    return f"{told} {would_have_noticed(report.row.detects)}".rstrip()
+
+
+# The page
+
+
+def page(report: AuditReport, rounds: Sequence[Seen] = ()) -> str:
+    """Return the report as one HTML page.
+
+    Args:
+        rounds: an auditor's results, round by round.
+    """
+    kind = audit_words.KINDS[report.kind]
+    blocks: list[doc.Block] = []
+    if report.findings or report.reasons:
+        blocks.append(_objections(report))
+    blocks += course.drawn(report, rounds)
+    blocks.append(details.part(report))
+    return render(
+        doc.Document(
+            title=f"{report.name} – {kind[:1].lower()}{kind[1:]}",
+            kind=kind,
+            heading=report.name,
+            note=audit_words.note(report),
+            first=first(report),
+            blocks=blocks,
+        )
+    )
+
+
+def first(report: AuditReport) -> doc.FirstScreen:
+    """Return the first screen: one answer, one figure, one table, and what to decide."""
+    words, delta = state_words(report, report.row), report.delta
+    at = "" if delta is None else f" at δ = {delta:.3g}"
+    lines = [[_name(row).capitalize(), *_cells(row)] for row in report.rows.values()]
+    level, unit = percent(report.confidence), report.unit or "record"
+    caption = f"Right answers about one {unit} ({level} intervals)."
+    headings = "Observer", "Right answers", "Limit", f"ε at most{at}", "ε at least"
+    return doc.FirstScreen(
+        answer=[*_short(report)],
+        alarming=words.kind == "alarm" or report.verdict is Verdict.CONVICTED,
+        figure=doc.Bars([_bar(report, row) for row in report.rows.values()], caption),
+        table=doc.tabulated(headings, lines),
+        checks=[
+            doc.Check(OUTCOMES[each["outcome"]], each["text"], each["condition"])
+            for each in report.report["checks"]
+        ],
+        steps=decisions(report),
+        sign_off=first_screen.sign_off(
+            data=report.name, date="", limits=audit_words.limits(report)
+        ),
+    )
+
+
+def _short(report: AuditReport) -> list[str]:
+    """Return the answer for the first screen, where the reasons follow below."""
+    told = sentences(report)
+    if report.claim is None or not report.reasons:
+        return told
+    reason = report.reasons[0].partition(". ")[0].removesuffix(".")
+    return [f"{report.headline} {reason[:1].upper()}{reason[1:]}.", *told[1:]]
+
+
+def _bar(report: AuditReport, row: Row) -> doc.Bar:
+    words, attack, limit = state_words(report, row), row.attack, row.limit
+    point = None if attack is None else attack.advantage
+    return doc.Bar(
+        row.observer.capitalize(),
+        doc.Mark(words.kind, words.text),
+        None if point is None else share(point),
+        shares(attack.interval) if attack else None,
+        None if limit is None else share(limit.rho_alpha),
+        remark=row.note,
+        by="theory" if limit is None else BY[limit.source],
+        tells=False,
+    )
+
+
+def _objections(report: AuditReport) -> doc.Part:
+    ordered = sorted(report.findings, key=lambda each: SEVERITIES.index(each.severity))
+    blocks: list[doc.Block] = [doc.Bullets([*report.reasons])] if report.reasons else []
+    if ordered:
+        rows = [(each.rule, each.severity, sentence(each), each.mend) for each in ordered]
+        blocks.append(doc.tabulated(("rule", "severity", "why", "how to fix it"), rows))
+    return doc.Part("Reasons and findings", blocks, folded=True)

@@ -1,0 +1,157 @@
+"""An audit round by round: the figures of its page, and an auditor's results while they arrive."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from rich.console import RenderableType
+from scipy.special import expit
+
+from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.live.live_results import LiveDetails
+from fedsim.audits.live.live_rounds import Belief, LiveLook
+from fedsim.audits.recorded.recorded_report import CanaryReport, RecordedDetails, ReleaseReport
+from fedsim.audits.results.verdicts import (
+    CANNOT_TELL,
+    CONTRADICTED,
+    NOT_MEASURED,
+    StateWords,
+    words_of,
+)
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import terminal
+from fedsim.reports.document.wording import number, percent
+from fedsim.reports.figures import run_figures, training_figures
+
+Seen = Belief | LiveLook
+SHOWN = 15  # last rounds that a terminal shows
+
+
+def so_far(each: Seen) -> StateWords:
+    """Return how the observations up to a round stand to the noise that the server states."""
+    if isinstance(each, Belief):
+        # In rare trainings a belief exceeds its limit.
+        return CANNOT_TELL if beyond(each) else words_of("agrees")
+    if not each.noise_at_most:
+        return NOT_MEASURED
+    return CONTRADICTED if min(each.noise_at_most.values()) <= 1 else words_of("agrees")
+
+
+def beyond(belief: Belief) -> int:
+    """Return in how many trials the belief has exceeded its limit."""
+    return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
+
+
+def table(rounds: Sequence[Seen]) -> doc.Table:
+    """Return the results of an auditor, a row for each round."""
+    if beliefs := [each for each in rounds if isinstance(each, Belief)]:
+        names = ("trials", "round", "so far", "mean", "highest", "above ρβ", "ρβ")
+        return doc.tabulated((*names, "ε so far", "missed"), map(_belief_cells, beliefs))
+    looks = [each for each in rounds if isinstance(each, LiveLook)]
+    series = list(looks[-1].noise_at_most) if looks else []
+    headings = ("round", "so far", *series, "canaries' μ", "claimed")
+    rows = [_look_cells(look, series) for look in looks]
+    return doc.tabulated((*headings, "ε so far", "missed"), rows)
+
+
+def view(rounds: Sequence[Seen]) -> RenderableType:
+    """Return the last results of an auditor, for a terminal."""
+    believes = any(isinstance(each, Belief) for each in rounds)
+    title = "belief that D was used" if believes else "noise over the claimed noise, at most"
+    return terminal.table(table(rounds[-SHOWN:]), title)
+
+
+def _belief_cells(belief: Belief) -> list[str]:
+    chances = expit(belief.log_odds)
+    return [
+        f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+        str(belief.round),
+        so_far(belief).text,
+        percent(float(chances.mean())),
+        percent(float(chances.max())),
+        f"{beyond(belief)} of {len(chances)}",
+        percent(belief.rho_beta),
+        number(belief.epsilon),
+        str(belief.missed),
+    ]
+
+
+def _look_cells(look: LiveLook, series: Sequence[str]) -> list[str]:
+    signal = look.canaries
+    return [
+        str(look.round),
+        so_far(look).text,
+        *(number(look.noise_at_most.get(name)) for name in series),
+        number(None if signal is None else signal.mu),
+        number(None if signal is None else signal.claimed_mu),
+        number(look.epsilon),
+        str(look.missed),
+    ]
+
+
+def drawn(report: AuditReport, rounds: Sequence[Seen]) -> list[doc.Block]:
+    """Return the figures of an audit over its rounds, and an auditor's table of all rounds."""
+    found, blocks = report.details, list[doc.Block]()
+    if isinstance(found, RecordedDetails):
+        blocks += _of_recording(found)
+    if isinstance(found, LiveDetails):
+        blocks += _of_auditor(found, [each for each in rounds if isinstance(each, LiveLook)])
+    if rounds:
+        blocks.append(doc.Part("Every round", [table(rounds)], folded=True))
+    return blocks
+
+
+def _of_recording(found: RecordedDetails) -> Iterator[doc.Figure]:
+    if found.release is not None:
+        yield from _of_release(found.release)
+    if found.canary is not None:
+        yield _of_canary(found.canary)
+
+
+def _of_release(release: ReleaseReport) -> Iterator[doc.Figure]:
+    rounds = np.array(release.round_numbers)
+    if release.clients:
+        beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
+        caption = "How sure an adversary who knows all other updates is that a client took part."
+        figure = run_figures.client_beliefs(rounds, beliefs)
+        yield doc.Figure("beliefs", figure, "", caption)
+    claims = release.claimed_std
+    claimed = None if None in claims else np.array(claims, float)
+    spread = np.array([one.ends for one in release.left_over_interval], float).T
+    spread[np.isinf(spread)] = np.nan
+    measured = np.array(release.left_over_std)
+    caption = "Standard deviation of the aggregate after subtracting all known updates."
+    figure = training_figures.realised_noise(rounds, measured, spread, claimed)
+    yield doc.Figure("noise", figure, "", caption)
+
+
+def _of_canary(canary: CanaryReport) -> doc.Figure:
+    belief = np.array(canary.belief)
+    right = {"the canary": np.where(canary.coins, belief, 1 - belief)}
+    caption = "Belief in the true coin of the canary, from earlier rounds alone."
+    figure = run_figures.client_beliefs(np.array(canary.round_numbers), right)
+    return doc.Figure("canary", figure, "", caption)
+
+
+def _of_auditor(found: LiveDetails, looks: Sequence[LiveLook]) -> Iterator[doc.Figure]:
+    if (belief := found.belief) is not None:
+        series = {"mean": np.array(belief.mean_by_round)}
+        series["highest trial"] = np.array(belief.highest_by_round)
+        caption = "The auditor's belief that D was used, after every round of the last trials seen."
+        figure = run_figures.client_beliefs(np.array(belief.rounds), series)
+        yield doc.Figure("beliefs", figure, "", caption)
+    if not looks:
+        return
+    rounds = np.array([look.round for look in looks])
+    if names := list(looks[-1].noise_at_most):
+        limits = {
+            name: np.array([look.noise_at_most.get(name, np.inf) for look in looks])
+            for name in names
+        }
+        caption = "Noise divided by the claimed noise, at most, after every round."
+        figure = training_figures.noise_limits(rounds, limits)
+        yield doc.Figure("noise", figure, "", caption)
+    if looks[-1].canaries is not None:
+        beliefs = [look.canaries.belief if look.canaries else 0.5 for look in looks]
+        caption = "The auditor's belief in the true coin of a canary, after every round."
+        right = {"mean of all canaries": np.array(beliefs)}
+        yield doc.Figure("canaries", run_figures.client_beliefs(rounds, right), "", caption)

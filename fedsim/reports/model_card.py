@@ -1,0 +1,299 @@
+"""The card of a trained model: MODEL_CARD.md to read, model_card.json to compute with."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.console import RenderableType
+from rich.text import Text
+
+import fedsim
+from adversaries.errors import InputError
+from fedsim.audits.results import report as results
+from fedsim.audits.run import guarantee
+from fedsim.configuration import Scalar, to_run_config
+from fedsim.configuration.federation import OWN, DataConfig
+from fedsim.federation.runs import ledger, spending
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
+from fedsim.federation.server import noisy_measures
+from fedsim.game import record_display
+from fedsim.learning.data.schema import MARK
+from fedsim.learning.training import saved_model
+from fedsim.privacy import discrete_laplace
+from fedsim.privacy.accounting import accountant
+from fedsim.privacy.mechanism import Neighbouring
+from fedsim.privacy.trust.model import Vantage
+from fedsim.reports import model_quality
+from fedsim.reports.card_page import as_markdown_page, besides
+from fedsim.reports.card_types import (
+    Charged,
+    ClientMeasures,
+    ModelCard,
+    ModelUtility,
+    Privacy,
+    Rehearsal,
+    ReleasedTowards,
+)
+from fedsim.reports.document import terminal
+from fedsim.reports.document.blocks import tabulated
+from fedsim.reports.document.wording import number
+from fedsim.reports.model_quality import CONFIDENCE, learning
+
+FILE = "rehearsal.json"
+
+OWN_OF_EACH = (
+    "privacy.noise-source",
+    "federation.partition",
+    "federation.partition-key",
+    "federation.partition-options",
+    "federation.dirichlet-alpha",
+    "federation.adversary",
+    "federation.auditor-sees",
+    "federation.timeout",
+)
+
+TABLES = ("training.", "model.", "privacy.", "federation.")
+
+
+def findings(values: Mapping[str, Scalar], rehearsal: Path) -> Rehearsal:
+    played = RunDirectory.open(rehearsal)
+    if played.config.run.job == "training":
+        raise InputError(f"'{rehearsal}' is a training; rehearse it with fedsim run")
+    theirs = to_run_config(played.config)
+    for key, value in values.items():
+        if key.startswith(TABLES) and key not in OWN_OF_EACH and theirs[key] != value:
+            raise InputError(
+                f"'{rehearsal}' is a rehearsal of another training: {key} is {theirs[key]!r} there "
+                f"and {value!r} here; rehearse the same file, with the same changes"
+            )
+    report = results.read(played)
+    measured, limit = report.attack, report.here.limit
+    return Rehearsal(
+        name=report.name,
+        data=report.data.name,
+        records=report.data.records,
+        trials=report.trials,
+        vantage=report.vantage,
+        confidence=measured.confidence,
+        advantage=measured.advantage,
+        advantage_interval=measured.interval,
+        rho_alpha=limit.rho_alpha,
+        delta_prime=measured.delta_prime,
+        rho_beta=report.accounted.rho_beta,
+    )
+
+
+def attach(directory: RunDirectory, rehearsal: Rehearsal) -> None:
+    if directory.has(CARD):
+        raise InputError(
+            f"'{directory.path}' is finished, so its card no longer changes; give --rehearsal when "
+            "you start the training"
+        )
+    directory.write_json(FILE, TypeAdapter(Rehearsal).dump_python(rehearsal, mode="json"))
+
+
+def read_rehearsal(directory: RunDirectory) -> Rehearsal | None:
+    if not directory.has(FILE):
+        return None
+    values = directory.read_json(FILE)
+    with directory.reading(FILE):
+        return TypeAdapter(Rehearsal).validate_python(values)
+
+
+PAGE = f"{saved_model.PUBLIC}/MODEL_CARD.md"
+
+LIMITS = (
+    "The guarantee is for one {unit} at a time. A person with several has less protection (group "
+    "privacy).",
+    "An accuracy on records that clients held out for themselves is a further release. If there "
+    "was one, the card states it. The model is from the last round; no round was chosen by its "
+    "accuracy.",
+    "ε covers what the rounds released. The model's statements about people in general may "
+    "also be true of people who took no part.",
+)
+
+FROM_A_FILE = (
+    "The records were read as a whole, by one process. ε covers the rounds alone. It does not "
+    "cover what else depends on these records, such as the scale of columns, the names of classes "
+    "and categories, and the quality on held-out records. For records of people, use "
+    'data.name = "own" with a public schema.'
+)
+
+MEASURED = (
+    "The quality was measured on held-out records of the same file. ε does not cover it. Share it "
+    "only if these records may be known."
+)
+
+MARKED = (
+    f"The public schema has lines marked {MARK}. The model carries them, and ε does not cover what "
+    "they disclose. Replace them by public knowledge."
+)
+
+REHEARSED = (
+    "The rehearsal's noise can be removed, so ε does not cover its result. Share it only if the "
+    "rehearsal's records are public."
+)
+
+
+def _uncovered(data: DataConfig, rehearsal: Rehearsal | None) -> list[str]:
+    """Return what depends on records that are not known to be public, and that ε does not cover."""
+    sentences = []
+    if data.name not in (OWN, *record_display.PUBLIC):
+        sentences.append(MEASURED if data.public_schema else FROM_A_FILE)
+    if f"# {MARK}:" in data.public_schema:
+        sentences.append(MARKED)
+    if rehearsal is not None and rehearsal.data not in record_display.PUBLIC:
+        sentences.append(REHEARSED)
+    return sentences
+
+
+def write_card(
+    directory: RunDirectory, noise_multiplier: float, parameters: int, public_records: int
+) -> ModelCard:
+    config, model = directory.config, saved_model.describe(directory.path)
+    rehearsal = read_rehearsal(directory)
+    content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
+    rounds = [event for event, _ in directory.events() if "round" in event]
+    requests, answers = noisy_measures.read_measures(directory)
+    each_cost = config.federation.measures_epsilon
+    cost = requests * each_cost
+    classes = saved_model.class_names(model.input)
+    sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
+    card = ModelCard(
+        name=config.run.name,
+        purpose=config.run.purpose,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        fedsim=fedsim.__version__,
+        data=model.input.data,
+        records=config.data.records,
+        clients=config.federation.clients,
+        classes=model.input.classes,
+        network=model.network.name,
+        parameters=parameters,
+        rounds=rounds[-1]["round"],
+        optimizer=config.training.optimizer,
+        privacy=replace(privacy_of(directory, noise_multiplier), measures_epsilon=cost),
+        utility=_utility(rounds, public_records, classes, model.input.target),
+        rehearsal=rehearsal,
+        sha256=hashlib.sha256(content).hexdigest(),
+        limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
+        task=model.network.task,
+        client_measures=[
+            ClientMeasures(
+                client,
+                cost,
+                counts,
+                model_quality.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
+            )
+            for client, counts in sorted(answers.items())
+        ],
+        uncovered=_uncovered(config.data, rehearsal),
+    )
+    directory.write_text(PAGE, as_markdown_page(card))
+    directory.write_json(CARD, TypeAdapter(ModelCard).dump_python(card, mode="json"))
+    return card
+
+
+def read_card(directory: RunDirectory) -> ModelCard:
+    """Return the card of a training. Raises InputError if it is damaged or does not add up."""
+    values = directory.read_json(CARD)
+    with directory.reading(CARD):
+        card = TypeAdapter(ModelCard).validate_python(values)
+        Neighbouring(card.privacy.neighbouring)
+        for row in card.privacy.towards:
+            if not row.epsilon or row.vantage not in list(Vantage):
+                raise ValueError(f"'{row.vantage}' is no vantage point with an epsilon")
+        # Every number is shown once, so that none is impossible on a page.
+        summary(card)
+        as_markdown_page(card)
+    return card
+
+
+def summary(card: ModelCard) -> RenderableType:
+    privacy = card.privacy
+    names = list(privacy.towards[0].epsilon)
+    rows = [
+        [row.vantage.replace("-", " "), *(number(row.epsilon.get(name)) for name in names)]
+        for row in privacy.towards
+    ]
+    by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
+    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{besides(privacy)}")]
+    if not privacy.guaranteed:
+        lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
+    lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered or ()]
+    if card.utility is not None:
+        lines.append(Text(learning(card.utility, card.task)))
+    return terminal.shown(terminal.table(by_name, title=card.name), *lines)
+
+
+def privacy_of(directory: RunDirectory, noise_multiplier: float) -> Privacy:
+    config, rows = directory.config, ledger.verified(directory)
+    everything = spending.describe_everything(config.scheme, noise_multiplier, rows)
+    released = everything or spending.describe(config.scheme, noise_multiplier, rows)
+    failings = guarantee.dp_failings(config.game, config.audit)
+    privacy, training, federation = config.privacy, config.training, config.federation
+    chosen, trust = privacy.accountant, federation.trust.model
+
+    def towards(vantage: Vantage) -> ReleasedTowards:
+        """Return epsilon by the configured accountant, and by another one to compare."""
+        mechanism = released.towards(vantage)
+        epsilons = {}
+        for name in (chosen, "pld" if chosen == "rdp" else "rdp"):
+            # The other method may not cover such rounds.
+            with suppress(InputError):
+                epsilons[name] = accountant(name).epsilon(mechanism, privacy.delta)
+        sees = (
+            "the trained model alone"
+            if vantage is Vantage.RELEASED_MODEL
+            else trust.sees(vantage, federation.clients, federation.summed_in_the_clear)
+        )
+        steps = [
+            Charged(one.noise_multiplier, one.count, one.sampling_rate) for one in mechanism.groups
+        ]
+        return ReleasedTowards(vantage.value, sees, epsilons, steps)
+
+    return Privacy(
+        guaranteed=not failings,
+        note=" ".join(failings) or guarantee.SYSTEM_NOISE,
+        unit=privacy.unit,
+        neighbouring=privacy.neighbouring.value,
+        delta=privacy.delta,
+        noise_multiplier=noise_multiplier,
+        clipping_norm=training.clipping_norm,
+        sampling_rate=training.sampling_rate,
+        trust=trust.words,
+        towards=[towards(vantage) for vantage in Vantage],
+        rounds_charged=released.count,
+        attempts=max((row.attempt for row in rows), default=0),
+        local_steps=training.local_steps,
+    )
+
+
+def _utility(
+    rounds: Sequence[dict[str, Any]], records: int, classes: list[str], target: list[float]
+) -> ModelUtility | None:
+    if not records:
+        return None
+    last = rounds[-1]
+    return ModelUtility(
+        records=records,
+        accuracy=last["accuracy"],
+        loss=last["loss"],
+        majority=last["majority"],
+        balanced_accuracy=last.get("balanced_accuracy"),
+        area_under_curve=last.get("area_under_curve"),
+        loss_before=rounds[0].get("loss"),
+        clipped=last.get("clipped"),
+        classes=classes,
+        confusion=last.get("confusion", []),
+        calibration=[tuple(each) for each in last.get("calibration", [])],
+        errors={name: tuple(each) for name, each in last.get("errors", {}).items()},
+        target=target,
+        baseline_loss=last.get("baseline_loss"),
+        loss_interval=(between := last.get("loss_interval")) and (between[0], between[1]),
+    )

@@ -1,0 +1,129 @@
+"""The quality of a trained model in words and blocks, for its card and its report."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from adversaries.statistics.intervals import binomial_high, binomial_low, significance
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
+from fedsim.learning.training.criterion import judge
+from fedsim.learning.training.quality import Confusion, Share
+from fedsim.privacy import discrete_laplace
+from fedsim.reports.card_types import ModelUtility
+from fedsim.reports.document import worth
+from fedsim.reports.document.blocks import Block, tabulated
+from fedsim.reports.document.terminal import quoted
+from fedsim.reports.document.wording import number, percent, span
+
+
+def of_classes(
+    counts: Sequence[Sequence[int]], names: Sequence[str], scale: float, confidence: float
+) -> list[OfClass]:
+    """Return recall and precision of each class, with intervals that hold despite the noise."""
+    cells = np.array(counts, dtype=np.int64)
+    # Of the error at either end, half is for the sample and half for the noise: a quarter for the
+    # cell itself and a quarter for the sum of the others.
+    tail = significance(confidence) / 8
+    reach = discrete_laplace.most(scale, 1, tail)
+    others_reach = discrete_laplace.most(scale, len(cells) - 1, tail)
+
+    def proportion(right: int, others: int) -> Proportion:
+        fewest, most = max(0, right - reach), max(0, right + reach)
+        few_others, many_others = max(0, others - others_reach), max(0, others + others_reach)
+        low = float(binomial_low(fewest, fewest + many_others, 2 * tail))
+        high = float(binomial_high(most, most + few_others, 2 * tail))
+        counted, of = max(0, right), max(0, right) + max(0, others)
+        value = counted / of if of else 0.5
+        return Proportion(min(max(value, low), high), (low, high))
+
+    return [
+        OfClass(
+            name,
+            max(0, int(cells[label].sum())),
+            proportion(int(cells[label, label]), int(np.delete(cells[label], label).sum())),
+            proportion(int(cells[label, label]), int(np.delete(cells[:, label], label).sum())),
+        )
+        for label, name in enumerate(names)
+    ]
+
+
+CONFIDENCE = 0.95
+
+
+def quality_of(utility: ModelUtility, named: Callable[[str], str] = quoted) -> Iterator[Block]:
+    """Yield the errors of a regression, or the quality of a classifier class by class."""
+    if utility.errors:
+        reach = utility.target[1] - utility.target[0]
+        rows = [
+            [title, number(value * unit), span((low * unit, high * unit), number)]
+            for name, title, unit in (
+                ("mean_absolute", "mean absolute error", reach),
+                ("root_mean_squared", "root of the mean squared error", reach),
+                ("r_squared", "R², the share of the variance that is explained", 1),
+            )
+            for value, low, high in ([utility.errors[name]] if name in utility.errors else [])
+        ]
+        yield tabulated(["measure", "value", f"interval at {percent(CONFIDENCE)}"], rows)
+    if (quality := quality_in(utility)) is not None:
+        yield from worth.blocks(quality, named)
+
+
+def quality_in(utility: ModelUtility) -> Quality | None:
+    """Return recall and precision of each class, with exact intervals; None without counts."""
+    if not utility.confusion:
+        return None
+    counted = Confusion(tuple(map(tuple, utility.confusion)))
+
+    def proportion(share: Share | None) -> Proportion | None:
+        if share is None:
+            return None
+        return Proportion(share.value, share.interval.ends)
+
+    classes = [
+        OfClass(
+            name,
+            sum(utility.confusion[label]),
+            proportion(counted.recall(label, CONFIDENCE)),
+            proportion(counted.precision(label, CONFIDENCE)),
+        )
+        for label, name in enumerate(utility.classes)
+    ]
+    bins = [
+        SureRecords(records, sure, accuracy)
+        for records, sure, right in utility.calibration
+        if (accuracy := proportion(Share.of(round(right * records), records, CONFIDENCE)))
+    ]
+    return Quality(CONFIDENCE, classes, [list(row) for row in utility.confusion], bins)
+
+
+SELDOM, NEARLY_ALWAYS = 0.01, 0.98
+"""Shares of clipped gradients that are worth a hint."""
+
+
+def learning(utility: ModelUtility, task: str = "classification") -> str:
+    measured, quality = utility.measured(task), quality_in(utility)
+    judged = judge(measured)
+    value = worth.as_text(judged.name, judged.value)
+    beside = worth.beside(measured, quality.least_recall if quality else None)
+    sentences = [
+        f"{worth.leading(judged.name)} is {value} on {utility.records:,} held-out records "
+        f"({beside}).",
+        worth.unless_learnt(measured, utility.confusion, utility.loss_before),
+        _clipping(utility.clipped),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _clipping(share: float | None) -> str:
+    if share is None or SELDOM < share < NEARLY_ALWAYS:
+        return ""
+    longer = f"{percent(share)} of these records have gradients longer than training.clipping-norm"
+    if share <= SELDOM:
+        return (
+            f"Only {longer}. The noise is proportional to this norm, so a smaller one may learn "
+            "more; fedsim choose tries some."
+        )
+    return (
+        f"{longer}: the model is far from fitting them. Try more training.rounds, or a "
+        "larger training.clipping-norm."
+    )

@@ -1,0 +1,148 @@
+"""The report of a run: report.json, the figures and its page."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from adversaries.errors import InputError
+from fedsim.audits.results.report import Report, encode
+from fedsim.audits.run.audit import assemble
+from fedsim.audits.run.audited_run import AuditedRun
+from fedsim.common import private_files
+from fedsim.configuration import Scalar, from_run_config, to_run_config
+from fedsim.federation.runs import ledger, run_agreement, run_transcript
+from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import html
+from fedsim.reports.document.wording import plain
+from fedsim.reports.sections import drawn as run_drawings
+from fedsim.reports.sections import evidence, first, observers, reading
+from fedsim.reports.sections.first import About
+from fedsim.reports.sections.section import is_client, is_sampled, trials_of
+
+
+class Pictures:
+    """The figures of a run, each drawn once, when it is first needed."""
+
+    def __init__(self, report: Report, transcript: Mapping[str, Any]) -> None:
+        self._report, self._transcript = report, transcript
+
+    @cached_property
+    def drawn(self) -> Mapping[str, doc.Figure]:
+        found = run_drawings.figures(self._report, self._transcript)
+        return {figure.name: figure for figure in found}
+
+    @property
+    def contents(self) -> dict[str, bytes]:
+        """The content of each picture by the name of its file."""
+        files = {}
+        for name, figure in self.drawn.items():
+            picture = figure.drawing.picture
+            if isinstance(picture, str):
+                files[f"{name}.svg"] = picture.encode()
+            else:
+                files[f"{name}.png"] = picture
+        return files
+
+
+def scope(report: Report) -> str:
+    """Return what was run, in a line."""
+    mechanism, one = report.mechanism, "one client's data" if is_client(report) else "one record"
+    replaced = report.neighbouring == "replace"
+    facts = {
+        trials_of(report): True,
+        f"{report.rounds} rounds": True,
+        f"{report.clients} clients": True,
+        f"{report.trust} trust": True,
+        f"compared: {one} replaced" if replaced else f"compared: with and without {one}": True,
+        "unit of privacy: a client's whole data": is_client(report),
+        f"sampling rate {plain(mechanism.sampling_rate)}": is_sampled(report),
+        f"{mechanism.local_steps} local steps": mechanism.local_steps > 1,
+    }
+    return " · ".join(fact for fact, holds in facts.items() if holds)
+
+
+def render_html(
+    report: Report,
+    drawn: Pictures,
+    about: About | None = None,
+    sections: Sequence[evidence.Section] = evidence.SECTIONS,
+) -> str:
+    """Return the report as one HTML page that needs no other file, script or network."""
+    about = about or About()
+    notes: list[doc.Block] = [*first.cautions(report)]
+    if others := [each for each in report.warnings if each not in report.contradictions.values()]:
+        notes.append(doc.Bullets(others))
+    parts = evidence.parts(report, drawn.drawn, about.target, sections)
+    states = (observers.state_words(report, row) for row in observers.shown(report))
+    parts.insert(-1, reading.part(states))
+    if notes:
+        parts.insert(0, doc.Part("Read this before you use the numbers", notes, anchor="cautions"))
+    return html.render(
+        doc.Document(
+            title=f"{report.name} – identifiability report",
+            kind="Identifiability report",
+            heading=report.name,
+            note=scope(report),
+            first=first.first(report, about),
+            blocks=parts,
+            footer=(
+                f"fedsim {report.versions['fedsim']}, {report.created}. Repeat the run with ",
+                doc.Code("fedsim run config.toml"),
+                " in its directory.",
+            ),
+        )
+    )
+
+
+def about(directory: RunDirectory) -> About:
+    stated, facts = directory.config.run, directory.read_facts()
+    return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
+
+
+def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
+    private_files.make_directory(directory)
+    for name, content in drawn.contents.items():
+        private_files.write_private(directory / name, content)
+    return [directory / name for name in drawn.contents]
+
+
+def write_report(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> Report:
+    """Write report.json, the figures and report.html of a run; return the report."""
+    report, transcript = assembled(directory, confidence, delta, limits)
+    pictures = Pictures(report, transcript)
+    write_figures(pictures, directory.path / "figures")
+    directory.write_text("report.html", render_html(report, pictures, about(directory)))
+    # Last, because its presence says that the run is finished.
+    directory.write_json("report.json", encode(report))
+    return report
+
+
+def assembled(
+    directory: RunDirectory,
+    confidence: float | None = None,
+    delta: float | None = None,
+    limits: Mapping[str, Scalar] | None = None,
+) -> tuple[Report, Arrays]:
+    for name, value in (("confidence", confidence), ("delta", delta)):
+        if value is not None and not 0 < value < 1:
+            raise InputError(f"{name} is {value}; it must lie between 0 and 1")
+    transcript = run_transcript.read(directory)
+    facts = directory.read_facts()
+    config, rows = directory.config, ledger.verified(directory)
+    run_agreement.check_agreement(directory, facts, transcript, rows)
+    run = AuditedRun(
+        from_run_config(to_run_config(config) | dict(limits)) if limits else config,
+        facts,
+        transcript,
+        confidence or config.audit.confidence,
+        delta or config.privacy.delta,
+        rows,
+    )
+    return assemble(run), transcript

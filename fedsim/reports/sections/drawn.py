@@ -1,0 +1,233 @@
+"""The figures of a run's page, each with its caption."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from adversaries.statistics.forecast import trial_mu
+from fedsim.audits.results.measured import ByClient, RoundSeries
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import Bayesian
+from fedsim.audits.run import empirical
+from fedsim.reports.document.blocks import Figure
+from fedsim.reports.document.wording import number, percent, plain
+from fedsim.reports.figures import run_figures, training_figures
+from fedsim.reports.figures.run_figures import MeasuredCurve
+from fedsim.reports.sections.observers import NAMES
+from fedsim.reports.sections.section import (
+    attack_names,
+    confidence_of,
+    is_client,
+    is_clipped,
+    is_sampled,
+    is_scored,
+    score_caution,
+    takes_local_steps,
+)
+
+CERTAIN = 700.0
+"""Log-odds of a belief that differs from certainty by less than the smallest number."""
+
+Arrays = Mapping[str, Any]
+"""A run's transcript: worlds [T], log_odds, sensitivities and noise_stds [T, k], poison_scores."""
+
+
+def figures(report: Report, seen: Arrays) -> Iterator[Figure]:
+    """Yield the figures of a run."""
+    yield from _of_beliefs(report, seen)
+    yield from _of_canaries(report, seen)
+    yield from _of_utility(report)
+    yield from _of_theory(report)
+
+
+def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
+    rho_beta, limit = report.accounted.rho_beta, report.here.limit.rho_alpha
+    # Certainty has infinite log-odds; a belief that is 1 to the last bit draws the same.
+    odds = np.clip(seen["log_odds"], -CERTAIN, CERTAIN)
+    yield Figure(
+        "belief",
+        run_figures.belief_trajectories(seen["worlds"], odds, rho_beta),
+        "Belief, round by round.",
+        "The adversary's posterior belief, from even odds, that D was used: single trials, their "
+        f"median, and the band of 90% of them. Theory's limit ρβ is {number(rho_beta)}."
+        + score_caution(report),
+    )
+    if np.isfinite(seen["log_odds"][:, -1]).all():
+        yield _log_odds(report, seen)
+    measured = [("this adversary", report.attack.advantage, report.attack.interval)]
+    if attack := report.membership_inference.get(empirical.CHALLENGE):
+        name = attack_names(empirical.CHALLENGE, is_client(report))[0]
+        measured.append((name, attack.advantage, attack.advantage_interval))
+    yield Figure(
+        "advantage",
+        run_figures.advantages(
+            [
+                MeasuredCurve(name, value, ends)
+                for name, value, ends in measured
+                if value is not None
+            ],
+            bound=limit,
+            prediction=report.prediction.advantage,
+            theorem2=report.bounds.theorem2_rho_alpha,
+        ),
+        "Advantage of every attack.",
+        f"Measured, with {confidence_of(report)}intervals. The limit ρα is {number(limit)}.",
+    )
+    if report.vantage != "released-model" and not is_scored(report):
+        yield _sensitivity(report, seen)
+    if report.trade_offs:
+        yield Figure(
+            "trade-offs",
+            run_figures.trade_offs(
+                {NAMES[n].capitalize(): c for n, c in report.trade_offs.items()}
+            ),
+            "Measured trade-off curve.",
+            "Right and wrong answers at every threshold of the belief. With "
+            f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
+            "lower edge above the curve of theory would disprove the claimed noise.",
+        )
+
+
+CURVES = {
+    "local": "The curves are the normal prediction of the linearised attack (μ = {}), which its "
+    "score follows at best roughly.",
+    "normal": "Theory predicts the curves (μ = {}); they are not fitted to the trials.",
+    "none": "Sampled steps have no Gaussian prediction.",
+    "simulated": "Theory predicts the outlines; they are not fitted to the trials. They show the "
+    "game of sampled steps, which is not Gaussian, played again with the recorded gradient norms "
+    "and noise.",
+}
+
+
+def _log_odds(report: Report, seen: Arrays) -> Figure:
+    predicted, epsilon = report.prediction, report.accounted.epsilon
+    per_trial = trial_mu(seen["sensitivities"], seen["noise_stds"])
+    if predicted.deterministic and predicted.mu is not None:
+        per_trial = np.full(len(seen["worlds"]), predicted.mu)
+    curves = "local" if takes_local_steps(report) else "normal"
+    if is_sampled(report):
+        curves = "none" if predicted.density is None else "simulated"
+    drawing = run_figures.log_odds_histogram(
+        seen["worlds"],
+        seen["log_odds"][:, -1],
+        # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
+        None if is_sampled(report) else per_trial,
+        epsilon if math.isfinite(epsilon) else None,
+        density=predicted.density,
+    )
+    caption = "How far the trials on D and on D′ lie apart after the last round. "
+    caption += CURVES[curves].format(number(predicted.mu))
+    return Figure("log-odds", drawing, "Final log-odds.", caption)
+
+
+BOUNDED = {
+    "local": "They come from a replay of the linearised attack, which clipping does not limit.",
+    "unclipped": "Gradients are not clipped, so nothing bounds it.",
+    "clipped": "Clipping allows at most {}.",
+}
+
+
+def _sensitivity(report: Report, seen: Arrays) -> Figure:
+    measured = report.empirical
+    bounded = "clipped" if is_clipped(report) else "unclipped"
+    bounded = "local" if takes_local_steps(report) else bounded
+    return Figure(
+        "sensitivity",
+        training_figures.sensitivities(seen["sensitivities"], measured.sensitivity_bound),
+        "Local sensitivity of the target.",
+        "How far the sums on D and on D′ lie apart in a round, over all trials: root mean square "
+        f"{number(measured.sensitivity_rms)}, largest {number(measured.sensitivity_max)}. "
+        f"{BOUNDED[bounded].format(number(measured.sensitivity_bound))} "
+        "Measured on the data; not released.",
+    )
+
+
+def _of_canaries(report: Report, seen: Arrays) -> Iterator[Figure]:
+    if (run := report.one_run) is not None:
+        scores = [*map(np.asarray, (run.scores.edges, run.scores.included, run.scores.excluded))]
+        yield Figure(
+            "one-run",
+            run_figures.canary_scores(*scores),
+            "Scores of included and left-out canaries.",
+            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, the auditor "
+            "guesses more canaries right.",
+        )
+    if report.crafted is not None and seen.get("poison_scores") is not None:
+        threshold = report.crafted.lower_bounds["released_model"].details.get("threshold", math.inf)
+        finite = threshold if math.isfinite(threshold) else None
+        yield Figure(
+            "poison",
+            run_figures.poison_scores(seen["worlds"], seen["poison_scores"], finite),
+            "Score of the released models.",
+            "How far each trial's last model moved in the direction of the crafted target. Half of "
+            "the trials chose the threshold; the bound counts the other half.",
+        )
+
+
+def _of_utility(report: Report) -> Iterator[Figure]:
+    utility = report.utility
+    losses = utility.loss.mean
+    yield Figure(
+        "utility",
+        training_figures.utility(utility.rounds, utility.accuracy, utility.loss),
+        "Utility of the global model.",
+        f"Mean and 5–95% band of {utility.trials} trials, on {utility.records} held-out records: "
+        f"loss {number(losses[0])} → {number(losses[-1])}.",
+    )
+    if utility.by_client is not None:
+        yield _by_client(utility.by_client)
+
+
+def _by_client(clients: ByClient) -> Figure:
+    words = (
+        f"{clients.clients} clients, first trial. After the last round the global model is right "
+        f"on {_spread(clients.accuracy)} of a client's own records, and on "
+        f"{percent(clients.weighted[-1])} of all clients' records together. "
+    )
+    if clients.own_models is not None:
+        words += (
+            "A client's own model, after its local training and before clipping and noise, is "
+            f"right on {_spread(clients.own_models)} of the held-out records. "
+        )
+    words += "Measured on the data itself, and not released."
+    return Figure("clients", training_figures.by_client(clients), "Accuracy at each client.", words)
+
+
+def _spread(series: RoundSeries) -> str:
+    low, mean, high = series.low[-1], series.mean[-1], series.high[-1]
+    return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
+
+
+def _of_theory(report: Report) -> Iterator[Figure]:
+    budget, together = report.budget, report.released
+    if any(map(math.isfinite, budget.epsilon_by_round)):
+        comparable = budget.stop_at_delta == budget.delta
+        alone = together is None or together.trainings == 1
+        drawing = run_figures.epsilons(
+            range(1, 1 + len(budget.epsilon_by_round)),
+            {"ε spent": budget.epsilon_by_round},
+            budget.stop_at if comparable and alone else None,
+        )
+        yield Figure("budget", drawing, "The running budget.", "ε of one training, by round.")
+    if report.bayesian is not None and report.bayesian.by_round is not None:
+        yield _bayesian(report, report.bayesian)
+
+
+def _bayesian(report: Report, bayesian: Bayesian) -> Figure:
+    assert bayesian.by_round is not None
+    rounds = bayesian.by_round
+    curves = {
+        "Bayesian": rounds.epsilon,
+        f"Bayesian, each of {100 * bayesian.percentile:g}%": rounds.epsilon_at_percentile,
+        "DP, every person": rounds.dp_epsilon,
+    }
+    infinite = "" if is_clipped(report) else ", which is infinite without clipping"
+    return Figure(
+        "bayesian",
+        run_figures.epsilons(rounds.rounds, curves),
+        "Privacy spent, round by round.",
+        f"ε at δ = {plain(bayesian.delta)} by the Bayesian accountant (mean of {bayesian.trials} "
+        f"trials) and by DP{infinite}.",
+    )

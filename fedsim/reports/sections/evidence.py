@@ -1,0 +1,549 @@
+"""The sections of a run's page, each a template: layout and whole sentences, by what a run was.
+
+A template knows the report, what `KNOWN` and `parts` name, the filters of `html`, and `drawn`, the
+figures by their names. A section is a line of SECTIONS.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
+from fedsim.audits.measurements.residual_report import MEANING as RESIDUALS_MEAN
+from fedsim.audits.measurements.residual_report import ratio_text
+from fedsim.audits.results.report import Report
+from fedsim.audits.run.guarantee import UNCLIPPED
+from fedsim.privacy.trust import Trust
+from fedsim.reports.document import wording
+from fedsim.reports.document.blocks import Block, Figure, Html, Part
+from fedsim.reports.document.html import ENVIRONMENT
+from fedsim.reports.sections import observers, risks, target
+from fedsim.reports.sections import section as facts
+
+GAME = """
+{% set several = report.challenge.records != 1 %}
+<p>The game: every trial trains the federation anew, on D with {{ facts.challenge_of(report) }} or
+on D′,
+{% if client and replaced %}where the same number of other records takes their place
+{%- elif client %}where the client has no records and its update is 0
+{%- if not sampled %} (its participation is no secret){% endif %}
+{%- elif not replaced %}the same data without {{ "them" if several else "it" }}
+{%- else %}the same data with
+{{ replacements.get(report.challenge.kind, "the original record") }} in
+{{ "their" if several else "its" }} place
+{%- endif %}. The adversary
+{{ "knows" if report.config["audit.mode"] in informed else "may know" }} both, and the
+mechanism.</p>
+"""
+
+OBSERVERS = (
+    GAME
+    + """
+{% set headings = ["Observer"] + observers.numbers(report, rows[0]) | list %}
+{% call grid(headings, page, "stacked vantages") %}
+{% for row in rows %}
+{% set here, name = row.observer == report.vantage, observers.NAMES[row.observer] %}
+<tr{% if here %} class="here"{% endif %}><th scope="row" data-label="Observer">\
+{{ name }}{% if here %}<small>audited here</small>{% endif %}</th>
+{% for heading, (text, detail) in observers.numbers(report, row).items() %}
+{% set style = "value" if heading in observers.MEASURED else "limit" %}
+<td class="{{ style }}" data-label="{{ heading }}">\
+{{ text }}{% if detail %}<small>{{ detail }}</small>{% endif %}</td>
+{% endfor %}</tr>
+{% endfor %}
+{% endcall %}
+<dl>
+{% for row in rows %}
+{% set mark = observers.mark(report, row) %}
+{{ fact(observers.NAMES[row.observer] | capitalize,
+        mark.text ~ ". " ~ observers.reading(report, row)) }}
+{% endfor %}
+</dl>
+{% if rows[0].own_limits %}
+{% set headings = ("Observer", "Limit of the organisation", "Theory allows", "Measured",
+                   "Answer") %}
+{% call grid(headings, page) %}
+{% for each in rows %}
+{% for limit in each.own_limits %}
+{{ row(headings, observers.NAMES[each.observer],
+       observers.own_limit_cells(report, each, limit)) }}
+{% endfor %}
+{% endfor %}
+{% endcall %}
+<p class="meta">“With a condition” means: for the attacked target alone, except in rare trainings,
+or once aggregation is secure.</p>
+{% endif %}
+<p class="meta">{{ trust.get(report.trust, "") }}
+{% if mechanism.rounding %}
+The messages were integers, {{ mechanism.rounding.note }}. Because of the rounding, noise and
+sensitivity are {{ mechanism.rounding.relative_growth | percent }} larger.
+{% endif %}
+{% if report.colluding %}
+{{ report.colluding }} of the {{ report.clients }} clients disclosed their noise to the adversary,
+so the bounds leave it out.
+{% endif %}
+{% if facts.takes_local_steps(report) %}
+Clients take several local steps in a round. The bounds assume that every adversary sees all these
+steps.
+{% endif %}
+Advantage: twice the share of right answers, less one. Intervals and lower bounds: {{ confidence }}
+confidence; δ = {{ report.bounds.delta | plain }}; z: noise multiplier that the observer cannot
+remove.</p>
+"""
+)
+
+TARGET = """
+<p>{{ target.who(report) }} The measurements are about this target alone.
+{{ observers.holds_for(report) }}</p>
+{% if not shown %}
+<p class="meta">
+{% if client %}No record is shown: all data of a client are the target.
+{% elif report.challenge.kind != "record" %}
+No record is shown: the target is not a person's record.
+{% else %}
+The record is not shown, because this page may be handed on and the data '{{ report.data.name }}'
+are not known to be public.
+{% endif %}</p>
+{% endif %}
+"""
+
+ONE_RUN = """
+{% set run = report.one_run %}
+<p>{{ run.count }} canaries of kind “{{ run.kind }}” were planted at clients
+{{ run.clients | join(", ") }}. A fair coin decided for each canary whether it took part in the
+whole training. The score of a canary is
+{% if run.score == "sums" %}its signal in the aggregates of all rounds
+{%- else %}the fall of its loss from the first model, which never saw it, to the last
+{%- endif %}
+{%- if run.known_data %}, without the part of the data that the auditor knew{% endif %}.
+The headline is trial {{ run.headline_trial }}, as decided before the run; every other trial is
+another such audit.</p>
+{% if run.note %}<p>{{ run.note }}</p>{% endif %}
+{% if run.alarm %}<p>{{ run.alarm }}</p>{% endif %}
+<dl>
+{{ fact("ε claimed, towards a participant", run.claimed_epsilon | number) }}
+{{ fact("ε of one canary by the claimed noise",
+        run.canary_epsilon | number ~ " (μ = " ~ run.canary_mu | number ~ ")") }}
+{% for name, bound in run.bounds.items() %}
+{{ fact("ε at least, " ~ canary_bounds[name], bound.epsilon | number ~ " with " ~
+        bound.confidence | percent ~ " confidence: " ~ bound.details.right | plain ~ " of " ~
+        bound.details.guesses | plain ~ " guesses right. Assumes " ~ bound.assumes ~ ".") }}
+{% endfor %}
+{% set estimate = run.estimate %}
+{{ fact("ε estimated, no confidence statement", "none: " ~ estimate.reason if estimate.reason else
+        estimate.epsilon | number ~ " (μ = " ~ estimate.mu | number ~ "; " ~
+        estimate.epsilon_interval.ends | ends ~ " at " ~ run.confidence | percent ~
+        "). Assumes " ~ estimate.assumes) }}
+{% for name, spread in (run.spread or {}).items() %}
+{{ fact("Over " ~ run.trials ~ " trials, " ~ canary_bounds[name], "median " ~
+        spread.median | number ~ ", 90% of trials from " ~ spread.low | number ~ " to " ~
+        spread.high | number ~ ", " ~ spread.above | percent ~ " of trials above " ~
+        run.canary_epsilon | number) }}
+{% endfor %}
+</dl>
+{{ drawn["one-run"] }}
+"""
+
+CRAFTED = """
+{% set crafted = report.crafted %}
+<p>The target was crafted to be noticed: the bounds say how identifiable a record can be under this
+noise, not how identifiable a record of these data is.</p>
+<dl>
+{{ fact("Target", crafted.description) }}
+{% if crafted.label is not none %}{{ fact("Its label", crafted.label) }}{% endif %}
+{{ fact("First model", crafted.initialisation) }}
+{{ fact("ε of one record at δ = " ~ crafted.delta | plain, crafted.epsilon | number) }}
+{% for name, bound in crafted.lower_bounds.items() %}
+{{ fact("ε of one record at least, " ~ crafted_bounds[name],
+        bound.epsilon | number ~ " (" ~ (bound.reason or bound.method) ~ ")") }}
+{% endfor %}
+</dl>
+{{ drawn.poison }}
+"""
+
+CRAFTED_BOUNDS = {
+    "identification": "by identification",
+    "identification_mu_gdp": "by identification, for a Gaussian mechanism",
+    "identification_gaussian": "by identification, for normal log-odds",
+    "released_model": "from the released model alone",
+    "released_model_mu_gdp": "from the released model alone, for a Gaussian mechanism at its own "
+    "threshold",
+}
+
+UTILITY = "<p>{{ facts.worths_in_full(report) }}</p>\n{{ drawn.utility }}"
+
+RISKS = """
+<p>{{ risk_sentence }} These limits hold for any attack on one person, such as re-identification or
+reconstruction. {{ observers.holds_for(report) }}</p>
+{{ table(risk_table, page) }}
+{% set allowed = dict(report.here.limit.risks) %}
+{% if report.empirical.true_positives %}
+<p>Membership inference about the target, measured; all intervals hold together at {{ confidence }}
+confidence.</p>
+{% set headings = ("False positives", "True positives, measured", "Theory allows at most") %}
+{% call grid(headings, page) %}
+{% for one in report.empirical.true_positives %}
+{% set measured = one.interval | ends(wording.percent) if one.interval else
+   "cannot tell, needs {:,} trials".format(2 * one.needed) %}
+{{ row(headings, one.rate | percent, [measured, allowed.get(one.rate) | percent]) }}
+{% endfor %}
+{% endcall %}
+{% endif %}
+"""
+
+OBSERVED = '{{ drawn["log-odds"] }}\n{{ drawn.advantage }}\n{{ drawn.sensitivity }}'
+
+CURVES = """
+{% for name, curve in report.trade_offs.items() if curve.surely_above > 0 %}
+<p>ALARM: the band crosses the curve of theory for: {{ name }}.</p>
+{% endfor %}
+{{ drawn["trade-offs"] }}
+"""
+
+THEORY = """
+{% set guaranteed = facts.released(report) %}
+{% if guaranteed %}<p>{{ guaranteed }} {{ report.released.game }}</p>{% endif %}
+{% if sampled %}
+<p>Poisson sampling: the bounds require that it stays secret whether the target took part in a
+round. The adversary is assumed to know this of everybody else.</p>
+{% endif %}
+{% if sampled and client %}
+<p>All trials share the coins of the other clients, so measurements are conditional on these
+coins.</p>
+{% endif %}
+{% if mechanism.joining_rate < 1 %}
+<p>Which clients joined a round counts as public, and amplifies no privacy. The target is charged
+for the rounds that its client joined.</p>
+{% endif %}
+{% set bounds = report.bounds %}
+<dl>
+{% if client and mechanism.sensitivity != "local" %}
+{{ fact("Unit of privacy", "all data of one client") }}
+{% set multiplier = mechanism.effective_noise_multiplier %}
+{% set of_a_record = multiplier and multiplier / (1 if replaced else 2) %}
+{{ fact("What follows for one record", "replace neighbours at noise multiplier " ~
+        of_a_record | number ~ ": any change to one client's records moves its clipped update by "
+        ~ "at most 2C, which is " ~ ("the sensitivity" if replaced else "two sensitivities")) }}
+{% endif %}
+{% set why = " (no noise hides " ~ facts.clients_of(report) ~ " at this vantage)" %}
+{% set why = why if clipped else " (" ~ unclipped ~ ")" %}
+{{ fact("ε at δ = " ~ bounds.delta | plain, report.accounted.epsilon | number ~
+        (why if report.accounted.epsilon == infinite else "") ~ ", accountant " ~
+        bounds.accountant) }}
+{{ fact("ρβ = 1 / (1 + e^−ε)", report.accounted.rho_beta | number) }}
+{{ fact("How often the belief exceeds ρβ", bounds.tail_probability | percent ~
+        " for the record that changes the sums most; at most " ~
+        report.accounted.exceeded | percent ~ " for any record") }}
+{% if bounds.accounted %}
+{{ fact("ε by exact accounting", report.here.limit.epsilon | number) }}
+{% endif %}
+{{ fact("Bernau et al., Theorem 2", bounds.theorem2_rho_alpha | number ~
+        " (not a bound, except for the classic noise scale of a single step)") }}
+{{ fact("Yeom's bound e^ε − 1, for pure ε", bounds.yeom_bound | number) }}
+</dl>
+{% set budget, together = report.budget, report.released and report.released.trainings > 1 %}
+<p>After {{ budget.rounds_run }} of {{ budget.rounds_planned }} planned rounds,
+{% set would = report.noise_source == "seed" and report.spent < infinite %}
+{% if would %}with secret noise {% endif %}
+{{ "a client's data" if client else "a person's record" }}
+{{ "would have" if would else "have" if client else "has" }} spent ε = {{ report.spent | number }}
+{%- if together %} in all {{ report.released.trainings }} trainings together{% endif %}
+ towards the {{ budget.vantage.replace("-", " ") }} at δ = {{ budget.delta | plain }}
+(accountant {{ budget.accountant }})
+{%- if budget.stop_at %}; privacy.stop-at = {{ budget.stop_at | number }}
+{%- if budget.stop_at_delta != budget.delta %} at δ = {{ budget.stop_at_delta | plain }}{% endif %}
+{% if budget.stopped %} left no room for another round{% else %} was kept{% endif %}
+{%- else %}; no budget was set{% endif %}.
+{% if budget.earlier_attempts %}
+Before that, interrupted attempts had released {{ counted(budget.earlier_attempts, "round") }}.
+{% endif %}</p>
+{{ drawn.budget }}
+"""
+
+BAYESIAN = """
+{% set spent = report.bayesian %}
+<p>This statement is for a person whose record comes from the distribution of the training data. It
+is no guarantee for outliers. The gradient distances that it rests on were released without
+protection.</p>
+{% if spent.epsilon %}
+<p>With probability 1 − δ over the noise and over the choice of that person, the privacy loss stays
+below the first ε. For each of {{ "%g" % (100 * spent.percentile) }}% of such people, it stays below
+the second ε with that probability over the noise alone.</p>
+{% if spent.dp_epsilon <= spent.epsilon.mean %}
+<p>Here it adds nothing to DP, whose ε is no larger and holds for every person. Either the gradients
+are nearly as long as clipping allows, or too few were compared, or this accountant's bound is
+looser than the privacy loss distribution of DP. (The bound is Chernoff's, and one by convexity
+under sampled replacement.)</p>
+{% endif %}
+{% endif %}
+<dl>
+{{ fact("Bayesian ε at δ = " ~ spent.delta | plain,
+        facts.over_trials(spent.epsilon, spent.trials)) }}
+{{ fact("Bayesian ε, each of " ~ "%g" % (100 * spent.percentile) ~ "% of people",
+        facts.over_trials(spent.epsilon_at_percentile, spent.trials)) }}
+{{ fact("ε of DP, for every person", spent.dp_epsilon | number ~
+        ("" if clipped else " (" ~ unclipped ~ ")")) }}
+{{ fact("Bayesian ε if all gradients reached the bound", spent.worst_case_epsilon | number ~
+        ("" if clipped else " (" ~ unclipped ~ ")")) }}
+{{ fact("Estimated from", spent.pairs ~ (" pairs of records" if replaced else " records") ~
+        " in every round; γ = " ~ spent.gamma | number ~
+        " of δ covers a failure of the estimate") }}
+{{ fact("Orders λ that decided", spent.orders | ends or "–") }}
+{% if spent.note %}{{ fact("Note", spent.note) }}{% endif %}
+</dl>
+{{ drawn.bayesian }}
+"""
+
+LOWER_BOUNDS = """
+<p>ε′ is the privacy loss that the attack shows. An estimate may err on either side. A lower bound
+holds with the stated confidence, if its assumption holds; above theory's ε, it means that the
+claimed guarantee does not hold.</p>
+{% set estimates = report.empirical.epsilon %}
+{% set exact, theory = report.here.limit.epsilon | number, report.accounted.epsilon | number %}
+{% set headings = ("Estimates", "ε′", "Theory", "Remark") %}
+{% call grid(headings, page) %}
+{{ row(headings, "from sensitivities, exact", [estimates.sensitivity_exact | number, exact,
+       "Trusts the claimed noise; composes the trial with the largest sensitivities."]) }}
+{{ row(headings, "from sensitivities, classic RDP", [estimates.sensitivity | number,
+       theory if report.bounds.accountant == "rdp-classic" else "–",
+       "The same in the paper's looser accounting."]) }}
+{{ row(headings, "from belief", [report.attack.log_odds | number, theory,
+       "The largest log-odds of any trial; grows with their number." ~
+       facts.score_caution(report)]) }}
+{{ row(headings, "from advantage", [estimates.advantage | number, theory,
+       "The paper's Eq. 15 with its missing factor 2, for the classic noise scale."]) }}
+{% endcall %}
+{% set headings = ("Lower bounds at " ~ confidence ~ " confidence", "ε′ at least", "Theory",
+                   "Remark") %}
+{% call grid(headings, page) %}
+{% for name, bound in report.empirical.lower_bounds.items() %}
+{% set leads = ", which leads" if name == report.empirical.leading else "" %}
+{% set compared = report.here.limit.epsilon < infinite and not bound.reason %}
+{% set remark = [facts.beside_theory(report, name), " "] if compared else [""] %}
+{% set method = "Method: " ~ bound.method ~ ". " if bound.method else "" %}
+{% set assumes = "Assumes: " ~ bound.assumes ~ ". " if bound.assumes else "" %}
+{% set without = "No bound here: " ~ bound.reason ~ "." if bound.reason else "" %}
+{% set value = "–" if bound.reason else bound.epsilon | number %}
+{{ row(headings, facts.TITLES[name] ~ leads, [value, exact,
+       remark + [method ~ assumes ~ without]]) }}
+{% endfor %}
+{% endcall %}
+"""
+
+MEMBERSHIP = """
+{% if report.membership_inference %}
+<p>Weaker attacks, for comparison: they see losses at the final model, and no sums. All except
+Yeom's two learn from one half of the trials and are measured on the other.</p>
+{% set headings = ("Attack", "Advantage", "True positives", "False positives", "AUC") %}
+{% call grid(headings, page) %}
+{% for name, attack in report.membership_inference.items() %}
+{% set advantage = attack.advantage | number ~ " " ~ attack.advantage_interval | ends %}
+{{ row(headings, facts.attack_names(name, client)[1],
+       [advantage, attack.tpr | percent, attack.fpr | percent, attack.area | number]) }}
+{% endfor %}
+{% endcall %}
+{% endif %}
+{% if report.membership_missing %}<p class="meta">{{ report.membership_missing }}</p>{% endif %}
+"""
+
+PREDICTION = """
+{% set predicted, alike = report.prediction, report.prediction.deterministic %}
+{% macro fitted(fit) %}
+{% if fit %}Kolmogorov–Smirnov distance {{ fit.statistic | number }}, p = {{ fit.p_value | number }}
+{%- else %}–{% endif %}
+{% endmacro %}
+<dl>
+<dt>μ</dt><dd>{{ predicted.mu | number }} (
+{%- if predicted.method == "none" %}no closed form: the log-odds are the score of an attack
+{%- elif facts.takes_local_steps(report) %}
+of the linearised attack, whose score follows N(±μ²/2, μ²) only roughly
+{%- elif predicted.method == "simulation" %}
+the signal-to-noise ratio if no step were sampled; Λ is a mixture
+{%- elif alike %}the same in every trial: Λ ~ N(±μ²/2, μ²)
+{%- else %}differs between trials: Λ is a mixture over them, and μ a summary
+{%- endif %})</dd>
+<dt>Advantage predicted</dt><dd>{{ predicted.advantage | number }}
+{% if predicted.standard_error %}± {{ predicted.standard_error | number }} {% endif %}
+{% if predicted.method == "simulation" %}
+(by simulation of the game with these gradient norms, noise and sampling rate;
+{{ "equal in every trial" if alike else "approximate, since trials differ" }})
+{% endif %}</dd>
+{{ fact("Advantage measured", report.attack.advantage | number ~ " ± " ~
+        report.attack.standard_error | number ~ " " ~ facts.standard_errors_apart(report)) }}
+{% set counts = report.empirical %}
+{{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
+{{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
+{{ fact("Fit on D′", fitted(predicted.fit.world_d_prime)) }}
+</dl>
+"""
+
+RESIDUALS = """
+{% set found = report.residuals %}
+{% set noise, rounds = found.noise, found.noise.by_step | reject("none") | list %}
+<p>{{ residuals_mean }}</p>
+<dl>
+{{ fact("Noise, divided by the claimed noise", ratio(noise.ratio) ~ ", interval " ~
+        noise.interval | ends(ratio) ~ "; p = " ~ noise.p_value | number ~ ", from " ~
+        noise.degrees_of_freedom ~ " numbers") }}
+{% if rounds | length > 1 %}
+{{ fact("Noise of single rounds, divided by the claimed noise",
+        (rounds | min, rounds | max) | ends(ratio)) }}
+{% endif %}
+{% if found.repeats %}
+{{ fact("Noise of a round, compared with the round before", "cosine " ~
+        found.repeats.cosine | number ~ " on average; p = " ~ found.repeats.p_value | number) }}
+{% endif %}
+{% if found.scale %}
+{{ fact("Sum, divided by the sum of clipped gradients",
+        found.scale.factor | number ~ "; p = " ~ found.scale.p_value | number) }}
+{% endif %}
+{% if found.shape %}
+{{ fact("Mean size of a coordinate, divided by its root mean square",
+        found.shape.ratio | number ~ "; " ~ found.shape.normal | number ~ " if normal, p = " ~
+        found.shape.p_value | number) }}
+{% endif %}
+{% if found.sampling %}
+{{ fact("Variance of batch sizes, divided by the binomial variance",
+        found.sampling.dispersion | number ~ ", from " ~ found.sampling.batches ~
+        " batches with a share of " ~ found.sampling.rate | number ~ " of the records; p = " ~
+        found.sampling.p_value | number) }}
+{% endif %}
+</dl>
+"""
+
+SETTINGS = """
+{% set sizes = report.data.client_sizes %}
+<dl>
+{{ fact("Data", report.data.name ~ ", " ~ report.data.records ~ " records") }}
+{{ fact("Records of each client",
+        sizes | min ~ " to " ~ sizes | max ~ ", median " ~ "%g" % median(sizes)) }}
+{{ fact("Label skew", report.data.label_skew | plain) }}
+{{ fact("Network", report.config["model.name"] | plain ~ ", " ~ report.model.parameters ~
+        " parameters") }}
+{{ fact("Noise multiplier",
+        mechanism.noise_multiplier | number ~ ", " ~ mechanism.steps ~ " steps") }}
+{{ fact("Sensitivity", mechanism.sensitivity) }}
+{{ fact("Runtime", report.runtime ~ ", " ~ report.device ~ ", " ~ report.precision) }}
+{{ fact("Versions", report.versions | plain) }}
+{% if mechanism.rounding %}
+{{ fact("Rounded messages", "grid of " ~ mechanism.rounding.step | number ~ ", " ~
+        mechanism.rounding.bits ~ " bits, coordinates up to " ~ mechanism.rounding.limit | number ~
+        ", secure aggregation: " ~ mechanism.rounding.secure_aggregation) }}
+{% endif %}
+{% if report.dropouts %}
+{% set missing = report.dropouts %}
+{{ fact("Missing clients", missing.rounds_with_missing_clients ~ " rounds had missing clients; " ~
+        missing.tolerated ~ " may be missing; fewest shares of noise: " ~ missing.fewest_shares ~
+        "; noise multiplier: " ~ missing.effective_noise_multiplier | ends) }}
+{% endif %}
+</dl>
+<p class="meta">Every setting is in <code>config.toml</code> and in <code>report.json</code>.</p>
+"""
+
+
+Figures = Mapping[str, Figure]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section of the page of a run.
+
+    Attributes:
+        needs: expression of a template that is true for the runs that have the section.
+        specialist: whether it stands in the folded part for specialists.
+    """
+
+    title: str
+    template: str
+    needs: str = "true"
+    specialist: bool = False
+
+
+SECTIONS = (
+    Section("Every observer in numbers", OBSERVERS),
+    Section("Who is the target?", TARGET),
+    Section("What the adversary believed", "{{ drawn.belief }}", "'belief' in figures"),
+    Section("One-run audit", ONE_RUN, "report.one_run"),
+    Section("The crafted target", CRAFTED, "report.crafted"),
+    Section("What the model is worth", UTILITY),
+    Section("How likely is re-identification?", RISKS),
+    Section("Bayesian DP", BAYESIAN, "report.bayesian"),
+    Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
+    Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
+    Section("The model at each client", "{{ drawn.clients }}", "'clients' in figures", True),
+    Section("Theory and the running budget", THEORY, specialist=True),
+    Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
+    Section(
+        "Membership inference",
+        MEMBERSHIP,
+        "report.membership_inference or report.membership_missing",
+        specialist=True,
+    ),
+    Section("Does the run agree with its own prediction?", PREDICTION, specialist=True),
+    Section("Is the residual pure noise?", RESIDUALS, "report.residuals", True),
+    Section("Settings", SETTINGS, specialist=True),
+)
+"""In the order of the page; sections for specialists stand in a folded part behind the others."""
+
+KNOWN: Mapping[str, Any] = {
+    "observers": observers,
+    "facts": facts,
+    "target": target,
+    "wording": wording,
+    "counted": wording.counted,
+    "ratio": ratio_text,
+    "median": median,
+    "dict": dict,
+    "infinite": math.inf,
+    "trust": {trust.value: trust.model.words for trust in Trust},
+    "informed": ("participant", "oracle"),
+    "replacements": {"record": "another record", "gradient": "its opposite"},
+    "residuals_mean": RESIDUALS_MEAN,
+    "unclipped": UNCLIPPED,
+    "canary_bounds": CANARY_BOUNDS,
+    "crafted_bounds": CRAFTED_BOUNDS,
+}
+"""What every template knows, beside the run; "informed" has the values of `audit.mode` whose
+adversaries know all that the bounds assume."""
+
+
+def parts(
+    report: Report,
+    figures: Figures,
+    shown: target.Shown | None = None,
+    sections: Sequence[Section] = SECTIONS,
+) -> list[Part]:
+    """Return the sections that a run has, those for specialists folded in the last part."""
+    rows = observers.shown(report)
+    values = dict(KNOWN) | {
+        "report": report,
+        "figures": figures,
+        "shown": shown,
+        "rows": rows,
+        "mechanism": report.mechanism,
+        "client": facts.is_client(report),
+        "clipped": facts.is_clipped(report),
+        "sampled": facts.is_sampled(report),
+        "replaced": report.neighbouring == "replace",
+        "confidence": facts.confidence_of(report).strip(),
+        "risk_sentence": risks.sentence({observers.WHO[r.observer]: r.limit.risks for r in rows}),
+        "risk_table": risks.table({observers.NAMES[r.observer]: r.limit.risks for r in rows}),
+    }
+    made = [(section, _blocks(section, values)) for section in sections if _has(section, values)]
+    open_ = [Part(section.title, blocks) for section, blocks in made if not section.specialist]
+    folded = [Part(section.title, blocks) for section, blocks in made if section.specialist]
+    return [*open_, Part("For specialists", folded, folded=True, anchor="specialists")]
+
+
+def _has(section: Section, values: Mapping[str, Any]) -> bool:
+    return bool(ENVIRONMENT.compile_expression(section.needs)(values))
+
+
+def _blocks(section: Section, values: Mapping[str, Any]) -> list[Block]:
+    blocks: list[Block] = [Html(section.template, values, values["figures"])]
+    if section.template is TARGET and values["shown"] is not None:
+        name = f"Record {values['report'].challenge.record}"
+        blocks.append(target.record(values["shown"], name, "The data are public."))
+    return blocks

@@ -1,0 +1,412 @@
+"""The first screen of a run: the answer, the figure, the table, and what to decide."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adversaries.statistics.intervals import clopper_pearson
+from fedsim.audits.measurements.one_run_report import LEADING
+from fedsim.audits.measurements.one_run_report import NAMES as CANARY_BOUNDS
+from fedsim.audits.results.numbers import Ends
+from fedsim.audits.results.report import Report, encode
+from fedsim.audits.results.rows import RunRow as Row
+from fedsim.audits.results.verdicts import MUST_BE_TRUSTED, NO_PROTECTION, TOO_FEW, VAGUE
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, worth
+from fedsim.reports.document.first_screen import (
+    FAILED,
+    HALF,
+    NOT_STATED,
+    OPEN,
+    PASSED,
+    power,
+    report_check,
+    share,
+    shares,
+)
+from fedsim.reports.document.wording import number, percent, plain
+from fedsim.reports.sections import observers
+from fedsim.reports.sections.observers import NAMES, WHO
+from fedsim.reports.sections.section import (
+    challenge_of,
+    clients_of,
+    confidence_of,
+    is_alarming,
+    is_client,
+    is_clipped,
+    trials_of,
+)
+from fedsim.reports.sections.target import Shown
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts about a run that its report does not hold.
+
+    Attributes:
+        purpose: as configured; "" where none is stated.
+        author: as configured; "" where none is stated.
+        data_sha256: of D, where the data are public; "" otherwise.
+        target: the target's record, where the data are public; None otherwise.
+    """
+
+    purpose: str = ""
+    author: str = ""
+    data_sha256: str = ""
+    target: Shown | None = None
+
+
+QUESTIONS = {
+    ("client", False): "Could an adversary tell whether one client's data were used?",
+    ("client", True): "Could an adversary tell whether one client's data or their replacement were "
+    "used?",
+    ("crafted", False): "Could an adversary tell whether the crafted target was used?",
+    ("crafted", True): "Could an adversary tell whether the crafted target or its replacement was "
+    "used?",
+    ("record", False): "Could an adversary tell whether one person's record was used?",
+    ("record", True): "Could an adversary tell whether one person's record or its replacement was "
+    "used?",
+}
+"""By what is attacked, and whether something takes its place."""
+
+
+def question(report: Report) -> str:
+    """Return the question that the run answers."""
+    what = "record" if report.challenge.kind == "record" else "crafted"
+    what = "client" if is_client(report) else what
+    return QUESTIONS[what, report.neighbouring == "replace"]
+
+
+ANSWERS = {
+    "alarm": "Do not rely on the limits below. {who} was right in {right}.",
+    "alarm in one training": "Do not rely on the limits below.",
+    "one training": "{who} reached a belief of {belief} in one training; the noise allows "
+    "{rho_beta}. One training has no success rate.",
+    "too few": "{trials} are too few to tell. {who} was right in {rate} of them ({low} to {high}); "
+    "guessing is right in 50%, and {allowed}.",
+    "above by chance": "{who} was right in {rate} of {trials}; guessing is right in 50%, and "
+    "{allowed}. Chance can explain that it is above the limit.",
+    "measured": "{who} was right in {rate} of {trials}; guessing is right in 50%, and {allowed}.",
+}
+
+
+def answer(report: Report) -> str:
+    """Return the answer to the question, for the audited observer, in sentences."""
+    row, attack = report.here, report.attack
+    who, limit, between = WHO[row.observer], row.limit.rho_alpha, _between(report)
+    if is_alarming(report):
+        state = "alarm in one training" if attack.advantage is None else "alarm"
+    elif attack.advantage is None:
+        state = "one training"
+    elif between is not None and _says_little(report, between):
+        state = "too few"
+    else:
+        above = between is not None and between[0] <= share(limit) < share(attack.advantage)
+        state = "above by chance" if above else "measured"
+    low, high = between or (0.0, 1.0)
+    rarely = ""
+    if math.isfinite(report.accounted.epsilon):
+        rarely = f", except in up to {percent(report.accounted.exceeded)} of trainings"
+    text = ANSWERS[state].format(
+        who=f"{who[:1].upper()}{who[1:]}",
+        right=observers.right(row),
+        belief=percent(attack.belief),
+        rho_beta=f"{percent(report.accounted.rho_beta)}{rarely}",
+        trials=trials_of(report),
+        low=percent(low),
+        high=percent(high),
+        rate=percent(share(attack.advantage or 0.0)),
+        allowed="theory sets no limit"
+        if limit >= 1
+        else f"theory allows at most {percent(share(limit))}",
+    )
+    return text if is_alarming(report) else f"{text}{canaries(report)}"
+
+
+def _says_little(report: Report, between: Ends) -> bool:
+    wide = between[1] - between[0] >= VAGUE
+    return wide or observers.state_words(report, report.here) is TOO_FEW
+
+
+def _between(report: Report) -> Ends | None:
+    """Return the interval of how often the adversary is right; of one world, of its trials."""
+    if ends := shares(report.attack.interval):
+        return ends
+    wins, ties = report.empirical.wins, report.empirical.ties
+    if wins is None or ties is None:
+        return None
+    trials, confidence = report.trials, report.attack.confidence
+    high = clopper_pearson(wins + ties, trials, confidence).high
+    return clopper_pearson(wins, trials, confidence).low, high
+
+
+def canaries(report: Report) -> str:
+    run = report.one_run
+    if run is None:
+        return ""
+    bound, proven = run.bounds[LEADING], "nothing"
+    if bound.epsilon:
+        proven = f"that ε is at least {number(bound.epsilon)}{observers.condition('one_run')}"
+    return (
+        f" The canaries of one trial show {proven} ({percent(bound.confidence)} confidence, "
+        f"one-run {CANARY_BOUNDS[LEADING]}). The claim is ε = {number(run.claimed_epsilon)}."
+    )
+
+
+UNCLIPPED = "Gradients are not clipped: no DP guarantee."
+SEEDED = "This is a measurement: its noise comes from a seed and protects no one."
+REHEARSED = (
+    "This rehearses the training of the same file: its noise comes from a seed and protects no one."
+)
+OF_THE_SEED = "Anyone who knows the seed can remove the noise."
+OTHERWISE = (
+    "A training with the same settings has these limits if its noise is secret, drawn by the "
+    "operating system. To protect: fedsim train."
+)
+
+
+def _is_simulated(report: Report) -> bool:
+    rounding = report.mechanism.rounding
+    return rounding is not None and rounding.secure_aggregation == "simulated"
+
+
+CAUTIONS: tuple[tuple[Callable[[Report], bool], str, str], ...] = (
+    (
+        lambda report: not is_clipped(report),
+        UNCLIPPED,
+        "Nothing bounds what one record can change, so no amount of noise gives a guarantee.",
+    ),
+    (
+        lambda report: report.mechanism.sensitivity == "local",
+        "The noise was scaled to the attacked target: no DP guarantee.",
+        "Such a run measures how tight the theory is; the local sensitivity depends on the data.",
+    ),
+    (
+        lambda report: report.config["audit.mode"] == "oracle",
+        "This is an oracle audit: it protects no one.",
+        "The auditor computed the beliefs from the noise, which the clients disclosed. The numbers "
+        "equal the adversary's own.",
+    ),
+    (
+        _is_simulated,
+        "Secure aggregation was simulated: no DP guarantee.",
+        "The server saw every message, each with one client's share of the noise. The limits for "
+        "the server assume that secure aggregation hides the single messages.",
+    ),
+    (
+        lambda report: report.bayesian is not None,
+        "Gradient distances were released: no DP guarantee.",
+        "For the Bayesian accountant, the clients disclosed norms or distances of their records' "
+        "gradients without noise.",
+    ),
+)
+"""When a run protects no person, or less than it seems to; title and text. The gravest first."""
+
+
+def cautions(report: Report) -> list[doc.Label]:
+    """Return why the run protects no person, or less than it seems to; the gravest first."""
+    released, mechanism = report.released, report.mechanism
+    labels = [doc.Label(title, text) for applies, title, text in CAUTIONS if applies(report)]
+    if report.noise_source == "seed":
+        title = REHEARSED if report.job == "rehearsal" else SEEDED
+        labels.append(doc.Label(title, OF_THE_SEED if labels else f"{OF_THE_SEED} {OTHERWISE}"))
+    if not labels and not mechanism.dp_guarantee:
+        labels.append(doc.Label("Not a DP guarantee.", mechanism.dp_note))
+    if released is not None and released.trainings > 1:
+        cost = f": together they cost ε = {number(released.epsilon)}" * mechanism.dp_guarantee
+        labels.append(
+            doc.Label(
+                f"{released.trainings} models of these people were released{cost}.",
+                "Each has its own noise, and their mean has much less. At δ = "
+                f"{plain(released.delta)}; every other ε on this page is for one training.",
+            )
+        )
+    if worse := observers.worst_off(report):
+        labels.append(doc.Label(worse))
+    return labels
+
+
+def decisions(report: Report) -> list[str]:
+    """Return what the reader has to decide, in sentences, each once."""
+    advice: dict[str, None] = {}
+    for row in observers.shown(report):
+        words = observers.state_words(report, row)
+        if words.kind in ("alarm", "caution") or words is TOO_FEW:
+            advice[words.advice] = None
+    advice |= dict.fromkeys(text for text, met in own_limits(report) if not met)
+    if (detects := report.here.detects) is not None and detects < HALF and not report.alarms:
+        advice[WEAK] = None
+    if report.released is not None and report.released.trainings > 1:
+        advice["Do not release the models of all trials."] = None
+    return [each for each in advice if each]
+
+
+WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
+
+
+def own_limits(report: Report) -> list[tuple[str, bool]]:
+    """Return each limit of the organisation with its answers, and whether all observers meet it."""
+    rows, answers = observers.shown(report), []
+    for place, own in enumerate(rows[0].own_limits):
+        here = [(row, row.own_limits[place]) for row in rows]
+        marks = ", ".join(
+            f"{NAMES[row.observer]} {observers.own_limit(report, row, limit).text.lower()}"
+            for row, limit in here
+        )
+        met = all(limit.answer == "meets" for _, limit in here)
+        answers.append((f"Your limit, {own.of} at most {number(own.limit)}: {marks}.", met))
+    return answers
+
+
+def first(report: Report, about: About) -> doc.FirstScreen:
+    rows, alarming = observers.shown(report), is_alarming(report)
+    own = [each.limit for each in rows[0].own_limits if each.of == "advantage"]
+    told = " ".join(label.title for label in cautions(report))
+    lead: doc.Words = f"{question(report)} {answer(report)}"
+    if alarming:
+        lead = [doc.Mark("alarm", "Contradicted"), f" {answer(report)}"]
+    met = [text for text, met in own_limits(report) if met]
+    steps: list[doc.Words] = [*decisions(report)]
+    if (command := choose(report)) and not alarming:
+        steps.append(["For lower limits: ", doc.Code(command)])
+    table = [observers.short(report, row) for row in rows]
+    return doc.FirstScreen(
+        answer=[lead, *report.contradictions.values(), *filter(None, [told]), *met],
+        alarming=alarming,
+        figure=doc.Bars(
+            [_bar(report, row) for row in rows],
+            f"Right answers about {challenge_of(report)} ({confidence_of(report)}intervals).",
+            share(own[0]) if own else None,
+        ),
+        table=doc.tabulated(
+            [*table[0]], [[name.capitalize(), *cells] for name, *cells in map(dict.values, table)]
+        ),
+        note=observers.MEANT,
+        checks=checks(report),
+        steps=steps,
+        sign_off=_sign_off(report, about),
+    )
+
+
+def _bar(report: Report, row: Row) -> doc.Bar:
+    attack = row.attack
+    measured = attack is not None and attack.advantage is not None
+    return doc.Bar(
+        NAMES[row.observer].capitalize(),
+        observers.mark(report, row),
+        share(attack.advantage) if attack and attack.advantage is not None else None,
+        shares(attack.interval) if attack and measured else None,
+        share(row.limit.rho_alpha),
+        tells=False,
+    )
+
+
+def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
+    version = "their version is not stated, because a digest could disclose a private record"
+    if about.data_sha256:
+        version = f"their version: SHA-256 {about.data_sha256[:16]}…"
+    return first_screen.sign_off(
+        purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
+        data=f"{report.data.name}, {report.data.records} records; {version}",
+        author=about.author or f"{NOT_STATED} (run.author)",
+        date=report.created[:10],
+        limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
+    )
+
+
+def checks(report: Report) -> list[doc.Check]:
+    """Return what a release gate would check, each with its condition."""
+    values, row = encode(report), report.here
+    checked = [
+        report_check(
+            "No measurement contradicts theory.",
+            "alarms > 0",
+            values,
+            failed="A measurement contradicts theory.",
+        ),
+        power(values, f"rows.{row.observer}.detects"),
+    ]
+    hidden = [_hidden(report, values, each) for each in observers.shown(report)]
+    checked += [each for each in hidden if each.mark is not PASSED] or hidden[:1]
+    if row.limit.rho_alpha < 1:
+        unknown = "The trials do not show that the adversary stays below the limit of theory."
+        if observers.reaches_limit(row):
+            unknown += " Theory predicts that it reaches the limit: more trials will not show it."
+        text = "The measured advantage lies below the limit of theory."
+        shuts = f"advantage.high > {row.limit.rho_alpha}"
+        checked.append(report_check(text, shuts, values, fails="", unknown=unknown))
+    if math.isfinite(row.limit.epsilon):
+        checked.append(_together(report, values))
+    return [*checked, worth.check(report.utility.measured), *_own_limits(report)]
+
+
+TOGETHER = "If all {} models are released, ε is {} in total, instead of {} for one."
+OF_A_SEED = (
+    "This run guarantees no ε: anyone who knows its seed can remove the noise. The ε above is for "
+    "one training with secret noise."
+)
+
+
+def _together(report: Report, values: Mapping[str, Any]) -> doc.Check:
+    """Return the check that all trainings together cost no more than one."""
+    total, epsilon = report.released, report.here.limit.epsilon
+    failed, unknown = "", "The total ε of everything that was released is not known."
+    if total is not None:
+        failed = TOGETHER.format(total.trainings, number(total.epsilon), number(epsilon))
+    return report_check(
+        "Everything that was released has no more ε than one training.",
+        f"released.epsilon > {1.001 * max(epsilon, report.accounted.epsilon)}",
+        values,
+        failed=failed,
+        unknown=OF_A_SEED if report.noise_source == "seed" else unknown,
+    )
+
+
+def _hidden(report: Report, values: Mapping[str, Any], row: Row) -> doc.Check:
+    """Return the check that noise limits how often an observer is right.
+
+    A trust model that protects from others is a decision, and no failure.
+    """
+    who, shuts = WHO[row.observer], f"rows.{row.observer}.rho_alpha >= 1"
+    trusted = f"Theory sets no limit for {who}."
+    if observers.state_words(report, row) in (MUST_BE_TRUSTED, NO_PROTECTION):
+        trusted = f"No noise hides {clients_of(report)} from {who}: a question of trust."
+    if observers.by_sampling_alone(row):
+        shuts = f"rows.{row.observer}.epsilon > 1e300"
+    text = f"By theory, noise limits how often {who} is right."
+    return report_check(text, shuts, values, fails="", unknown=trusted)
+
+
+KINDS = {"good": PASSED, "alarm": FAILED, "open": OPEN}
+ALLOWED = {"advantage": "rho_alpha", "belief": "rho_beta"}
+
+
+def _own_limits(report: Report) -> list[doc.Check]:
+    limits = []
+    for row in observers.shown(report):
+        for limit in row.own_limits:
+            mark = observers.own_limit(report, row, limit)
+            text = (
+                f"Own limit for the {NAMES[row.observer]}, {limit.of} at most "
+                f"{number(limit.limit)}: {mark.text[:1].lower()}{mark.text[1:]}."
+            )
+            condition = f"rows.{row.observer}.{ALLOWED[limit.of]} > {limit.limit:.12g}"
+            limits.append(doc.Check(KINDS[mark.kind], text, condition))
+    return limits
+
+
+def choose(report: Report) -> str:
+    """Return the command that finds the least noise which meets a limit, and what it costs.
+
+    The limit is the organisation's own where theory does not keep it yet, and half of what theory
+    allows elsewhere. Returns "" where more noise would not protect from this adversary.
+    """
+    here = report.here
+    scaled = is_clipped(report) and report.mechanism.sensitivity == "global"
+    if not scaled or not math.isfinite(here.limit.largest.epsilon):
+        return ""
+    now = here.limit.rho_alpha
+    own = [each.limit for each in here.own_limits if each.of == "advantage" and each.limit < now]
+    target = f"{own[0]:.12g}" if own else f"{now / 2:.2g}"
+    return f"fedsim choose config.toml --max-advantage {target} --against {report.vantage}"

@@ -1,0 +1,171 @@
+"""Facts about a run that several sections of its page need."""
+
+import math
+from dataclasses import replace
+
+from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.theory import OverTrials
+from fedsim.audits.run import empirical
+from fedsim.learning.training.criterion import AUC, BALANCED, judge
+from fedsim.reports.document import worth
+from fedsim.reports.document.blocks import Mark
+from fedsim.reports.document.wording import DASH, counted, number, plain
+
+TITLES = {
+    "clopper_pearson": "Clopper–Pearson",
+    "clopper_pearson_split": "Clopper–Pearson, split trials",
+    "mu_gdp": "μ of Gaussian privacy",
+    "gaussian": "Gaussian",
+    "trade_off": "Sampled trade-off curve",
+}
+
+
+def is_client(report: Report) -> bool:
+    return report.unit == "client"
+
+
+def is_clipped(report: Report) -> bool:
+    return report.mechanism.clipping
+
+
+def is_sampled(report: Report) -> bool:
+    """Return whether a record joins a round only with a probability below 1."""
+    return report.mechanism.sampling_rate < 1
+
+
+def takes_local_steps(report: Report) -> bool:
+    return report.mechanism.local_steps > 1
+
+
+def is_alarming(report: Report) -> bool:
+    return bool(report.contradictions)
+
+
+def challenge_of(report: Report) -> str:
+    """Return the target in words, such as "the target record"."""
+    challenge = report.challenge
+    if is_client(report):
+        return f"all {challenge.records} records of client {challenge.client}"
+    what = "gradient" if challenge.kind == "gradient" else "record"
+    if challenge.records == 1:
+        return f"the target {what}"
+    return f"{challenge.records} target {what}s"
+
+
+def clients_of(report: Report) -> str:
+    return "a client's data" if is_client(report) else "the record"
+
+
+def trials_of(report: Report) -> str:
+    return counted(report.trials, "trial")
+
+
+def confidence_of(report: Report) -> str:
+    """Return the confidence of every interval as the start of a phrase, such as "95% "."""
+    return f"{100 * report.attack.confidence:g}% "
+
+
+def at_delta(delta: float) -> str:
+    return f"at δ = {plain(delta)}"
+
+
+def is_scored(report: Report) -> bool:
+    """Return whether log-odds are the score of an attack that counts draws, of unknown law."""
+    return report.prediction.method == "none"
+
+
+SCORED = "the belief is the score of an attack; ρβ does not limit such a score."
+
+
+def score_caution(report: Report) -> str:
+    if report.vantage == "released-model":
+        return f" For the released model, {SCORED}"
+    if takes_local_steps(report):
+        return f" With local steps, {SCORED}"
+    if is_scored(report):
+        return f" {SCORED[:1].upper()}{SCORED[1:]}"
+    return ""
+
+
+def released(report: Report) -> str:
+    total = report.released
+    if total is None or not report.mechanism.dp_guarantee:
+        return ""
+    of = "the one training"
+    if total.trainings > 1:
+        of = f"all {total.trainings} trainings together"
+    return (
+        f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} "
+        f"{at_delta(total.delta)} towards the {total.vantage.replace('-', ' ')}."
+    )
+
+
+def standard_errors_apart(report: Report) -> str:
+    measured, predicted = report.attack.advantage, report.prediction.advantage
+    distance = report.prediction.distance
+    if measured is None or predicted is None or distance is None or not distance.standard_error:
+        return ""
+    error = math.hypot(distance.standard_error, report.prediction.standard_error or 0.0)
+    apart = abs(measured - predicted) / error
+    return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
+
+
+def worths_in_full(report: Report) -> str:
+    """Return the criterion before and after the training, and whether the model has learnt."""
+    utility, measured = report.utility, report.utility.measured
+    if not utility.accuracy.mean:
+        return DASH
+    judged, quality = judge(measured), utility.quality
+    worths = worth.as_text(judged.name, judged.value)
+    if judged.name not in (AUC, BALANCED):
+        first, loss = utility.accuracy.mean[0], utility.loss.mean[0]
+        before = judge(replace(measured, accuracy=first, loss=loss)).value
+        worths = f"{worth.as_text(judged.name, before)} → {worths}"
+    beside = worth.beside(measured, quality.least_recall if quality else None)
+    confusion = quality.confusion if quality else []
+    warning = worth.unless_learnt(measured, confusion, utility.loss.mean[0])
+    return f"{worth.leading(judged.name)} {worths} ({beside}). {warning}".strip()
+
+
+def model_in_short(report: Report) -> str:
+    """Return the criterion beside a constant answer, and whether the model has learnt."""
+    measured = report.utility.measured
+    judged = judge(measured)
+    texts = [f"{judged.name} {worth.as_text(judged.name, judged.value)}"]
+    if measured.area_under_curve is not None and judged.name != AUC:
+        texts.append(f"AUC {measured.area_under_curve:.3f}")
+    learnt = "" if judged.has_learnt else "; it is not shown to have learnt anything"
+    return f"{', '.join(texts)} ({worth.baseline(judged)}){learnt}"
+
+
+def over_trials(epsilons: OverTrials | None, trials: int) -> str:
+    if epsilons is None:
+        return DASH
+    return f"{number(epsilons.mean)} (mean of {trials} trials; largest {number(epsilons.max)})"
+
+
+def beside_theory(report: Report, name: str) -> Mark:
+    """Return how a lower bound on epsilon stands to the limit; `name`: of bound and alarm."""
+    if name in report.contradictions:
+        return Mark("alarm", "Above theory")
+    if report.empirical.lower_bounds[name].epsilon > report.here.limit.epsilon:
+        return Mark("caution", "Above theory, within chance")
+    return Mark("good", "Consistent")
+
+
+FINAL_LOSS = "Yeom (loss of the final model)"
+
+
+def attack_names(name: str, client: bool) -> tuple[str, str]:
+    """Return the short and the full name of an attack by losses."""
+    if name == empirical.POPULATION:
+        return "Yeom", "Yeom: members are the records with at most the mean loss"
+    if name == empirical.CHALLENGE and client:
+        return FINAL_LOSS, "Yeom on the target client: by the mean loss of its records"
+    if name == empirical.CHALLENGE:
+        return FINAL_LOSS, "Yeom on the target record alone"
+    if attack := LOSS_ATTACKS.get(name):
+        return attack.title, f"{attack.title}, on the target"
+    own = name.rpartition(":")[2].replace("_", " ")
+    return own, f"{own}, an attack of your own, on the target"

@@ -1,0 +1,144 @@
+"""The result of a run on the terminal: at most 20 lines, of which the last but one decides."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.rows import RunRow
+from fedsim.reports.document import terminal
+from fedsim.reports.document.wording import counted, least_loss, number
+from fedsim.reports.sections import first, observers
+from fedsim.reports.sections.section import confidence_of, model_in_short, released
+
+MOST_LINES = 19
+"""On a terminal of 80 columns or more, beside the path of the page, which follows."""
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A part of the result; `rank`: those of the highest rank give way first, those of 0 never."""
+
+    shown: RenderableType
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a run; without `verbose`, what has no room on the screen is left out."""
+
+    paragraphs: tuple[Paragraph, ...]
+    ending: str
+    verbose: bool = False
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        kept = [(each, len(console.render_lines(each.shown, options))) for each in self.paragraphs]
+        ranks = sorted({each.rank for each in self.paragraphs} - {0})
+        while not self.verbose and ranks and sum(lines for _, lines in kept) >= MOST_LINES:
+            places = [i for i, (each, _) in enumerate(kept) if each.rank == ranks[-1]]
+            if len(places) <= 1:
+                ranks.pop()
+            if places:
+                kept.pop(places[-1])
+        yield from (each.shown for each, _ in kept)
+        more = " More: fedsim report RUN -v." * (len(kept) < len(self.paragraphs))
+        yield Text(f"{self.ending}{more}")
+
+
+def summary(
+    report: Report, command: str = "", seconds: float | None = None, *, verbose: bool = False
+) -> RenderableType:
+    """Return the result of a run.
+
+    Args:
+        command: command that made it, as typed; "" for the name of the run.
+        seconds: time that it took; None if unknown.
+        verbose: whether every observer's numbers follow.
+    """
+    decisions = first.decisions(report)
+    ending = f"{counted(report.alarms, 'alarm')}, {len(decisions) or 'nothing'} to decide."
+    paragraphs = _paragraphs(report, _begun(report, command, seconds), decisions, verbose)
+    return Summary(tuple(paragraphs), ending, verbose)
+
+
+def _begun(report: Report, command: str, seconds: float | None) -> str:
+    budget, took = report.budget, "" if seconds is None else f"    {seconds:.0f} s"
+    rounds = counted(report.rounds, "round")
+    if budget.stopped:
+        rounds = f"stopped after {budget.rounds_run} of {counted(budget.rounds_planned, 'round')}"
+    clients, trials = counted(report.clients, "client"), counted(report.trials, "trial")
+    return f"{command or report.name}    {trials}, {rounds}, {clients}{took}\n"
+
+
+def _paragraphs(
+    report: Report, begun: str, decisions: list[str], verbose: bool
+) -> Iterator[Paragraph]:
+    alarms = list(report.contradictions.values())
+    if len(alarms) > 1 and not verbose:
+        alarms = [f"{text.partition('. ')[0].removesuffix('.')}." for text in alarms]
+    gap = Paragraph(Text(""))
+    yield Paragraph(Text(begun, "bold"))
+    for place, text in enumerate(alarms):
+        yield Paragraph(Text(f"ALARM: {text}", "bold red"), min(place, 1) * 4)
+    yield from [gap] * bool(alarms)
+    yield Paragraph(Text(f"{first.question(report)}\n"), 7)
+    yield Paragraph(_observers(report))
+    yield gap
+    yield Paragraph(Text(observers.MEANT), 9)
+    yield Paragraph(Text(_what_it_shows(report)), 2)
+    yield Paragraph(Text(f"Model: {model_in_short(report)}"), 8)
+    told = first.cautions(report)
+    facts = filter(None, (released(report), first.canaries(report).strip()))
+    for place, text in enumerate([*facts, *(label.title for label in told)]):
+        yield Paragraph(Text(text), 5 if place else 3)
+    if verbose:
+        for row in observers.shown(report):
+            yield from map(Paragraph, _in_full(report, row))
+        yield from (Paragraph(Text(str(label.text))) for label in told if label.text)
+        yield Paragraph(Text(report.mechanism.dp_note))
+    yield from (Paragraph(Text(text), 6) for text, met in first.own_limits(report) if met)
+    yield from (Paragraph(Text(each), 1) for each in decisions)
+
+
+def _observers(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=True)
+    rows = observers.shown(report)
+    for heading in (*observers.short(report, rows[0]), "Verdict"):
+        name = heading.lower().replace(" = ", "=")
+        whole = heading != "Verdict"
+        table.add_column(name, header_style="", overflow="fold", no_wrap=whole)
+    for row in rows:
+        mark, cells = observers.mark(report, row), observers.short(report, row).values()
+        verdict = Text(mark.text.lower(), terminal.COLOURS.get(mark.kind, ""))
+        table.add_row(*map(Text, cells), verdict)
+    return table
+
+
+def _in_full(report: Report, row: RunRow) -> Iterator[Text]:
+    yield Text(f"{observers.NAMES[row.observer]}: {observers.mark(report, row).text}", "bold")
+    for heading, (text, detail) in observers.numbers(report, row).items():
+        yield Text(f"  {heading}: {text}{f' ({detail})' * bool(detail)}")
+    if row.attack is not None and row.attack.chance is not None:
+        chance = number(row.attack.chance)
+        yield Text(f"  a coin's advantage: −{chance} to {chance}")
+    yield Text(f"  {observers.reading(report, row)}")
+
+
+def _what_it_shows(report: Report) -> str:
+    share, sentences = report.here.detects, ["Guessing is right in 50%."]
+    if report.attack.interval is not None:
+        sentences.append(f"Intervals: {confidence_of(report).strip()}.")
+    if report.contradictions:
+        return " ".join(sentences)  # noise may be missing
+    if share is None:
+        sentences.append("Without a limit of theory, the noise cannot be checked.")
+    elif share < 0.05:
+        sentences.append("Even if nearly all noise were missing, the audit might not see it.")
+    else:
+        sentences.append(f"Noise missing by more than {least_loss(share)} would have been seen.")
+    return " ".join(sentences)

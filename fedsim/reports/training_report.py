@@ -1,0 +1,368 @@
+"""The report of a training for the operator of the server: what may be shared, and what may not.
+
+The guarantee makes the released model and its card public. The server's own knowledge is
+confidential: which client was missing when and why, and properties of each client's messages.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+
+from adversaries.errors import InputError
+from fedsim.audits.results import verdicts
+from fedsim.audits.results.measured import RoundSeries
+from fedsim.audits.results.verdicts import StateWords
+from fedsim.common import report_directory
+from fedsim.common.strict_json import report_json
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.game.observers.noise_watch import alarms
+from fedsim.privacy.identifiability import advantage_of_epsilon, rho_alpha
+from fedsim.reports import model_card, model_quality
+from fedsim.reports.card_page import mechanism_towards
+from fedsim.reports.card_types import ModelCard, Privacy, Rehearsal, ReleasedTowards
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document import first_screen, worth
+from fedsim.reports.document.first_screen import FAILED, report_check, share, shares
+from fedsim.reports.document.html import render
+from fedsim.reports.document.wording import number, percent
+from fedsim.reports.figures import training_figures
+from fedsim.reports.sections import reading
+from fedsim.reports.sections.observers import WHO
+
+KIND = "training"
+
+
+@dataclass(frozen=True)
+class NotedRound:
+    """One round as the server noted it; None for a number that it did not compute.
+
+    Attributes:
+        time: seconds since the training began.
+        epsilon: of all rounds so far.
+        noise_at_most: largest noise over the claimed, of the sums and of each client's messages.
+        noise_accused: names of those with surely less noise than claimed.
+    """
+
+    round: int
+    time: float | None = None
+    loss: float | None = None
+    accuracy: float | None = None
+    epsilon: float | None = None
+    noise_at_most: Mapping[str, float] | None = None
+    noise_accused: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        kept = {each.name: event[each.name] for each in fields(cls) if each.name in event}
+        if limits := kept.get("noise_at_most"):
+            # An event has null for infinity.
+            kept["noise_at_most"] = {
+                name: math.inf if limit is None else limit for name, limit in limits.items()
+            }
+        return cls(**kept)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A client that did not answer. `client`: its number; None if unknown. `of`: the messages."""
+
+    client: int | None
+    of: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What the server noted about a training. `contradictions`: alarms, in sentences."""
+
+    name: str
+    author: str
+    contradictions: Sequence[str]
+    rounds: Sequence[NotedRound]
+    missing: Sequence[Missing]
+
+    @property
+    def alarms(self) -> int:
+        return len(self.contradictions)
+
+    def as_json(self) -> dict[str, Any]:
+        rounds = [
+            {name: value for name, value in vars(each).items() if value is not None}
+            for each in self.rounds
+        ]
+        return {"kind": KIND, **asdict(self), "alarms": self.alarms, "rounds": rounds}
+
+
+PUBLIC = (
+    "You may share the folder public/: the model, its description and its card. All of it is "
+    "computed from what the rounds released, so epsilon covers it."
+)
+
+PARTLY_COVERED = (
+    "The folder public/ has the model, its description and its card. Epsilon covers what the "
+    "rounds released, but not all of this folder."
+)
+
+CONFIDENTIAL = (
+    "The rest of this directory, including this page, is for the operator of the server only. It "
+    "says which client answered when, and describes the messages of each client."
+)
+
+
+def write_training_report(directory: RunDirectory) -> TrainingReport:
+    card, report = model_card.read_card(directory), assemble(directory)
+    page = render_html(report, card)
+    report_directory.write_report(directory.path, report_json(report.as_json()), page)
+    return report
+
+
+def assemble(directory: RunDirectory) -> TrainingReport:
+    rounds: dict[int, NotedRound] = {}
+    missing = []
+    for event, _ in directory.events():
+        if "round" in event:
+            rounds[event["round"]] = NotedRound.of(event)  # of a round that was repeated, the last
+        if "dropped" in event or "silent" in event:
+            who = event.get("dropped", event.get("silent"))
+            missing.append(Missing(who, event["of"], event["reason"]))
+    course = [one for _, one in sorted(rounds.items())]
+    contradictions = []
+    if course:  # its last round has all alarms; early runs noted the limits alone
+        limits, accused = course[-1].noise_at_most or {}, course[-1].noise_accused
+        beyond = [name for name, limit in limits.items() if limit <= 1]
+        contradictions = alarms(beyond if accused is None else accused, limits)
+    run = directory.config.run
+    return TrainingReport(run.name, run.author, contradictions, course, missing)
+
+
+@dataclass(frozen=True)
+class Towards:
+    """What an observer may learn of a training; `right_at_most` is 1 where nothing is promised."""
+
+    name: str
+    words: StateWords
+    right_at_most: float
+    epsilon: float
+    sees: str
+    rehearsal: Rehearsal | None = None
+
+    @property
+    def bar(self) -> doc.Bar:
+        found, mark = self.rehearsal, doc.Mark(self.words.kind, self.words.text)
+        if found is None or found.advantage is None:
+            return doc.Bar(self.name.capitalize(), mark, limit=self.right_at_most)
+        right, ends = share(found.advantage), shares(found.advantage_interval)
+        how = f"rehearsed on {found.data}"
+        return doc.Bar(self.name.capitalize(), mark, right, ends, self.right_at_most, how)
+
+
+def towards(report: TrainingReport, card: ModelCard) -> list[Towards]:
+    return [_towards(report, card, one) for one in card.privacy.towards]
+
+
+def _towards(report: TrainingReport, card: ModelCard, one: ReleasedTowards) -> Towards:
+    limit, words = _right_at_most(card.privacy, one), state(report, card)
+    rehearsal = card.rehearsal
+    if rehearsal is not None and rehearsal.vantage != one.vantage:
+        rehearsal = None
+    if card.privacy.guaranteed and limit >= 1:
+        server = one.vantage == "server"
+        words = verdicts.MUST_BE_TRUSTED if server else verdicts.NO_PROTECTION
+    elif words is verdicts.AGREES and (rehearsal is None or rehearsal.advantage is None):
+        words = verdicts.NOT_MEASURED  # the noise was measured, and no adversary
+    epsilon = next(iter(one.epsilon.values()), math.inf)
+    return Towards(one.vantage.replace("-", " "), words, limit, epsilon, one.sees, rehearsal)
+
+
+def _right_at_most(privacy: Privacy, one: ReleasedTowards) -> float:
+    if not privacy.guaranteed:
+        return 1.0
+    try:
+        return share(rho_alpha(mechanism_towards(privacy, one)))
+    except InputError:  # of steps that are unknown, or not covered, epsilon limits the advantage
+        epsilon = next(iter(one.epsilon.values()), math.inf)
+        return share(advantage_of_epsilon(epsilon, privacy.delta))
+
+
+def state(report: TrainingReport, card: ModelCard) -> StateWords:
+    """Return the state of the training, whichever the observer."""
+    if report.alarms:
+        return verdicts.CONTRADICTED
+    if not card.privacy.guaranteed:
+        return verdicts.NO_GUARANTEE
+    watched = bool(report.rounds) and bool(report.rounds[-1].noise_at_most)
+    return verdicts.AGREES if watched else verdicts.NOT_MEASURED
+
+
+def render_html(report: TrainingReport, card: ModelCard) -> str:
+    observers = towards(report, card)
+    blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
+    if card.uncovered is not None:
+        partly = " ".join([PARTLY_COVERED, *card.uncovered])
+        blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
+    states = [each.words for each in observers]
+    blocks += [
+        doc.Prose(CONFIDENTIAL),
+        *_figures(report),
+        reading.part(states, attacked=card.rehearsal is not None),
+    ]
+    if card.utility is not None:
+        blocks += model_quality.quality_of(card.utility, str)
+    if report.missing:
+        missing = [
+            ["unknown" if one.client is None else f"client-{one.client}", one.of, one.reason]
+            for one in report.missing
+        ]
+        blocks += [
+            doc.Heading("Missing clients"),
+            doc.tabulated(["client", "of", "reason"], missing),
+        ]
+    title, name = f"Training {report.name}", report.name
+    page = doc.Document(title, "Training", name, _first(report, card, observers), blocks)
+    return render(page)
+
+
+TRAINED = "{clients} clients trained a model ({network}) in {rounds} rounds."
+LIMITED = (
+    "An adversary that guesses whether one {unit} was used is right in at most {most} of cases "
+    "({who}). Tossing a coin is right in 50%."
+)
+NAKED = "No noise protects a {unit} from the {who}."
+UNGUARANTEED = "By its size alone, the noise has ε = {epsilon} towards the {who}."
+
+
+def _first(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> doc.FirstScreen:
+    privacy, names = card.privacy, dict[doc.Mark, list[str]]()
+    for each in observers:
+        names.setdefault(each.bar.mark, []).append(each.name)
+    states: list[str | doc.Mark] = []
+    for mark, alike in names.items():
+        states += [f"{', '.join(alike).capitalize()}: ", mark, " "]
+    answer: list[doc.Words] = [states, f"{TRAINED.format(**vars(card))} {_limits(card, observers)}"]
+    if not privacy.guaranteed:
+        answer.append(f"No guarantee of differential privacy. {privacy.note}")
+    answer += card.uncovered or ()
+    if card.utility is not None:
+        answer.append(model_quality.learning(card.utility, card.task))
+    of = "client with all its data" if privacy.unit == "client" else "record"
+    rows = [[each.name, number(each.epsilon), each.sees] for each in observers]
+    return doc.FirstScreen(
+        answer=answer,
+        alarming=bool(report.alarms),
+        figure=doc.Bars(
+            [each.bar for each in observers],
+            f"How often an adversary can be right, at most, about whether one {of} was used.",
+        ),
+        table=doc.tabulated(("Observer", f"ε at δ = {privacy.delta:.3g}", "Note"), rows),
+        checks=_checks(report, card, observers),
+        steps=_steps(report, card, observers),
+        sign_off=first_screen.sign_off(
+            purpose=card.purpose,
+            data=f"{card.data}, {card.records} records of {card.clients} clients",
+            author=report.author,
+            date=card.created[:10],
+            limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
+            "released. No attack on this training was simulated.",
+        ),
+    )
+
+
+def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
+    """Return how often each observer can be right, or what the noise has; those alike together."""
+    said = dict[str, list[str]]()
+    for each in observers:
+        if each.right_at_most < 1:
+            form = LIMITED.replace("{most}", percent(each.right_at_most))
+        elif math.isinf(each.epsilon):
+            form = NAKED
+        else:
+            form = UNGUARANTEED.replace("{epsilon}", number(each.epsilon))
+        said.setdefault(form, []).append(each.name)
+    return " ".join(
+        form.format(unit=card.privacy.unit, who=" and the ".join(who)) for form, who in said.items()
+    )
+
+
+def _steps(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> list[doc.Words]:
+    advice, trusted = state(report, card).advice, any(each.right_at_most >= 1 for each in observers)
+    public = not report.alarms
+    steps = {
+        advice: bool(advice),
+        "Decide whether you trust the observers from whom no noise protects.": trusted,
+        "Decide whether you may share what epsilon does not cover.": public and card.uncovered,
+        "Share only the folder public/. Keep the rest of this directory to yourself.": public,
+    }
+    return [step for step, applies in steps.items() if applies]
+
+
+def _checks(
+    report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
+) -> list[doc.Check]:
+    document, epsilon = report.as_json(), max(each.epsilon for each in observers)
+    checks = [
+        report_check(
+            "No measurement contradicts the claimed noise.",
+            "alarms > 0",
+            document,
+            failed="The released sums or messages contradict the claimed noise.",
+        ),
+        report_check(
+            "The report contains a measurement of the noise.",
+            "rounds.-1.noise_at_most.# < 1",
+            document,
+            fails="",
+            unknown="The noise of this training was not measured.",
+        ),
+        report_check(
+            "Every client answered in every round.",
+            "missing.# > 0",
+            document,
+            failed="Clients were missing in some rounds.",
+        ),
+    ]
+    if not card.privacy.guaranteed:
+        checks.append(doc.Check(FAILED, "The training has no guarantee of differential privacy."))
+    else:
+        naked = [one for one in card.privacy.towards if _right_at_most(card.privacy, one) >= 1]
+        checks += [
+            doc.Check(
+                FAILED,
+                f"Theory sets no limit for {WHO[one.vantage]}, who can always tell whether the "
+                f"{card.privacy.unit} was used.",
+            )
+            for one in naked
+        ]
+    if card.privacy.guaranteed and math.isfinite(epsilon):
+        text = "The rounds cost no more ε than the model's card states."
+        failed = "The rounds cost more ε than the model's card states."
+        checks.append(report_check(text, f"epsilon > {1.001 * epsilon}", document, failed=failed))
+    if card.utility is not None:
+        checks.append(worth.check(card.utility.measured(card.task)))
+    return checks
+
+
+def _figures(report: TrainingReport) -> Iterator[doc.Figure]:
+    rounds = report.rounds
+    numbers = np.array([each.round for each in rounds], dtype=np.int64)
+    if rounds and rounds[-1].accuracy is not None:
+        values = [one.accuracy for one in rounds], [one.loss for one in rounds]
+        curves = (RoundSeries(each, each, each) for each in values)
+        caption = "Accuracy and loss (nats) on held-out records, after every round."
+        figure = training_figures.utility(numbers.tolist(), *curves)
+        yield doc.Figure("utility", figure, "", caption)
+    if rounds and rounds[-1].noise_at_most:
+        limits = {
+            name: np.array([(each.noise_at_most or {}).get(name, math.inf) for each in rounds])
+            for name in rounds[-1].noise_at_most
+        }
+        caption = (
+            "Largest noise that fits the released sums and messages, divided by the claimed noise."
+        )
+        yield doc.Figure("noise", training_figures.noise_limits(numbers, limits), "", caption)

@@ -1,0 +1,46 @@
+"""The same blocks on the terminal and as Markdown."""
+
+from rich.console import Console
+
+from fedsim.reports.document import terminal
+from fedsim.reports.document.blocks import Bullets, Label, Listing, Part, Prose, tabulated
+
+ROWS = [["a [red] server", "1.5", "≥ 2"], ["b", "10.25", None]]
+TABLE = tabulated(["who", "z", "ε"], ROWS)
+
+
+def on_terminal(*blocks, width=60):
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        console.print(terminal.shown(*blocks))
+    return capture.get()
+
+
+def test_the_terminal_has_numbers_flush_right_and_reads_no_text_as_markup():
+    lines = on_terminal(TABLE).splitlines()
+    assert [line for line in lines if "[red]" in line] == ["│ a [red] server │   1.5 │ ≥ 2 │"]
+    assert [line for line in lines if "10.25" in line] == ["│ b              │ 10.25 │   – │"]
+
+
+def test_no_number_is_cut_where_room_is_short():
+    shown = on_terminal(terminal.table(TABLE, dense=True), width=14)
+    assert "10.25" in shown and "1.5" in shown and "server" in shown
+    assert "…" not in shown
+
+
+def test_the_terminal_shows_what_stands_around_tables():
+    shown = on_terminal(Prose("Said."), Label("Alarm:", "loud"), Listing([("rounds", "3")]))
+    assert shown.splitlines()[:2] == ["Said.", "Alarm: loud"]
+    assert "│ rounds │ 3 │" in shown
+
+
+def test_markdown_has_a_heading_for_each_part_and_an_empty_line_between_blocks():
+    part = Part("Card", [Prose("Text."), Part("Limits", [Bullets(["one", "two"]), TABLE])])
+    assert terminal.as_markdown([part]) == (
+        "# Card\n\nText.\n\n## Limits\n\n- one\n- two\n\n| who | z | ε |\n|---|---|---|\n"
+        "| a [red] server | 1.5 | ≥ 2 |\n| b | 10.25 | – |\n"
+    )
+
+
+def test_quoted_text_means_nothing_in_markdown():
+    assert terminal.quoted("# *a*\n<b>") == r"\# \*a\* &lt;b&gt;"

@@ -1,0 +1,74 @@
+"""The page of an audit: its first screen, its checks, and the schema that its numbers keep."""
+
+import json
+import re
+from html import escape
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from fedsim.audits.judgement.claim import Claim
+from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.recorded.audit import audit
+from fedsim.federation.transcripts.reader import read_transcript
+from fedsim.reports.kinds import audited
+from fedsim.reports.kinds.schema import of_kinds, schema
+from tests.corpus import KINDS, Played
+from tests.fedsim.commands.auditing.test_audit import server
+
+
+def page(folder: Path, noise: float = 1.0, claim: Claim | None = None) -> str:
+    """Return the page of a server whose noise is `noise` times what it says."""
+    seen = read_transcript(server(folder / "t", noise))
+    return audited.page(audit(seen, AuditOptions(claim=claim)))
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return page(tmp_path_factory.mktemp("honest"))
+
+
+def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: str) -> None:
+    bar = r'<div class="bar"><p><strong>([^<]*)</strong> <span class="mark (\w+)"'
+    assert re.findall(bar, honest) == [("Server", "caution"), ("Participant", "open")]
+    assert "The least protected client, node 8, has ε = " in honest
+
+
+def test_half_the_noise_fails_the_checks_that_a_gate_would_make(tmp_path: Path) -> None:
+    halved = page(tmp_path, 0.5, claim=Claim(9.8, 1e-5, unit="client"))
+    failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
+    conditions = "alarms > 0", "noise.low < 0.9", "epsilon > 9.8", "epsilon.low > 9.8"
+    conditions += ("rows.server.rho_alpha >= 1",)
+    assert failed == [escape(each) for each in conditions]
+    assert "verdict alarm" in halved
+
+
+AUDITS = [name for name in KINDS if "-audit" in name]
+
+
+@pytest.mark.parametrize("name", AUDITS)
+def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(
+    name: str, played: Played
+) -> None:
+    schemas, whole = of_kinds(), jsonschema.Draft202012Validator(schema())
+    for path in played.folder.rglob("report.json"):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        one = jsonschema.Draft202012Validator(schemas[report.get("kind", "run")])
+        one.validate(report)
+        whole.validate(report)
+        refuted = [each for each in report.get("findings", ()) if "is refuted: " in each["why"]]
+        assert bool(refuted) == (report.get("verdict") == "convicted")
+        assert all("99.99% confidence" in each["why"] for each in refuted)
+        report["rows"]["nobody"] = {}
+        assert not one.is_valid(report) and not whole.is_valid(report)
+
+    for path in played.folder.rglob("report.html"):
+        if (path.parent / "config.toml").exists():
+            continue  # a run's own page
+        text = path.read_text(encoding="utf-8")
+        shown = text[text.index('<section class="verdict') :].partition("<details")[0]
+        words = re.sub(r"(?s)<svg.*?</svg>|<[^>]+>", " ", shown).split()
+        assert len(words) <= 150, path
+    for ended in played.ended:
+        assert ended.output.count("\n") <= 22  # with the place of the report

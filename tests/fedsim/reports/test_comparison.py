@@ -1,0 +1,275 @@
+"""Several runs in one table: a row for each trust and vantage."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from adversaries.errors import InputError
+from fedsim.audits.results.report import Report
+from fedsim.audits.results.rows import RunRow as Row
+from fedsim.audits.results.theory import ReleasedTogether
+from fedsim.audits.results.verdicts import State
+from fedsim.configuration import Scalar, from_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.reports import comparison
+from fedsim.reports.document.html import fragment
+from fedsim.reports.document.wording import percent
+from fedsim.reports.sections.observers import mark
+
+from .conftest import SIZE, Runs
+
+Of = Callable[[str], Report]
+
+
+@pytest.fixture(scope="session")
+def of(written: Runs) -> Of:
+    """Return a function that makes the report of a run under a trust, measured at two vantages."""
+    report = written("central").report
+    found = report.here
+    assert found.predicted is not None
+    predicted = replace(found.predicted, advantage=0.2)
+    limit = replace(found.limit, noise_multiplier=4.0, epsilon=1.5, rho_alpha=0.25)
+
+    def row(observer: str, advantage: float, good: bool) -> Row:
+        ends = (0.1, 0.3)
+        attack = replace(report.attack, advantage=advantage, interval=ends, near_prediction=good)
+        standing: State = "below" if good else "contradicted"
+        shown = replace(found, observer=observer, standing=standing, limit=limit)
+        return replace(shown, attack=attack, predicted=predicted)
+
+    none = replace(limit, noise_multiplier=0.0, epsilon=math.inf, rho_alpha=1.0)
+    rows = {
+        "server": replace(row("server", 0.9, False), limit=none),
+        "participant": row("participant", 0.21, True),
+        "released-model": replace(report.rows["released-model"], limit=limit),
+    }
+
+    def make(trust: str) -> Report:
+        return replace(report, name="vantages", trust=trust, rows=rows)
+
+    return make
+
+
+def _side_by_side(reports: list[Report]) -> list[comparison.Row]:
+    directories = [Path(f"runs/{place}") for place in range(len(reports))]
+    return comparison.side_by_side(directories, reports)
+
+
+def _shown(reports: list[Report]) -> str:
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(comparison.summary(_side_by_side(reports)))
+    return capture.get()
+
+
+def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
+    rows = comparison.compare([of("central"), of("local")])
+    assert [(row["trust"], row["vantage"]) for row in rows] == [
+        (trust, vantage)
+        for trust in ("central", "local")
+        for vantage in ("server", "participant", "released-model")
+    ]
+    assert [row["verdict"] for row in rows[:3]] == [
+        "Contradicted, apart from prediction",
+        "Below the limit",
+        "Limited by theory",
+    ]
+    assert rows[1]["predicted"] == 0.2
+    assert rows[1]["measured"] == 0.21
+    assert rows[1]["interval"] == (0.1, 0.3)
+    assert rows[2]["measured"] is None
+
+
+def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(of: Of) -> None:
+    report = of("central")
+    turned = replace(report, rows=dict([*report.rows.items()][::-1]))
+    rows = comparison.compare([turned])
+    assert [row["vantage"] for row in rows] == ["released-model", "participant", "server"]
+    assert [row["state"] for row in rows] == [each.standing for each in turned.rows.values()]
+    for each, row in zip(turned.rows.values(), rows, strict=True):
+        assert row["verdict"].startswith(mark(turned, each).text)
+
+
+def test_privacy_stands_beside_what_it_costs(of: Of) -> None:
+    report = of("central")
+    rows = _side_by_side([report])
+    row = next(row for row in rows if row["vantage"] == "participant")
+    limit = report.rows["participant"].limit
+    assert (row["criterion"], row["value"]) == ("accuracy", report.utility.accuracy.mean[-1])
+    assert (row["tail_limit"], row["delta"]) == (limit.exceeded, report.bounds.delta)
+    shown = " ".join(_shown([report]).split())
+    page = fragment(comparison.blocks(rows))
+    for words in (shown, page):
+        for value in ((1 + row["limit"]) / 2, row["value"]):
+            assert percent(value) in words
+        assert f"{row['delta']:g}" in words
+
+
+def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
+    console = Console(width=140)
+    with console.capture() as capture:
+        console.print(comparison.summary(_side_by_side([of("central")])))
+    server, participant, released = (
+        line for line in capture.get().splitlines() if "central" in line
+    )
+    assert server.count("none") == 2
+    assert "60.5%" in participant
+    assert "Below the limit" in participant
+    assert "Limited by theory" in released
+    assert "55.0% to 65.0%" in capture.get()
+    assert "intervals at 95.0%" in capture.get()
+
+
+def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
+    console = Console(width=80)
+    reports = [
+        replace(of(trust), name=f"digits-{trust}", colluding=3)
+        for trust in ("central", "distributed")
+    ]
+    with console.capture() as capture:
+        console.print(comparison.summary(_side_by_side(reports)))
+    shown = capture.get()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    for words in (
+        "60.5%",
+        "55.0% to 65.0%",
+        "released",
+        "Below the",
+        "Contradicted",
+        "prediction",
+        "verdict",
+    ):
+        assert words in shown
+
+
+def test_runs_of_one_name_are_told_apart_by_their_directories(of: Of) -> None:
+    shown = _shown([of("central"), of("central")])
+    assert "1: vantages, runs/0" in shown
+    assert "2: vantages, runs/1" in shown
+    participants = [line.split()[0] for line in shown.splitlines() if "participant" in line]
+    assert participants == ["1", "2"]
+
+
+def test_each_row_has_its_confidence_where_runs_differ(of: Of) -> None:
+    other = of("central")
+    here = other.here
+    half = replace(here, attack=replace(other.attack, confidence=0.5))
+    other = replace(other, rows=other.rows | {"participant": half})
+    shown = " ".join(_shown([of("central"), other]).split())
+    assert (shown.count("intervals at 95.0%"), shown.count("95.0%, 50.0%")) == (2, 1)
+
+
+def test_a_run_is_compared_with_itself_under_no_spelling(of: Of, tmp_path: Path) -> None:
+    run, link = tmp_path / "run", tmp_path / "link"
+    run.mkdir()
+    link.symlink_to(run)
+    for other in (run, link, tmp_path / "run" / ".." / "run"):
+        with pytest.raises(InputError, match=r"are the same run; give each run once$"):
+            comparison.side_by_side([run, other], [of("central"), of("local")])
+
+
+def test_colluders_are_named_beside_the_trust(of: Of) -> None:
+    console = Console(width=140)
+    with console.capture() as capture:
+        reports = [of("local"), replace(of("local"), colluding=3)]
+        console.print(comparison.summary(_side_by_side(reports)))
+    lines = [line for line in capture.get().splitlines() if "participant" in line]
+    assert ["local, 3 collude" in line for line in lines] == [False, True]
+
+
+def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -> None:
+    released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
+    everything = ReleasedTogether(
+        **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}, game=""
+    )
+    real = replace(of("local"), released=everything)
+    rows = _side_by_side([of("central"), real])
+    assert [row["released"] for row in rows] == [None] * 3 + [released] * 3
+    shown = " ".join(_shown([of("central"), real]).split())
+    assert "ε = 29.500 at δ = 0.01 towards the server, released by all 20 trainings" in shown
+    assert comparison.ADD_UP in shown
+    assert "released by" not in _shown([of("central"), of("local")])
+
+
+def _configured(tmp_path: Path, changes: list[dict[str, Scalar]]) -> list[Path]:
+    return [
+        RunDirectory.create(tmp_path / f"{place}", from_run_config(SIZE | change)).path
+        for place, change in enumerate(changes)
+    ]
+
+
+def _limited(report: Report, advantage: float, accuracy: float) -> Report:
+    """Return a report whose every limit and final accuracy are these."""
+    rows = {
+        name: replace(row, limit=replace(row.limit, rho_alpha=advantage))
+        for name, row in report.rows.items()
+    }
+    curve = replace(report.utility.accuracy, mean=[0.1, accuracy])
+    return replace(report, rows=rows, utility=replace(report.utility, accuracy=curve))
+
+
+def test_a_comparison_says_which_run_is_stricter_by_how_much_and_at_what_cost(
+    written: Runs, tmp_path: Path
+) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
+    reports = [_limited(report, 0.292, 0.642), _limited(report, 0.166, 0.6)]
+    rows = comparison.side_by_side(places, reports)
+    assert (
+        "rho-beta 0.75 is stricter than rho-beta 0.9: the operator of the server is right in at "
+        "most 58.3% of cases instead of 64.6%. The accuracy of rho-beta 0.75 is 60.0% instead of "
+        "64.2%."
+    ) in comparison.sentences(rows, comparison.named(rows))
+
+
+def test_uneven_classes_are_compared_by_their_criterion(written: Runs) -> None:
+    """9 of 10 records are of one class: an accuracy of 90 % says nothing, and is not shown."""
+    report = written("central").report
+    quality = report.utility.quality
+    assert quality
+    uneven = [replace(one, records=n) for one, n in zip(quality.classes, (90, 10), strict=False)]
+
+    def ranking(area: float) -> Report:
+        of_two = replace(quality, classes=uneven)
+        utility = replace(report.utility, quality=of_two, area_under_curve=area)
+        return replace(_limited(report, 1 - area, 0.9), utility=utility)
+
+    rows = comparison.side_by_side([Path("a"), Path("b")], [ranking(0.7), ranking(0.75)])
+    said = comparison.sentences(rows, {1: "run 1", 2: "run 2"})
+    assert said == [said[0].partition(". ")[0] + ". The AUC of run 2 is 0.750 instead of 0.700."]
+    assert {(row["criterion"], row["value"]) for row in rows} == {("AUC", 0.7), ("AUC", 0.75)}
+
+
+def test_a_run_that_allows_the_server_less_and_a_participant_more_is_not_stricter(
+    written: Runs, tmp_path: Path
+) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{"privacy.rho-beta": 0.9}, {"privacy.rho-beta": 0.75}])
+
+    def allowing(server: float, others: float) -> Report:
+        limits = {"server": server, "participant": others, "released-model": others}
+        rows = {
+            name: replace(row, limit=replace(row.limit, rho_alpha=limits[name]))
+            for name, row in report.rows.items()
+        }
+        return replace(report, rows=rows)
+
+    rows = comparison.side_by_side(places, [allowing(0.5, 0.4), allowing(0.6, 0.2)])
+    assert (
+        "Neither rho-beta 0.9 nor rho-beta 0.75 is stricter: the operator of the server is right "
+        "in at most 75.0% of cases instead of 80.0% in rho-beta 0.9, but a participant is right in "
+        "at most 70.0% of cases instead of 60.0%."
+    ) in comparison.sentences(rows, comparison.named(rows))[0]
+
+
+def test_runs_that_differ_in_nothing_have_numbers_for_names(written: Runs, tmp_path: Path) -> None:
+    report = written("central").report
+    places = _configured(tmp_path, [{}, {"run.name": "another"}])
+    rows = comparison.side_by_side(places, [report, report])
+    said = "run 1 allows as much as run 2 at every vantage point. The accuracy is the same."
+    assert said in comparison.sentences(rows, comparison.named(rows))

@@ -1,0 +1,741 @@
+"""The page and the summary of real runs: what each kind says of itself, and what it draws."""
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import get_args
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+
+from adversaries.errors import InputError
+from fedsim.audits.results.numbers import OfClass, Quality
+from fedsim.audits.results.report import decode, encode
+from fedsim.audits.results.rows import Answer, OwnLimit
+from fedsim.audits.results.verdicts import State
+from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.reports.document.first_screen import FAILED, PASSED
+from fedsim.reports.document.wording import number, percent
+from fedsim.reports.page import Pictures, render_html, write_figures
+from fedsim.reports.sections import first, observers
+from fedsim.reports.sections.first import About
+from fedsim.reports.summary import summary
+from fedsim.studies.choose import rule
+
+from .conftest import KINDS, SIZE
+
+pytestmark = pytest.mark.figures
+VOID, CELLS = {"meta", "img"}, {"th", "td", "dt", "dd", "small"}
+
+
+class Page(HTMLParser):
+    """Collects text, attributes and ids, and insists that every tag that opens is closed."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.ids, self.attributes, self.tags, self.text = [], [], [], [], ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.text += " " if tag in CELLS else ""
+        self.attributes += attrs
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+    @property
+    def words(self):
+        return " ".join(self.text.split())
+
+
+class Undrawn(Pictures):
+    """No figures, which take nearly all of the time, where only the words matter."""
+
+    drawn = {}  # noqa: RUF012
+
+
+def told(report):
+    """The words of the page without its contents and the terms at its end."""
+    html = re.sub("<nav.*?</nav>", "", render_html(report, Undrawn(report, {})), flags=re.S)
+    return Page(html.partition('<details class="terms"')[0] + "</main></body></html>").words
+
+
+def shown(report, width=140, verbose=False):
+    """What the terminal shows."""
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(summary(report, verbose=verbose))
+    return capture.get()
+
+
+def changed(report, path, value):
+    """A copy of the report with the value at one dotted path replaced."""
+    values = encode(report)
+    *parents, last = path.split(".")
+    table = values
+    for parent in parents:
+        table = table[parent]
+    table[last] = value
+    return decode(values)
+
+
+@pytest.fixture
+def report(written):
+    return written("central").report
+
+
+@pytest.fixture(scope="session")
+def drawn(written):
+    """Return a function that draws the figures of a kind of run once."""
+    found = {}
+
+    def draw(kind):
+        if kind not in found:
+            found[kind] = Pictures(written(kind).report, written(kind).transcript)
+            assert found[kind].drawn
+        return found[kind]
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def html(written, drawn):
+    return render_html(written("central").report, drawn("central"))
+
+
+# Every kind of run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_run_has_a_page_and_a_summary_without_gaps(kind, written):
+    report = written(kind).report
+    text, terminal = told(report), shown(report, verbose=True)
+    for words in (text, terminal):
+        assert not re.findall(r"\bnan\b|None(?!:| was computed)|\{\}|\[\]", words)
+    for warning in report.warnings:
+        assert warning in text
+        assert text.index(warning) < text.index("Who is the target?")
+    assert len(shown(report, width=80).splitlines()) <= 19, kind  # and the report's path
+    assert report.mechanism.dp_guarantee == ("DP guarantee for everything released" in text)
+    assert report.mechanism.dp_guarantee or "protects no one" in text or "no DP" in text
+
+
+FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        ("central", set()),
+        ("bayesian", {"bayesian"}),
+        ("one run", {"one-run"}),
+        ("crafted", {"poison"}),
+        ("sampled", {"budget"}),
+    ],
+)
+def test_a_run_draws_what_it_measured(kind, others, drawn):
+    assert FIGURES | others <= set(drawn(kind).drawn)
+
+
+# The page
+
+
+def test_ids_are_unique_and_references_lead_somewhere(html):
+    page = Page(html)
+    assert len(set(page.ids)) == len(page.ids)
+    references = {
+        reference
+        for name, value in page.attributes
+        for reference in re.findall(r"url\(#([^)]+)\)", value or "")
+        + ([value[1:]] if name.endswith("href") else [])
+    }
+    assert references
+    assert references <= set(page.ids)
+
+
+def test_the_page_needs_nothing_but_itself(html):
+    assert "http" not in html
+    assert "@import" not in html
+    assert not {"script", "link", "iframe", "object"} & set(Page(html).tags)
+
+
+def test_every_figure_has_a_text_alternative(html, report):
+    page = Page(html)
+    drawn = page.tags.count("svg")
+    bars = html.count('<svg role="img" class="bars"')
+    assert html.count('<svg role="img"') == drawn
+    assert bars == len(report.rows.values()) + 1  # and the axis
+    assert drawn - bars == page.tags.count("figure") - 1 >= len(FIGURES)
+    # What is seen, and the numbers behind it.
+    assert re.search('aria-label="Belief, round by round. trained on D from [0-9.]+ to ', html)
+    assert 'aria-label="Server: Must be trusted; theory sets no limit"' in html
+    assert html.count("The numbers behind this figure") == drawn - bars
+
+
+def test_the_page_explains_its_verdicts_and_says_what_it_does_not_say(html, report):
+    for words in (
+        "GDPR, Recital 26",
+        "Who operates the server",
+        "What other people, or other attacks",
+    ):
+        assert words in html
+    for each in report.rows.values():
+        words = observers.state_words(report, each)
+        assert f"<li>{words.text}: {words.means}.</li>" in html
+
+
+def test_the_same_run_gives_the_same_page(written, drawn, html):
+    assert html == render_html(written("central").report, drawn("central"))
+
+
+def test_hostile_text_is_shown_and_never_obeyed(report):
+    hostile = '<script>alert("x")</script>'
+    for path in (
+        *("name", "created", "trust", "device", "data.name", "challenge.measure"),
+        *("bounds.accountant", "mechanism.dp_note", "versions.fedsim"),
+        *("rows.server.limit.note", "empirical.lower_bounds.clopper_pearson.method"),
+    ):
+        report = changed(report, path, hostile)
+    report = replace(report, warnings=[hostile])
+    html = render_html(report, Undrawn(report, {}))
+    page = Page(html)
+    assert "script" not in page.tags
+    assert hostile in page.text
+    assert "<script" not in html
+
+
+def test_rich_markup_in_a_name_is_shown_as_it_is(report):
+    assert "[bold]loud[/bold]" in shown(replace(report, name="[bold]loud[/bold]"))
+
+
+@pytest.mark.slow
+def test_a_figure_too_large_for_svg_becomes_an_embedded_png(written, tmp_path, monkeypatch):
+    run = written("central")
+    monkeypatch.setattr("fedsim.reports.figures.plot.LARGEST_SVG", 1_000)
+    pictures = Pictures(run.report, run.transcript)
+    page = Page(render_html(run.report, pictures))
+    sources = [value for name, value in page.attributes if name == "src"]
+    assert sources
+    assert all(source.startswith("data:image/png;base64,iVBOR") for source in sources)
+    assert any(name == "alt" and "belief" in value.lower() for name, value in page.attributes)
+    assert (tmp_path / "belief.png") in write_figures(pictures, tmp_path)
+    assert (tmp_path / "belief.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_figures_are_written_as_standalone_svg(drawn, tmp_path):
+    paths = write_figures(drawn("central"), tmp_path / "new" / "figures")
+    assert {path.stem for path in paths} == set(drawn("central").drawn)
+    for path in paths:
+        assert path.suffix == ".svg"
+        assert ElementTree.fromstring(path.read_text()).tag == "{http://www.w3.org/2000/svg}svg"
+
+
+# What it says
+
+
+def test_the_answer_says_who_was_right_how_often_and_what_theory_allows(report):
+    share = percent(report.empirical.wins / report.trials)
+    most = percent((1 + report.here.limit.rho_alpha) / 2)
+    ends = " to ".join(percent((1 + end) / 2) for end in report.attack.interval)
+    assert (
+        "Could an adversary tell whether one person's record was used? "
+        f"{report.trials} trials are too few to tell. A participant was right in {share} of them "
+        f"({ends}); guessing is right in 50%, and theory allows at most {most}."
+    ) in told(report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("server", "The operator of the server was right in"),
+        ("server", "and theory sets no limit."),
+        ("released model", "Someone who sees only the released model was right in"),
+        ("replace", "tell whether one person's record or its replacement was used?"),
+        ("client", "tell whether one client's data were used?"),
+        ("crafted", "tell whether the crafted target was used?"),
+        ("gradient", "tell whether the crafted target was used?"),
+    ],
+)
+def test_the_answer_names_the_adversary_and_the_secret(kind, sentence, written):
+    assert sentence in told(written(kind).report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("central", "This is a measurement: its noise comes from a seed and protects no one."),
+        ("local sensitivity", "The noise was scaled to the attacked target: no DP guarantee."),
+        ("unclipped", "Gradients are not clipped: no DP guarantee."),
+        ("oracle", "This is an oracle audit: it protects no one."),
+        ("distributed", "Secure aggregation was simulated: no DP guarantee."),
+        ("bayesian", "Gradient distances were released: no DP guarantee."),
+        ("local", "models of these people were released: together they cost ε ="),
+    ],
+)
+def test_what_is_no_guarantee_is_labelled_on_the_page_and_in_the_terminal(kind, label, written):
+    assert label in told(written(kind).report)
+    assert label in " ".join(shown(written(kind).report).split())
+    others = {"central": "local"}.get(kind, "central")
+    assert label not in told(written(others).report)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentences"),
+    [
+        (
+            "sampled",
+            [
+                "require that it stays secret whether the target took part in a round",
+                "· sampling rate 0.5",
+                "the signal-to-noise ratio if no step were sampled",
+                "(by simulation of the game",
+            ],
+        ),
+        (
+            "local steps",
+            [
+                "The bounds assume that every adversary sees all these steps",
+                "With local steps, the belief is the score of an attack",
+                "of the linearised attack, whose score follows",
+            ],
+        ),
+        (
+            "client",
+            [
+                "with all 8 records of client",
+                "or on D′, where the client has no records",
+                "Unit of privacy all data of one client",
+                "with all its 8 records, is the target",
+            ],
+        ),
+        ("gradient", ["on D with the target gradient"]),
+        ("crafted", ["The target was crafted to be noticed"]),
+        (
+            "server",
+            ["∞ (no noise hides the record at this vantage)"],
+        ),
+        (
+            "unclipped",
+            [
+                "∞ (gradients are not clipped: nothing bounds what one record can",
+                "No guarantee",
+                "Gradients are not clipped, so theory sets no limit.",
+            ],
+        ),
+        ("bayesian", ["in every round; γ = ", "no guarantee for outliers"]),
+        ("one training", ["One training has no success rate", "no rate (one training)"]),
+        (
+            "few trials",
+            ["used? 2 trials are too few to tell"],
+        ),
+        ("one run", ["The canaries of one trial show", "one-run f-DP bound). The claim is ε ="]),
+        (
+            "budget",
+            ["After 1 of 3 planned rounds", "privacy.stop-at = 1.500 left no room for another"],
+        ),
+    ],
+)
+def test_what_was_special_is_explained_there_and_nowhere_else(kind, sentences, written):
+    text, plain = told(written(kind).report), told(written("central").report)
+    for sentence in sentences:
+        assert sentence in text, sentence
+        assert sentence not in plain, sentence
+
+
+def test_where_no_limit_is_set_nothing_is_held_to_one(written):
+    unclipped = told(written("unclipped").report)
+    for words in ("above ρβ", "passed in up to", "at most ∞", "theory allows at most"):
+        assert words not in unclipped, words
+    assert "above ρβ: " in told(written("local steps").report)
+    client = told(written("client").report)
+    assert "the target record" not in client
+    assert "person's record" not in client
+
+
+def test_the_audited_observer_is_marked_and_all_have_a_line(written):
+    report = written("local").report
+    text = told(report)
+    assert text.count("audited here") == 1
+    for row in report.rows.values():
+        assert observers.reading(report, row) in text
+
+
+def test_a_lower_bound_above_theory_is_an_alarm_if_chance_does_not_explain_it(report):
+    leading = report.empirical.leading
+    limit = report.here.limit.epsilon
+    path = f"empirical.lower_bounds.{leading}"
+    report = changed(report, f"{path}.epsilon", limit + 0.1)
+    report = changed(report, f"{path}.reason", None)
+    assert "Above theory, within chance" in told(report)
+    report = replace(report, contradictions={leading: "too much"})
+    assert f"{limit + 0.1:.3f} {limit:.3f} Above theory." in told(report)
+
+
+def test_a_lower_bound_that_says_nothing_says_why(written):
+    refused = [
+        bound.reason
+        for bound in written("sampled").report.empirical.lower_bounds.values()
+        if bound.reason
+    ]
+    assert refused
+    for reason in refused:
+        assert f"No bound here: {reason}." in told(written("sampled").report)
+
+
+def test_an_epsilon_is_only_compared_with_one_of_the_same_accounting(report):
+    classic = number(report.empirical.epsilon.sensitivity)
+    assert f"from sensitivities, classic RDP {classic} –" in told(report)
+    same = changed(report, "bounds.accountant", "rdp-classic")
+    limit = number(report.accounted.epsilon)
+    assert f"from sensitivities, classic RDP {classic} {limit}" in told(same)
+
+
+def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(report):
+    text = set(re.findall(r"[^\s;:,()]+", told(report)))
+    elsewhere = re.compile("sensitivity|confidence|delta$|chance|detects")  # in captions, as given
+    values, here = encode(report), encode(report)["rows"][report.vantage]
+    tables = [values["empirical"], values["bounds"], values["prediction"]]
+    for table in [*tables, here["limit"], here["attack"]]:
+        for name, value in table.items():
+            if isinstance(value, float) and not elsewhere.match(name):
+                assert {number(value), percent(value)} & text, name
+
+
+def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
+    assert "belief" in drawn("server").drawn
+    assert "log-odds" not in drawn("server").drawn
+
+
+def test_sampled_steps_have_no_gaussian_curve(drawn, written):
+    captions = {kind: drawn(kind).drawn["log-odds"].caption for kind in ("sampled", "central")}
+    assert "played again with the recorded gradient norms" in captions["sampled"]
+    assert "Theory predicts the curves (μ" in captions["central"]
+
+
+def test_a_budget_that_is_spent_from_the_first_round_on_is_a_sentence_and_no_figure(drawn, written):
+    assert "a person's record has spent ε = ∞ towards the server" in told(written("server").report)
+    assert "budget" not in drawn("server").drawn
+
+
+def test_a_run_whose_clients_protect_their_records_has_no_attacks_by_losses(report):
+    withheld = replace(report, membership_inference={}, membership_missing="The clients protect")
+    assert "Yeom: members are the records" in told(report)
+    assert "Yeom: members are the records" not in told(withheld)
+    assert "The clients protect" in told(withheld)
+    assert "Yeom advantage" not in shown(withheld)
+
+
+PIXELS = {"label": 3, "pixels": [[0, 255], [128, 0]]}
+ROW = {
+    "label": 1,
+    "attributes": [
+        {"name": "age", "value": "90", "other": "40", "share": 0.02},
+        {"name": "job", "value": "cook", "other": "nurse", "share": 0.5},
+    ],
+}
+
+
+def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, written):
+    def words(report, target):
+        return Page(render_html(report, Undrawn(report, {}), About(target=target))).words
+
+    html = render_html(report, Undrawn(report, {}), About(target=PIXELS))
+    assert re.search('<img src="data:image/png;base64,[^"]+" alt="Record [0-9]+, a ', html)
+    table = words(report, ROW)
+    assert "age Unusual. 90 40 2.0%" in table
+    assert "job cook nurse 50.0%" in table
+    assert "The record is not shown, because this page may be handed on" in words(report, None)
+    assert "all data of a client are the target" in words(written("client").report, None)
+    assert "the target is not a person's record" in words(written("crafted").report, None)
+
+
+def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
+    about = About("Which ε for triage?", "A. Engineer", "ab" * 32)
+    text = Page(render_html(report, Undrawn(report, {}), about)).words
+    for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
+        assert said in text
+    assert "not stated (run.author)" in told(report)
+
+
+# What is folded, and what is absent
+
+
+def test_the_main_page_is_for_everybody_and_specialists_unfold_the_rest(written):
+    html = _html(written("central").report)
+    main, _, folded = html.partition('<details id="specialists">')
+    assert {"Empirical ε′", "Membership inference", "Settings"} <= _headings(folded, 3)
+    assert "Every observer in numbers" in _headings(main, 2)
+    assert not _headings(folded, 3) & _headings(main, 2)
+
+
+def test_the_first_screen_is_an_answer_a_figure_a_table_and_what_to_decide(written):
+    for kind in ("central", "local", "server", "unclipped", "client", "sampled", "one training"):
+        report = written(kind).report
+        page = re.sub("<nav.*?</nav>", "", _html(report), flags=re.S)
+        screen = page[page.index('<section class="verdict') :].partition("<h2")[0]
+        screen += page.partition('class="first-told"')[2].partition("</section>")[0]
+        words = re.sub("<[^>]+>", " ", re.sub("<svg.*?</svg>", "", screen, flags=re.S)).split()
+        assert len(words) <= 160, (kind, len(words))
+        folded = page.partition('<details id="checks">')[2]
+        assert ("--fail-if" in folded, "--fail-if" in screen) == (True, False)
+        # A trust model is a decision, and no failure.
+        assert not re.search("Failed.</span> (No noise|By theory)", folded)
+
+
+def test_what_nobody_asked_for_is_absent(written):
+    nothing_asked = _html(written("central").report)
+    assert "One-run audit <a" in _html(written("one run").report)
+    assert "One-run audit <a" not in nothing_asked
+
+
+def _headings(html, level):
+    return set(re.findall(f'<h{level} id="[^"]*">([^<]*) <a', html))
+
+
+def _html(report):
+    return render_html(report, Undrawn(report, {}))
+
+
+# An alarm
+
+
+def test_a_contradicted_run_says_so_first_and_suggests_nothing_else(report):
+    alarm = "The advantage is above its bound: it is at least 0.5. The noise is not as claimed."
+    rows = report.rows | {report.vantage: replace(report.here, standing="contradicted")}
+    wrong = replace(report, contradictions={"advantage": alarm}, alarms=1, rows=rows)
+    text, terminal = told(wrong), shown(wrong, width=80)
+    assert text.index("Contradicted. Do not rely on the limits below.") < text.index(alarm)
+    assert terminal.splitlines()[2].startswith("ALARM: The advantage is above its bound")
+    assert "1 alarm, 2 to decide." in terminal
+    for words in ("would have been seen", "fedsim choose", "too few to tell"):
+        assert words not in terminal
+        assert words not in text
+    assert len(terminal.splitlines()) <= 19
+
+
+def test_where_much_meets_the_rest_is_left_to_the_verbose_result(written):
+    """Several alarms, limits of the organisation, cautions, and a worst-off client."""
+    own = [OwnLimit("advantage", 0.2, "misses", "theory", None)]
+    own.append(OwnLimit("belief", 0.75, "cannot-tell", "measured", 4242))
+    alarms = {f"{i}": f"Number {i} is above its bound: it is at least 0.5. Look." for i in range(6)}
+    for kind in ("local", "distributed", "one run", "rehearsed without clipping"):
+        report = written(kind).report
+        worst = replace(report.here.limit.largest, rho_alpha=0.99)
+        rows = {
+            name: replace(row, own_limits=own, limit=replace(row.limit, worst=worst))
+            for name, row in report.rows.items()
+        }
+        wrong = replace(report, contradictions=alarms, alarms=6, rows=rows)
+        lines = shown(wrong, width=80).splitlines()
+        assert len(lines) <= 19, kind
+        assert lines[2].startswith("ALARM: Number 0")
+        assert re.fullmatch(r"6 alarms, \d to decide\. More: fedsim report RUN -v\. *", lines[-1])
+        everything = " ".join(shown(wrong, verbose=True).split())
+        assert all(text in everything for text in alarms.values())
+        assert "More:" not in everything
+
+
+@pytest.mark.parametrize("kind", ["central", "sampled server", "unclipped", "server"])
+def test_every_epsilon_stands_whole_on_a_narrow_terminal(kind, written):
+    report = written(kind).report
+    words = shown(report, width=60, verbose=True).split()
+    for row in report.rows.values():
+        assert observers.epsilon(row) in words
+
+
+# The rows
+
+
+def test_page_and_terminal_name_the_same_states_in_the_same_order(written):
+    for kind in ("central", "local", "server", "unclipped", "one training"):
+        report = written(kind).report
+        states = [
+            (observers.NAMES[row.observer], observers.mark(report, row).text)
+            for row in observers.shown(report)
+        ]
+        text, terminal = told(report), shown(report)
+        places = [text.index(f"{name.capitalize()} {state}.") for name, state in states]
+        assert places == sorted(places)
+        lines = [
+            re.search(rf"^{name}  .*  {re.escape(state.lower())} *$", terminal, re.M).start()
+            for name, state in states
+        ]
+        assert lines == sorted(lines)
+
+
+def test_an_organisations_limits_are_answered_in_both(report):
+    meets = OwnLimit("advantage", 0.9, "meets", "theory", None)
+    open_ = OwnLimit("belief", 0.75, "cannot-tell", "measured", 4242)
+    assert "Limit of the organisation" not in told(report)
+    rows = {name: replace(row, own_limits=[meets, open_]) for name, row in report.rows.items()}
+    limited = replace(report, rows=rows)
+    for words in (told(limited), " ".join(shown(limited).split())):
+        assert "Your limit, advantage at most 0.900: participant meets" in words
+        assert "Your limit, belief at most 0.750: participant cannot tell" in words
+    assert "4242 trials may decide" in told(limited)
+
+
+def test_the_search_that_is_suggested_has_no_laxer_limit(written):
+    report = written("central").report
+    here = report.here
+    for own, asked in ((0.8, 0.8), (1.2, 0.5)):
+        limit = OwnLimit("advantage", own * here.limit.rho_alpha, "meets", "theory", None)
+        limited = {name: replace(row, own_limits=[limit]) for name, row in report.rows.items()}
+        suggested = first.choose(replace(report, rows=limited)).split()[4]
+        assert float(suggested) == pytest.approx(asked * here.limit.rho_alpha, rel=0.05)
+
+
+def test_the_search_that_is_suggested_is_one_that_fedsim_choose_takes(written):
+    """No noise protects from the server under central trust, so none is sought."""
+    for kind in ("server", "central", "distributed", "local", "local sensitivity"):
+        report = written(kind).report
+        for vantage in (found.observer for found in report.rows.values()):
+            words = first.choose(replace(report, vantage=vantage)).split()
+            changed = KINDS[kind] | {"federation.vantage": vantage}
+            scheme = from_run_config(to_run_config(Config()) | SIZE | changed).scheme
+            if words:
+                rule.check_protectable(scheme)
+                assert words[-1] == vantage
+                assert 0 < float(words[4]) < 1
+            else:
+                with pytest.raises(InputError):
+                    rule.check_protectable(scheme)
+
+
+def test_a_lower_bound_has_its_condition(written):
+    """A bound that assumes Gaussian noise is no proof about other noise."""
+    for kind in ("central", "sampled", "one run"):
+        report = written(kind).report
+        for name, bound in report.empirical.lower_bounds.items():
+            # A rate can be counted without knowing the noise.
+            counted = not re.search("normal|Gaussian|mechanism|exact", bound.assumes)
+            assert bool(observers.condition(name)) == (bool(bound.assumes) and not counted)
+        proven, condition = report.attack.epsilon_at_least, observers.CONDITIONS
+        said = f"{number(proven)}{condition.get(report.attack.estimator, '')}"
+        assert (said.replace("if", " if", 1) in told(report)) == (proven > 0)
+
+
+def test_an_audit_that_measures_the_noise_says_so_and_one_that_counts_does_not(written):
+    report = written("central").report
+    found = replace(report.here, detects=0.9991)
+    assert report.residuals is not None
+    assert (
+        "measures the noise itself: it would detect, with 95% probability, if more than 0.1%"
+        in (observers.power(report, found))
+    )
+    assert "itself" not in observers.power(replace(report, residuals=None), found)
+
+
+def test_no_trials_are_asked_of_an_adversary_that_theory_predicts_at_the_limit(written):
+    report = written("central").report
+    row = report.here
+    assert row.predicted is not None
+    for share, reaches in ((1.0, True), (0.9, False)):
+        near = replace(row.predicted, advantage=share * row.limit.rho_alpha)
+        assert observers.reaches_limit(replace(row, predicted=near)) == reaches
+
+
+def test_a_limit_of_the_belief_is_never_green_nor_stated_without_its_exceptions(written):
+    """The most extreme trial may exceed what theory keeps in all trainings except rare ones."""
+    meets = OwnLimit("belief", 0.999, "meets", "theory", None)
+    for kind in ("central", "local", "local sensitivity", "distributed"):
+        report = written(kind).report
+        for found in report.rows.values():
+            if math.isinf(found.limit.epsilon):
+                continue
+            assert observers.own_limit(report, found, meets).kind == "open"
+            rows = {name: replace(row, own_limits=[meets]) for name, row in report.rows.items()}
+            limited = replace(report, rows=rows)
+            assert f"except in up to {percent(found.limit.exceeded)}" in told(limited)
+
+
+def test_only_what_lies_below_its_limit_is_good(written):
+    for kind in ("central", "server", "unclipped", "one training", "local"):
+        report = written(kind).report
+        for found in report.rows.values():
+            for state in get_args(State):
+                if found.attack is None and state in ("below", "agrees"):
+                    continue
+                mark = observers.mark(report, replace(found, standing=state))
+                assert (mark.kind == "good") == (state == "below")
+    for answer in get_args(Answer):
+        for basis in ("measured", "theory"):
+            limit = OwnLimit("advantage", 0.7, answer, basis, None)
+            for kind in ("central", "local sensitivity", "distributed"):
+                report = written(kind).report
+                for found in report.rows.values():
+                    mark = observers.own_limit(report, found, limit)
+                    # A server that simulates secure aggregation saw every message.
+                    simulated = kind == "distributed" and found.observer == "server"
+                    promised = kind in ("central", "distributed") and not simulated
+                    by_theory = (answer, basis) == ("meets", "theory")
+                    assert (mark.kind == "good") == (promised and by_theory)
+
+
+def test_a_rehearsal_without_clipping_says_both_that_it_is_one_and_that_it_is_unclipped(written):
+    found = first.cautions(written("rehearsed without clipping").report)
+    assert [label.title for label in found] == [first.UNCLIPPED, first.REHEARSED]
+
+
+def test_sampling_alone_limits_a_server_that_no_noise_hides_a_record_from(written):
+    report = written("sampled server").report
+    server = report.rows["server"]
+    limit = 1 - (1 - 0.02) ** 3
+    assert server.limit.rho_alpha == pytest.approx(limit, rel=1e-12)
+    assert (server.standing, server.detects) == ("no-limit", None)
+    page = told(report)
+    assert "Sampling alone limits this adversary to 52.9% right answers" in page
+    assert "always tell" not in page
+
+
+def test_right_answers_count_a_tie_as_half(report):
+    attack = replace(report.attack, advantage=0.075)
+    rows = report.rows | {report.vantage: replace(report.here, attack=attack)}
+    counts = replace(report.empirical, wins=15, ties=180)
+    tied = replace(report, empirical=counts, rows=rows)
+    assert "was right in 53.8% of" in first.answer(tied)
+    assert "53.8% (" in shown(tied)
+
+
+def test_a_model_is_judged_by_the_criterion_of_its_task(report):
+    """Uneven classes lead with AUC; what does no better than a constant answer is said so."""
+    classes = [OfClass("no", 820, None, None), OfClass("yes", 180, None, None)]
+    quality = Quality(0.95, classes, [[800, 20], [160, 20]], [])
+    uneven = replace(report.utility, records=1000, majority=0.82, quality=quality)
+    at_majority = replace(uneven.accuracy, mean=[0.2, 0.82])
+    for area, mark, words in (
+        (0.645, PASSED, "AUC 0.645 (a constant answer has 0.500, accuracy 82.0%, majority"),
+        (0.51, FAILED, "its AUC is 0.510 (0.464 to 0.556 at 95%), and a constant answer reaches"),
+    ):
+        utility = replace(uneven, accuracy=at_majority, area_under_curve=area)
+        changed = replace(report, utility=utility)
+        assert words in told(changed)
+        assert ("not shown to have learnt" in told(changed)) == (mark is FAILED)
+        (check,) = (each for each in first.first(changed, About()).checks if CONSTANT in each.text)
+        assert check.mark is mark
+
+
+CONSTANT = "better than a constant answer"
+
+
+def test_a_model_exactly_at_its_baseline_does_not_pass_as_better(report):
+    utility = replace(report.utility, majority=0.37124999)
+    series = replace(utility.accuracy, mean=[*utility.accuracy.mean[:-1], 0.37124999])
+    at_baseline = replace(report, utility=replace(utility, accuracy=series))
+    (check,) = (one for one in first.first(at_baseline, About()).checks if CONSTANT in one.text)
+    assert check.mark is FAILED

@@ -1,0 +1,139 @@
+"""report.json: its schema, what is refused, and what comes back as it was."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from adversaries.errors import InputError
+from fedsim.audits.results import report as results
+from fedsim.audits.results.report import decode, encode, schema
+from fedsim.configuration import Config, Scalar
+from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.reports.kinds import schema as kinds
+from tests.console import exit_of
+
+from .conftest import KINDS, Runs
+
+Values = dict[str, Any]
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    """Return what checks a report; one test checks the schema itself, which takes longer."""
+    return jsonschema.Draft202012Validator(schema())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind: str, written: Runs) -> None:
+    report = written(kind).report
+    values = json.loads(json.dumps(encode(report), allow_nan=False))
+    _validator().validate(values)
+    assert decode(values) == report
+
+
+def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written: Runs) -> None:
+    report = written("server").report
+    assert report.accounted.epsilon == report.mechanism.mu == math.inf
+    values = encode(report)
+    assert values["rows"]["server"]["limit"]["epsilon"] == values["mechanism"]["mu"] == "Infinity"
+    assert values["bayesian"] is None
+    nobody = replace(report, bounds=replace(report.bounds, delta=math.nan))
+    with pytest.raises(ValueError, match="is NaN"):
+        encode(nobody)
+
+
+def _without(values: Values) -> None:
+    del values["rows"]["server"]["limit"]["rho_alpha"]
+
+
+def _another(values: Values) -> None:
+    values["bounds"]["rho_gamma"] = 0.5
+
+
+def _word(values: Values) -> None:
+    values["bounds"]["delta"] = "large"
+
+
+def _number(values: Values) -> None:
+    values["name"] = 7
+
+
+DAMAGE = {
+    "it has no 'rows.server.limit.rho_alpha'": _without,
+    "it has 'bounds.rho_gamma', which no report has": _another,
+    "its 'bounds.delta' is 'large'": _word,
+    "its 'name' is 7": _number,
+}
+
+
+@pytest.mark.parametrize("complaint", DAMAGE)
+def test_a_report_that_was_changed_by_hand_is_refused(complaint: str, written: Runs) -> None:
+    values = encode(written("central").report)
+    DAMAGE[complaint](values)
+    with pytest.raises(jsonschema.ValidationError):
+        _validator().validate(values)
+    with pytest.raises(ValueError, match=complaint):
+        decode(values)
+
+
+def test_a_damaged_report_is_one_line_and_status_2(
+    written: Runs,
+    small: Callable[[dict[str, Scalar]], Config],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = encode(written("central").report)
+    _word(values)
+    directory = RunDirectory.create(tmp_path / "run", small({}))
+    directory.write_json("report.json", values)
+    with pytest.raises(InputError, match=r"is damaged \(its 'bounds.delta' is 'large'\)"):
+        results.read(directory)
+    assert exit_of("report", str(directory.path), str(directory.path)) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_the_command_prints_the_schema_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_of("report", "--schema") == 0
+    assert json.loads(capsys.readouterr().out) == kinds.schema()
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+def test_a_finished_run_is_held_to_limits_that_are_given_later(
+    small: Callable[[dict[str, Scalar]], Config],
+    run: Callable[[Config], Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(small({}))
+    directory = RunDirectory.open(next(tmp_path.glob("run-*")))
+    before = encode(results.read(directory))
+    assert (
+        exit_of(
+            "report", str(directory.path), "report.limit-advantage=0.9", "report.limit-belief=0.7"
+        )
+        == 0
+    )
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Your limit, advantage at most 0.900: participant meets" in shown
+    assert "server misses" in shown
+    after = encode(results.read(directory))
+    assert [len(each["own_limits"]) for each in after["rows"].values()] == [2, 2, 2]
+    assert after["config"] == before["config"] | {
+        "report.limit-advantage": 0.9,
+        "report.limit-belief": 0.7,
+    }
+    for each in (before, after):
+        del each["config"]
+        for row in each["rows"].values():
+            del row["own_limits"]
+            (row["attack"] or {}).pop("above_own_limit", None)
+    assert before == after
+    assert exit_of("report", str(directory.path), "report.limit-belief=0.4") == 2
+    assert "give a number between 0.5 and 1" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""The page of a training: to whom its records are identifiable, and what was checked."""
+
+import re
+from dataclasses import replace
+
+from fedsim.reports import training_report
+from fedsim.reports.card_types import Charged, Rehearsal, ReleasedTowards
+
+from .test_model_card import CARD, PRIVACY
+
+SERVER = ReleasedTowards("server", "every sum", {"pld": 2.0}, [Charged(2.0, 4, 1.0)])
+OTHERS = [ReleasedTowards("participant", "the model", {"pld": 1.0}, [Charged(4.0, 4, 1.0)])]
+ROUND = training_report.NotedRound(3, time=0.0, epsilon=2.0, noise_at_most={"sum": 1.2})
+REPORT = training_report.TrainingReport("digits", "A. Engineer", [], [ROUND], [])
+
+
+def card(**changes):
+    privacy = replace(PRIVACY, towards=[SERVER, *OTHERS])
+    return replace(CARD, **({"privacy": privacy} | changes))
+
+
+def bars(page):
+    name, mark = r"<strong>([^<]*)</strong>", r'<span class="mark (\w+)">[^<]*</span>'
+    return re.findall(rf'{name} {mark} <span class="meta">([^<]*)<', page)
+
+
+def test_every_vantage_has_the_limit_of_its_own_noise():
+    page = training_report.render_html(REPORT, card())
+    # Phi(mu / 2) of mu = sqrt(4) / z.
+    assert bars(page) == [
+        ("Server", "open", "Theory allows 69.1%."),
+        ("Participant", "open", "Theory allows 59.9%."),
+    ]
+    assert "A. Engineer" in page
+    assert "What an attack achieves: none was played." in page
+    assert "Limited by theory: the limit comes from theory alone" in page
+    assert "Checks: 4 passed" in page
+
+
+def test_no_noise_and_no_guarantee_set_no_limit():
+    naked = replace(SERVER, epsilon={"pld": float("inf")}, steps=[Charged(0.0, 4, 1.0)])
+    page = training_report.render_html(REPORT, card(privacy=replace(PRIVACY, towards=[naked])))
+    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
+    assert "Must be trusted" in page
+    promised = replace(PRIVACY, towards=[SERVER], guaranteed=False, note="Not clipped.")
+    page = training_report.render_html(REPORT, card(privacy=promised))
+    assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
+    assert "Checks: 1 failed" in page
+
+
+def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
+    rehearsed = Rehearsal(
+        *("r", "digits", 24, 100, "server", 0.95, 0.2, (0.0, 0.4), 0.38, 0.0, 0.9)
+    )
+    page = training_report.render_html(REPORT, card(rehearsal=rehearsed))
+    said = "Right in 60.0% (50.0% to 70.0%); theory allows 69.1%; rehearsed on digits."
+    assert bars(page)[0][2] == said
+
+
+def test_an_alarm_and_a_silent_client_fail_their_checks():
+    gone = [training_report.Missing(1, "round", "timeout")]
+    report = replace(REPORT, contradictions=["too little noise"], missing=gone)
+    page = training_report.render_html(report, card())
+    failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", page)
+    assert failed == ["alarms &gt; 0", "missing.# &gt; 0"]
+    assert "verdict alarm" in page
