@@ -9,8 +9,8 @@ from loops import LOOPS, audit
 from tables import Table, Value
 
 from fedsim.audits.judgement.claim import Verdict
-from fedsim.audits.loop import guarantee
 from fedsim.audits.loop.audit import RECORDS
+from fedsim.audits.loop.observation import epsilon
 
 SIZES = (7, 15, 62, 650)
 SHARES = (100, 95, 90, 80, 70, 50)
@@ -59,7 +59,7 @@ def _row(parameters: int, percent: int, repeats: int) -> tuple[Value, ...]:
     first = found[0]
     assert first.claim is not None
     measured = [each.noise for each in found if each.noise is not None]
-    true = guarantee.epsilon(first.observation, first.delta, percent / 100)
+    true = epsilon(first.observation, first.delta, percent / 100)
     return (
         percent / 100,
         true,

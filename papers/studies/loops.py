@@ -9,7 +9,7 @@ from tables import Table, Value
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
-from fedsim.audits.loop.measurement import LoopOrder
+from fedsim.audits.loop.running import LoopOrder
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[2] / "tests" / "apps" / "loops"
@@ -89,7 +89,7 @@ def audit(
     relation = Neighbouring.ADD_REMOVE
     order = LoopOrder(loop, data, records, target, relation.value, seed)
     with running.opened(order) as trials_of_loop:
-        return audited([trials_of_loop], order, trials, claim, relation, 0.95, lambda done: None)
+        return audited([trials_of_loop], order, trials, claim, 0.95)
 
 
 def _audit(loop: str, records: int, trials: int, seed: int = 0) -> LoopAudit:

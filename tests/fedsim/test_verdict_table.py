@@ -15,13 +15,12 @@ import pytest
 
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration
+from fedsim.audits.app.configuration import AppObservation, CentralNoise, Configuration
 from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Influence, ObservedRun
-from fedsim.audits.loop.support import MeasuredNoise
+from fedsim.audits.loop.findings import MeasuredNoise
+from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
 from fedsim.audits.recorded.recorded_report import ProvenPrivacy, StepRelease
@@ -129,9 +128,8 @@ APP: list[Row] = [
 
 def _app(evidence: Evidence) -> str:
     central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
-    own, uneven = "own" in evidence["noise"], evidence["noise"] == "uneven"
-    per_norm = (0.2, 0.4) if uneven else (0.2, 0.2)
-    central = replace(central, own_noise=own, noise_per_norm=per_norm)
+    own = "own" in evidence["noise"]
+    central = replace(central, own_noise=own, varies=evidence["noise"] == "uneven")
     rule = {"alarm": ("",), "counted alarm": ("realised-noise",)}.get(evidence["server"], ())
     checks = tuple(Finding("why", rule=each) for each in rule)
     moved = "the model was moved" if evidence["server"] == "moved" else ""
@@ -147,7 +145,6 @@ def _app(evidence: Evidence) -> str:
         vantage=Vantage.SERVER if "server" in evidence["noise"] else Vantage.PARTICIPANT,
         neighbouring=unused,
         delta=DELTA,
-        scope=Scope.RUN,
         epsilon=_epsilon(evidence["theory"]),
         predicted_advantage=None,
         advantage=unused,
@@ -194,7 +191,6 @@ LOOP: list[Row] = [
     ({"share": "enough"}, "supported"),
     ({}, "not judged"),
 ]
-NO_STEPS = ObservedRun((), None, 0, (), "", True, 0, (), 0, "", "", 0)
 
 
 def _loop(evidence: Evidence) -> str:
@@ -206,12 +202,10 @@ def _loop(evidence: Evidence) -> str:
         noise = MeasuredNoise(share, 0.95, measured, 0.9, 100, 10)
     unseen = "a test" if evidence["doubt"] else ""
     observation = LoopObservation(
-        (NO_STEPS,), (), (), 59, Neighbouring.ADD_REMOVE, influence=Influence(unseen=unseen)
+        (ObservedRun(),), (), (), 59, Neighbouring.ADD_REMOVE, influence=Influence(unseen=unseen)
     )
     return LoopAudit(
-        loop="a test",
-        data="digits",
-        target="crafted",
+        order=unused,
         observation=observation,
         claim=_claim() if evidence["claim"] else None,
         delta=DELTA,

@@ -1,8 +1,7 @@
 """The audit of a Flower app: its claim, what theory says about it, and what an attack proves."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,24 +13,21 @@ from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import game, loading, records
-from fedsim.audits.app import guarantee as theory
-from fedsim.audits.app.guarantee import AppGuarantee
-from fedsim.audits.app.process import (
+from fedsim.audits.app import game, loading, records, theory
+from fedsim.audits.app.configuration import (
     App,
     AppObservation,
     CentralNoise,
-    ClientRun,
     Configuration,
     claim_of,
 )
 from fedsim.audits.app.records import RecordAudit
-from fedsim.audits.app.rules import findings
+from fedsim.audits.app.theory import AppGuarantee
 from fedsim.audits.child_process.channel import Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
-from fedsim.audits.loop.support import MeasuredNoise
+from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
@@ -74,8 +70,6 @@ TRIALS = 300
 class AppDetails:
     """What the audit of an app alone has."""
 
-    scope: Scope
-    """What every epsilon is about: the whole run, or its least private message."""
     neighbouring: Neighbouring
     """The target's message in the world without its update."""
     clients: int
@@ -84,8 +78,6 @@ class AppDetails:
     """The configuration, read off the strategy and mods, with observations of an honest run."""
     noise_multipliers: list[float] | None
     """True noise multiplier of every round; None where theory cannot tell."""
-    epsilon_of_run: float | None
-    """Epsilon of all messages together; None where theory cannot tell."""
     decisions: Decisions
     """What the attack decided."""
     records: Mapping[str, int] | None
@@ -103,9 +95,9 @@ class AppAudit(Judged):
         guarantee: true noise of every round by theory; None where theory cannot tell.
         vantage: observer that the claim, else the noise, protects against.
         neighbouring: the target's message in the world without its update.
-        scope: what every epsilon is about: the whole run, or its least private round.
         predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
-        records: protection of one record, where the claim is about one and clients use Opacus.
+        records: protection of one record, where the claim is about one and clients use Opacus. No
+            attack is made on a record.
         seen_below: share of the configured noise below which the audit would have raised an alarm
             with probability 95 %; 0 where it could detect no shortfall.
     """
@@ -117,7 +109,6 @@ class AppAudit(Judged):
     guarantee: AppGuarantee | None
     vantage: Vantage
     neighbouring: Neighbouring
-    scope: Scope
     predicted_advantage: float | None
     clients: int
     seen_below: float
@@ -131,22 +122,18 @@ class AppAudit(Judged):
         return central and self.epsilon is not None and {*shares} != {1.0}
 
     @property
-    def epsilon_of_run(self) -> float | None:
-        return None if self.guarantee is None else self.guarantee.epsilon(self.delta)
-
-    @property
     def judgement(self) -> Judgement:
         strategies, claim = " > ".join(self.configuration.strategies), self.claim
         if claim is not None and self.records is not None:
             return judge(claim, self.records.evidence(claim))
-        unsure = [OWN_NOISE.format(strategies)] if self._central and self._central.own_noise else []
-        run = self.configuration.observation if self._towards_participant else None
+        central, run = self._released
+        unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
         # The checks with a rule are those that theory's epsilon counts.
         broken = run is not None and any(each.breaks and not each.rule for each in run.checks)
         evidence = Evidence(
             incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
             refuted=claim is not None and self.proven.epsilon > claim.epsilon,
-            broken=broken or (self._central is not None and self._central.varies),
+            broken=broken or (central is not None and central.varies),
             unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
             exceeded=not self.allowed,
             unsure=[run.unsure] if run is not None and run.unsure else unsure,
@@ -154,13 +141,11 @@ class AppAudit(Judged):
         return judge(claim, evidence)
 
     @property
-    def _towards_participant(self) -> bool:
-        return self.vantage is Vantage.PARTICIPANT
-
-    @property
-    def _central(self) -> CentralNoise | None:
-        """The server's noise, where the claim is about released models."""
-        return self.configuration.central if self._towards_participant else None
+    def _released(self) -> tuple[CentralNoise | None, AppObservation | None]:
+        """The server's noise and rounds, where the claim is about released models."""
+        if self.vantage is not Vantage.PARTICIPANT:
+            return None, None
+        return self.configuration.central, self.configuration.observation
 
     @property
     def name(self) -> str:
@@ -190,12 +175,10 @@ class AppAudit(Judged):
     def details(self) -> AppDetails:
         seen = self.records
         return AppDetails(
-            scope=self.scope,
             neighbouring=self.neighbouring,
             clients=self.clients,
             configuration=self.configuration,
             noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
-            epsilon_of_run=self.epsilon_of_run,
             decisions=self.decisions,
             records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
             noise=None if seen is None else seen.noise,
@@ -215,28 +198,28 @@ def audit(
     check_numbers(trials, confidence, seed)
     configuration, trainings = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
-    scope, delta = (Scope.RUN, ASSUMED) if claim is None else (claim.scope, claim.delta)
-    vantage = theory.vantage_of(configuration, claim)
-    guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    participant = vantage is Vantage.PARTICIPANT
-    # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
-    mixed = participant and configuration.local is not None
-    central = configuration.central
-    mixed = mixed or (participant and central is not None and central.varies)
-    predicted = None if guarantee is None or mixed else guarantee.advantage(scope)
-    played = game.play(
-        audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
-    )
-    worlds, scores = played.scores(scope)
+    delta = ASSUMED if claim is None else claim.delta
+    vantage, of_record = theory.vantage_of(configuration, claim), None
+    if claim is not None and claim.unit == "record":
+        rounds = configuration.rounds
+        of_record = records.judged(trainings, rounds, neighbouring, delta, confidence)
+    if of_record is None:
+        guarantee = theory.guarantee(configuration, neighbouring, vantage)
+        worlds, scores = game.play(
+            audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
+        )
+        epsilon = None if guarantee is None else guarantee.epsilon(delta)
+        seen_below = _seen_below(configuration, guarantee, vantage, claim, worlds)
+    else:  # towards the server, and without an attack
+        guarantee, vantage, epsilon = None, Vantage.SERVER, of_record.epsilon
+        worlds, scores = np.arange(trials) % 2 == 0, np.zeros(trials)
+        seen_below = 0.0 if of_record.noise is None else of_record.noise.seen_below
     reason = _not_normal(configuration, guarantee)
-    observed = worlds, scores, delta, reason
-    seen_below = by_watching(configuration.observation) if participant else 0.0
-    if reason is None:
-        with_update = int(worlds.sum())
-        attacked = by_attack(guarantee, claim, with_update, worlds.size - with_update)
-        seen_below = max(seen_below, attacked)
-    stated, sure = _bounds(*observed, confidence), _bounds(*observed, ALARM_CONFIDENCE)
-    found = AppAudit(
+    stated, sure = (
+        _bounds(worlds, scores, delta, reason, each) for each in (confidence, ALARM_CONFIDENCE)
+    )
+    objections = theory.findings(configuration, neighbouring, claim)
+    return AppAudit(
         app=audited.name,
         configuration=configuration,
         claim=claim,
@@ -244,44 +227,28 @@ def audit(
         vantage=vantage,
         neighbouring=neighbouring,
         delta=delta,
-        scope=scope,
-        epsilon=None if guarantee is None else guarantee.epsilon(delta, scope),
-        predicted_advantage=predicted,
+        epsilon=epsilon,
+        predicted_advantage=_predicted(configuration, guarantee),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        objections=findings(configuration, neighbouring, claim),
+        objections=(*objections, *(of_record.findings if of_record else ())),
         trials=trials,
         clients=audited.clients,
         seed=seed,
         seen_below=seen_below,
+        records=of_record,
     )
-    about_a_record = claim is not None and claim.unit == "record"
-    return _of_record(found, trainings) if about_a_record else found
 
 
-def _of_record(found: AppAudit, trainings: Sequence[Mapping[int, ClientRun]]) -> AppAudit:
-    """Return the audit of one record, towards the server; no attack is made on a record."""
-    rounds, delta = found.configuration.rounds, found.delta
-    judged = records.judged(trainings, rounds, found.neighbouring, delta, found.confidence)
-    if judged is None:
-        return found
-    none = EpsilonBound(0.0, delta, ALARM_CONFIDENCE, "no attack on a record", "nothing")
-    worlds = np.arange(found.trials) % 2 == 0
-    return replace(
-        found,
-        records=judged,
-        guarantee=None,
-        vantage=Vantage.SERVER,
-        epsilon=judged.epsilon,
-        predicted_advantage=None,
-        advantage=estimators.advantage(worlds, np.zeros(found.trials), found.confidence),
-        lower_bounds={"none": none},
-        proven=none,
-        objections=(*found.objections, *judged.findings),
-        seen_below=0.0 if judged.noise is None else judged.noise.seen_below,
-    )
+def _predicted(configuration: Configuration, guarantee: AppGuarantee | None) -> float | None:
+    """Return the advantage that theory predicts for the attack; None where it cannot tell."""
+    participant = guarantee is not None and guarantee.vantage is Vantage.PARTICIPANT
+    # With both noises, clipping changes the clients' noise, but the attack models one noise alone.
+    if guarantee is None or (participant and configuration.local is not None):
+        return None
+    return gaussian.advantage(guarantee.mu)
 
 
 def _bounds(
@@ -295,49 +262,45 @@ def _bounds(
 
 
 def _not_normal(configuration: Configuration, guarantee: AppGuarantee | None) -> str | None:
-    observation = configuration.observation
+    """Return why the scores are not normal; None where they are."""
+    central, observation = configuration.central, configuration.observation
+    shares = theory.realised_shares(observation, configuration.rounds)
     if guarantee is None:
         return "the noise of the strategy is unknown"
     if guarantee.vantage is Vantage.PARTICIPANT and configuration.local is not None:
         return "the server's aggregation changes the clients' own noise"
     if 0 in guarantee.on_models:
         return "there is no noise"
-    if configuration.central is not None and configuration.central.adaptive:
+    if central is not None and central.adaptive:
         return "with adaptive clipping, the scale of the noise depends on the updates"
-    own = configuration.central is not None and configuration.central.own_noise
-    varies = configuration.central is not None and configuration.central.varies
-    if own or varies or {*theory.realised_shares(observation, configuration.rounds)} != {1.0}:
+    if (central is not None and central.own_noise) or {*shares} != {1.0}:
         return "the noise is not the configured one of every round, or the app's own code makes it"
     return None
 
 
-def by_watching(observation: AppObservation | None) -> float:
-    """Return the share of the configured noise below which the audit would have objected.
-
-    It is for one round of the honest run, with the noise of all parameters; 0 where unmeasured.
-    """
-    if observation is None or not observation.noise_ratios or observation.seeded:
-        return 0.0
-    tail = significance(ALARM_CONFIDENCE) / 2 / len(observation.noise_ratios)
-    return detectable.by_energy(observation.noise_coordinates, tail)
-
-
-def by_attack(
-    guarantee: AppGuarantee | None, claim: Claim | None, with_update: int, without: int
+def _seen_below(
+    configuration: Configuration,
+    guarantee: AppGuarantee | None,
+    vantage: Vantage,
+    claim: Claim | None,
+    worlds: Bools,
 ) -> float:
-    """Return the share of theory's noise below which the attack would have convicted.
+    """Return the share of the noise below which the audit would have raised an alarm.
 
-    It uses the Gaussian bound, one of two that judge together. It is 0 without a claim, and where
-    theory does not know the noise.
+    By the noise of one round of the honest run, or by the Gaussian bound of the attack, one of two
+    that judge together.
     """
-    if guarantee is None or claim is None or claim.epsilon <= 0 or 0 in guarantee.on_models:
-        return 0.0
-    whole = claim.scope is Scope.RUN
-    rounds = guarantee.on_models if whole else (max(guarantee.on_models),)
-    signal = math.sqrt(sum(z**-2 for z in rounds))
-    limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
-    tail = significance(ALARM_CONFIDENCE) / 2
-    return detectable.by_separation(signal, limit, with_update, without, tail)
+    run, shares, error = configuration.observation, [0.0], significance(ALARM_CONFIDENCE)
+    if vantage is Vantage.PARTICIPANT and run and run.noise_ratios and not run.seeded:
+        tail = error / 2 / len(run.noise_ratios)
+        shares.append(detectable.by_energy(run.noise_coordinates, tail))
+    normal = guarantee is not None and _not_normal(configuration, guarantee) is None
+    if normal and guarantee is not None and claim is not None and claim.epsilon > 0:
+        limit = gaussian.mu_of_epsilon(claim.epsilon, claim.delta)
+        with_update = int(worlds.sum())
+        counts = with_update, worlds.size - with_update
+        shares.append(detectable.by_separation(guarantee.mu, limit, *counts, error / 2))
+    return max(shares)
 
 
 def audit_directory(

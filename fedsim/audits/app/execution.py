@@ -14,7 +14,7 @@ import copy
 import io
 import logging
 import sys
-from collections import ChainMap, Counter
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -32,18 +32,21 @@ from adversaries.arrays import Floats
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.client_steps import ClientSteps, ClientWatch
-from fedsim.audits.app.introspection import configuration_of, floating, model_of, scripted
-from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
-from fedsim.audits.app.process import (
+from fedsim.audits.app.configuration import (
     AppObservation,
     AppRound,
     AppStatement,
     Configuration,
     HonestRun,
     Script,
+    configuration_of,
     direction,
+    floating,
+    model_of,
+    scripted,
 )
+from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
+from fedsim.audits.app.records import ClientSteps, ClientWatch
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
@@ -67,8 +70,8 @@ SEVERAL = (
     "of the others release something else: audit an app for each of them"
 )
 UNTRAINED = (
-    "the app trained no model through Strategy.start of flwr.serverapp.strategy: its server itself "
-    "sent {}. This audit judges models that clients train and a strategy aggregates"
+    "the app trained no model through Strategy.start of flwr.serverapp.strategy. This audit judges "
+    "models that clients train and a strategy aggregates"
 )
 MOST_QUESTIONS = 8
 """Most times that a strategy may ask for the clients before it sends the next message."""
@@ -212,8 +215,7 @@ class _Run:
         self.statements: list[AppStatement] = []
         self.seeded = False
         self.local: LocalDpMod | None = None
-        self._kinds: Counter[str] = Counter()  # of messages that clients answered
-        self._failed = ""  # first failure of a client
+        self._answered, self._failed = False, ""  # `_failed`: first failure of a client
         self._recorders: list[tuple[Strategy, ServerRecorder]] = []
         self._strategies: list[Strategy] = []  # of each round
         self._rounds: list[AppRound] = []
@@ -226,11 +228,10 @@ class _Run:
         self._weights: dict[int, float] = {}
 
     def answered(self, message: Message, partition: int, reply: Message) -> None:
-        kind = message.metadata.message_type
-        self._kinds[kind] += 1
+        self._answered = True
         if reply.has_error() and not self._failed:
             self._failed = f"client {partition} failed: {reply.error.reason}"
-        if not kind.startswith("train"):
+        if not message.metadata.message_type.startswith("train"):
             return
         if reply.has_error():
             raise AppFailedError(self._failed)
@@ -239,14 +240,10 @@ class _Run:
             raise InputError(NO_NUMBERS)
 
     def failure(self, error: BaseException) -> Exception:
-        if self._kinds and not self._app.trains:  # why it failed does not matter
-            return self._untrained()
+        if self._answered and not self._app.trains:  # why it failed does not matter
+            return InputError(UNTRAINED)
         before = f"; before that, {self._failed}" if self._failed else ""
         return AppFailedError(f"the app failed: {type(error).__name__}: {error}{before}")
-
-    def _untrained(self) -> InputError:
-        sent = [f"{count} messages of type '{kind}'" for kind, count in self._kinds.items()]
-        return InputError(UNTRAINED.format(" and ".join(sent) or "no message"))
 
     def attach(self, strategy: Strategy) -> None:
         if any(strategy is each for each, _ in self._recorders):
@@ -308,7 +305,7 @@ class _Run:
         if self._failed and not self._rounds and self._app.trains:
             raise AppFailedError(self._failed)
         if not self._rounds:
-            raise self._untrained()
+            raise InputError(UNTRAINED)
         names = (" > ".join(configuration_of(each).strategies) for each in self._strategies)
         if len(different := dict.fromkeys(names)) > 1:
             raise InputError(SEVERAL.format(", then ".join(different)))

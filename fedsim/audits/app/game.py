@@ -9,23 +9,20 @@ message where clients add the noise. It is the log-likelihood ratio under the no
 expects. No verdict relies on it: the bounds on epsilon hold for any score.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from adversaries.arrays import Bools, Floats
-from fedsim.audits.app.guarantee import AppGuarantee
-from fedsim.audits.app.process import (
+from fedsim.audits.app.configuration import (
     UNBOUNDED_WEIGHT,
     App,
-    AppRound,
     ClientRun,
     Configuration,
     Script,
 )
-from fedsim.audits.judgement.claim import Scope
+from fedsim.audits.app.theory import AppGuarantee
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
@@ -40,29 +37,6 @@ PILOTS = 24
 """Trials that place the threshold, where theory does not."""
 
 
-@dataclass(frozen=True)
-class AppGame:
-    """Scores of T trials of k rounds.
-
-    Attributes:
-        worlds: bool [T]; True where the target sent its update, in half of the trials.
-        ratios: float64 [T, k], log-likelihood ratio of each round. Where theory does not know it:
-            shift of the round along the direction, less the threshold from `PILOTS` trials.
-        judged: int [T], the round of each trial that judges a claim about one round. It is drawn
-            whatever the world, and one a trial, since rounds of one trial may depend on each other.
-    """
-
-    worlds: Bools
-    ratios: Floats
-    judged: npt.NDArray[np.integer]
-
-    def scores(self, scope: Scope) -> tuple[Bools, Floats]:
-        """Return worlds and scores of independent observations, each [T]."""
-        if scope is Scope.RUN:
-            return self.worlds, self.ratios.sum(axis=1)
-        return self.worlds, self.ratios[np.arange(self.worlds.size), self.judged]
-
-
 def observe(audited: App, seed: int) -> tuple[Configuration, list[dict[int, ClientRun]]]:
     """Return an app's configuration as observed, and the clients' trainings in honest runs.
 
@@ -75,10 +49,10 @@ def observe(audited: App, seed: int) -> tuple[Configuration, list[dict[int, Clie
         trainings.append(audited.honest(_app_seed(seed, SECOND)).clients)
     configuration, observation = honest.configuration, honest.configuration.observation
     assert observation is not None
-    player = _Player(audited, configuration, Neighbouring.ADD_REMOVE, seed)
-    norms = [each.message_norm for each in player.run(1, True)]
+    script = script_of(configuration, seed)
+    norms = [each.message_norm for each in audited.scripted(_app_seed(seed, 1), script)]
     # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
-    kept = any(norm > 0.5 * player.length for norm in norms) or observation.client_norm_kept
+    kept = any(norm > 0.5 * script.length for norm in norms) or observation.client_norm_kept
     observation = replace(observation, client_norm_kept=kept)
     return replace(configuration, observation=observation), trainings
 
@@ -92,8 +66,8 @@ def play(
     trials: int,
     seed: int,
     progress: Callable[[int], None] = lambda done: None,
-) -> AppGame:
-    """Play the game `trials` times, half in each world, and return the scores.
+) -> tuple[Bools, Floats]:
+    """Play the game, half in each world, and return worlds and scores, each [trials].
 
     A trial depends only on the seed and its number.
 
@@ -108,59 +82,48 @@ def play(
         seed: of the worlds, the direction and the app's own randomness.
         progress: called with the number of finished trials after each, pilots not counted.
     """
-    player = _Player(audited, configuration, neighbouring, seed)
+    script, observation = script_of(configuration, seed), configuration.observation
+    # Far below every clipping norm: clipped idle updates would be as long as the target's.
+    replaced = neighbouring is Neighbouring.REPLACE
+    other = replace(script, length=-script.length if replaced else script.idle)
     shown = "message_shift" if vantage is Vantage.SERVER else "model_shift"
-    seeded = configuration.observation is not None and configuration.observation.seeded
-    threshold: Floats | None = None
-    if expected is None or seeded or not expected.finite:
+
+    def shifts(number: int, world: bool) -> Floats:
+        rounds = audited.scripted(_app_seed(seed, number), script if world else other)
+        return np.nan_to_num(np.array([getattr(each, shown) for each in rounds]))
+
+    seeded = observation is not None and observation.seeded
+    known = expected if expected is not None and expected.finite and not seeded else None
+    threshold = np.zeros(configuration.rounds)
+    if known is None:
         # The pilots use the first numbers, and decide only the threshold.
         coins = np.arange(PILOTS) % 2 == 0
-        pilots = enumerate(coins, 2)
-        seen = np.array([_shifts(player.run(number, bool(coin)), shown) for number, coin in pilots])
+        seen = np.array([shifts(2 + number, bool(coin)) for number, coin in enumerate(coins)])
         threshold = (seen[coins].mean(axis=0) + seen[~coins].mean(axis=0)) / 2
     worlds = generator(seed, StreamRole.WORLD).permutation(np.arange(trials) % 2 == 0)
-    ratios = np.empty((trials, configuration.rounds))
+    scores = np.empty(trials)
     for trial, world in enumerate(worlds):
-        ratios[trial] = _shifts(player.run(2 + PILOTS + trial, bool(world)), shown)
-        if threshold is not None:
-            ratios[trial] -= threshold
-        elif expected is not None:
-            ratios[trial] = _ratios(ratios[trial], expected)
+        moved = shifts(2 + PILOTS + trial, bool(world))
+        scores[trial] = (moved - threshold if known is None else _ratios(moved, known)).sum()
         progress(trial + 1)
-    drawn = generator(seed, StreamRole.SAMPLING).integers(configuration.rounds, size=trials)
-    return AppGame(worlds, ratios, drawn)
+    return worlds, scores
 
 
-class _Player:
-    def __init__(
-        self, audited: App, configuration: Configuration, neighbouring: Neighbouring, seed: int
-    ) -> None:
-        self._audited, self._seed = audited, seed
-        central, local = configuration.central, configuration.local
-        norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
-        self.length = HUGE * (max(norms) or 1.0)
-        # Far below every clipping norm: clipped idle updates would be as long as the target's.
-        idle = IDLE * min([norm for norm in norms if norm] or [1.0])
-        self._absent = -self.length if neighbouring is Neighbouring.REPLACE else idle
-        observation = configuration.observation
-        free = central is None or not central.equal_weights_enforced
-        constant = observation is None or observation.constant_weights
-        self._script = Script(
-            target=0,
-            length=self.length,
-            weight=UNBOUNDED_WEIGHT if free and not constant else None,
-            weighted_by=central.weighted_by if central else "num-examples",
-            idle=idle,
-            seed=seed,
-        )
-
-    def run(self, number: int, world: bool) -> tuple[AppRound, ...]:
-        script = replace(self._script, length=self.length if world else self._absent)
-        return self._audited.scripted(_app_seed(self._seed, number), script)
-
-
-def _shifts(rounds: Sequence[AppRound], shown: str) -> Floats:
-    return np.nan_to_num(np.array([getattr(each, shown) for each in rounds]))
+def script_of(configuration: Configuration, seed: int) -> Script:
+    """Return the script of the world with the update."""
+    central, local = configuration.central, configuration.local
+    norms = [*(central.clipping_norms if central else ()), local.clipping_norm if local else 0]
+    observation = configuration.observation
+    free = central is None or not central.equal_weights_enforced
+    constant = observation is None or observation.constant_weights
+    return Script(
+        target=0,
+        length=HUGE * (max(norms) or 1.0),
+        weight=UNBOUNDED_WEIGHT if free and not constant else None,
+        weighted_by=central.weighted_by if central else "num-examples",
+        idle=IDLE * min([norm for norm in norms if norm] or [1.0]),
+        seed=seed,
+    )
 
 
 def _ratios(shifts: Floats, expected: AppGuarantee) -> Floats:

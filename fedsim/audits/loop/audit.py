@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import TypeVar
 
 import numpy as np
 
@@ -23,16 +22,14 @@ from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, 
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, alarms, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
-from fedsim.audits.loop import guarantee, support
-from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.measurement import Features, Influence, LoopOrder, ObservedRun, World
-from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.running import LoopTrials
-from fedsim.audits.loop.score import best_score, learnt_of_steps, separation, steps_apart
-from fedsim.audits.loop.support import MeasuredNoise, Power
+from fedsim.audits.loop import findings
+from fedsim.audits.loop import observation as theory
+from fedsim.audits.loop.attack import Features, best_score, score_of_steps, separation
+from fedsim.audits.loop.findings import MeasuredNoise
+from fedsim.audits.loop.observation import Influence, LoopObservation
+from fedsim.audits.loop.running import HONEST, WITHOUT, LoopOrder, LoopTrials
 from fedsim.audits.results.rows import Row
 from fedsim.audits.steps.noise import NoiseSums
-from fedsim.audits.steps.step import Step
 from fedsim.common.installation import installed
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.runtimes import places
@@ -40,10 +37,6 @@ from fedsim.game.mechanisms.noise_family import noise_family
 from fedsim.privacy.delta import ASSUMED
 from fedsim.privacy.mechanism import Neighbouring
 
-BOUNDS = {
-    "clopper_pearson": clopper_pearson_bound,
-    "clopper_pearson_split": clopper_pearson_split,
-}
 TRADE_OFF = "trade_off"
 """A further lower bound, for a known mechanism with noise of unknown size."""
 
@@ -55,19 +48,29 @@ TRIALS, RECORDS = 400, 59
 at any batch size below 59, except 1, 2, 29 and 58.
 """
 
-HONEST, WITHOUT = 6, 2
-"""Observed runs with the target, and in each other world."""
-
 PILOTS, CHOOSING = 10, 16
 """Seeds that a pair's direction is learnt from, and runs that choose the pair."""
 
 CHANCE = 1.5
-"""Standard deviations that so few runs differ by chance in one of six features."""
+"""Standard deviations by which so few runs differ by chance in one of the features."""
 
 BATCH = 25
 """Runs of one request."""
 
-Answer = TypeVar("Answer")
+ABOVE = (
+    "the attack measured epsilon of at least {:.3g}, above the claimed {:.3g}, with {:.0%} "
+    "confidence"
+)
+MOVED = (
+    "one record moved every step that it was in by at least {:.3g} C, with C the clipping norm; "
+    "at most 2 C are accounted for"
+)
+SUPPORTED = (
+    "noise at least {0.at_least:.1%} of the configured noise, at which epsilon is "
+    "{0.epsilon:.4g} ({0.confidence:.0%} confidence). A training without noise that happens less "
+    "often than once in {1:,} would have been missed. For the change by other records, {2.places} "
+    "were replaced one at a time, and half of all records in {2.halves} runs"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,20 +97,6 @@ class LoopDetails:
     """Measured noise of all steps; None where no step with noise was observed."""
     missed_below: float | None
     """Share of trainings without noise that all runs may have missed; None without such runs."""
-    power: Power | None
-    """What the attack could detect; None without a claim, or where noise was observed."""
-    steps: int
-    """Observed steps of Opacus's optimizer in one run."""
-    first: Step | None
-    """The first of them."""
-    sampler: str
-    """Samplers of the observed run."""
-    explained: bool
-    """Whether the observed steps explain all that the loop returned."""
-    changed: list[str] | None
-    """Tensors that depend on the data beside the released steps; None where it cannot be told."""
-    beside: list[str]
-    """Numbers beside the weights that differ between honest runs."""
     influence: Influence
     """What one replaced record changes in the steps."""
     decisions: Decisions
@@ -121,21 +110,19 @@ class LoopAudit(Judged):
     Attributes:
         noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
         provable: the largest possible `proven`, from an attack that wins all trials.
-        power: what the attack could detect; None without a claim, or where noise was observed.
         pair: name of the pair of worlds that the pilots told apart best.
         score: score of the counting bounds, chosen by the pilots.
         strict: whether a supported claim must hold at the measured noise, not at the configured.
     """
 
     kind = "loop audit"
+    unit = "record"
+    vantage = "loop"
 
-    loop: str
-    data: str
-    target: str
+    order: LoopOrder
     observation: LoopObservation
     noise: MeasuredNoise | None
     provable: float
-    power: Power | None = None
     pair: str
     score: str
     runs: int
@@ -145,41 +132,29 @@ class LoopAudit(Judged):
     def judgement(self) -> Judgement:
         if self.claim is None:
             return judge(None, Evidence())
-        claim, seen = self.claim, self.observation
-        unsure = [*support.doubts(seen), *support.short(self.noise, claim, self.strict)]
-        against, refuting = [], []
-        if self.lower_bound.epsilon > claim.epsilon:
-            bound = self.lower_bound.epsilon
-            against = [support.ABOVE.format(bound, claim.epsilon, self.confidence)]
-        if guarantee.refuted(seen, self.delta, claim.epsilon):
-            refuting = [support.MOVED.format(seen.influence.always)]
-        in_favour = []
-        if not unsure and self.noise is not None:
-            rare = int(1 / self.noise.missed_below)
-            in_favour = [support.SUPPORTED.format(self.noise, rare, seen.influence)]
+        claim, seen, noise = self.claim, self.observation, self.noise
+        unsure = [*findings.doubts(seen), *findings.short(noise, claim, self.strict)]
+        against, refuting = list[str](), list[str]()
+        if (bound := self.lower_bound.epsilon) > claim.epsilon:
+            against.append(ABOVE.format(bound, claim.epsilon, self.confidence))
+        if theory.refuted(seen, self.delta, claim.epsilon):
+            refuting.append(MOVED.format(seen.influence.always))
+        rare = 0 if noise is None else int(1 / noise.missed_below)
         evidence = Evidence(
             refuted=self.proven.epsilon > claim.epsilon or bool(refuting),
             refuting=refuting,
             broken=alarms(self.objections) > 0 or bool(against),
-            unknown=support.unknown(seen, self.epsilon),
+            unknown=findings.unknown(seen, self.epsilon),
             exceeded=not self.allowed,
             unsure=unsure,
             against=against,
-            in_favour=in_favour,
+            in_favour=[] if unsure else [SUPPORTED.format(noise, rare, seen.influence)],
         )
         return judge(claim, evidence)
 
     @property
     def name(self) -> str:
-        return self.loop
-
-    @property
-    def unit(self) -> str:
-        return "record"
-
-    @property
-    def vantage(self) -> str:
-        return "loop"
+        return self.order.function
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -198,26 +173,19 @@ class LoopAudit(Judged):
 
     @property
     def details(self) -> LoopDetails:
-        observation, steps = self.observation, self.observation.steps
+        seen = self.observation
         return LoopDetails(
-            data=self.data,
-            target=self.target,
+            data=self.order.data,
+            target=self.order.target,
             worlds=self.pair,
             decided_by=self.score,
-            neighbouring=observation.neighbouring,
-            records=observation.records,
+            neighbouring=seen.neighbouring,
+            records=seen.records,
             runs=self.runs,
             provable=self.provable,
             noise=self.noise,
             missed_below=None if self.noise is None else self.noise.missed_below,
-            power=self.power,
-            steps=len(steps),
-            first=steps[0] if steps else None,
-            sampler=observation.present[0].samplers,
-            explained=observation.explained,
-            changed=None if observation.changed is None else list(observation.changed),
-            beside=list(observation.beside),
-            influence=observation.influence,
+            influence=seen.influence,
             decisions=self.decisions,
         )
 
@@ -250,7 +218,7 @@ def audit_loop(
             for _ in range(places.processes(workers))
         ]
         loops = [channel.served(LoopTrials) for channel in channels]
-        found = audited(loops, order, trials, claim, neighbouring, confidence, progress)
+        found = audited(loops, order, trials, claim, confidence, progress)
         return replace(found, strict=strict)
 
 
@@ -259,13 +227,12 @@ def audited(
     order: LoopOrder,
     trials: int,
     claim: Claim | None,
-    neighbouring: Neighbouring,
     confidence: float,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = lambda done: None,
 ) -> LoopAudit:
     runs = _Runs(loops, order.seed)
     pair = runs.choose_pair()
-    observation = runs.observed(pair, order.records, neighbouring)
+    observation = runs.observed(pair)
     claim = claim or _claim_of(observation)
     delta = ASSUMED if claim is None else claim.delta
     runs.share_directions()
@@ -273,40 +240,31 @@ def audited(
     worlds, features = runs.measured(loops, pair, trials, progress)
     while not runs.noise.enough(confidence):  # these runs only measure the noise
         runs.measured(loops, pair, BATCH)
-    varies = any(len(np.unique(features[worlds == world], axis=0)) > 1 for world in (0, 1))
-    observation = replace(observation, more=runs.noise, varies=varies)
+    observation = replace(observation, more=runs.noise)
     score = best_score(*pilots, delta)
     scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.
-    composed = guarantee.mechanism(observation) if observation.one_scale else None
+    composed = theory.mechanism(observation) if observation.one_scale else None
     curve = None
     if composed is not None:
-        curve = learnt_of_steps(*pilots).of(features), noise_family(composed)
+        curve = score_of_steps(*pilots).of(features), noise_family(composed)
     stated, sure = (
         _bounds(worlds, scores, curve, delta, level) for level in (confidence, ALARM_CONFIDENCE)
     )
     won = np.where(worlds, 1.0, -1.0)  # an attack that wins all trials
-    noise = support.measured(observation, delta, confidence)
-    power = None
-    if claim is not None and noise is None:
-        needed = support.least_apart(trials, claim.epsilon, claim.delta)
-        power = Power(steps_apart(worlds, features), needed)
     return LoopAudit(
-        loop=order.function,
-        data=order.data,
-        target=order.target,
+        order=order,
         observation=observation,
         claim=claim,
         delta=delta,
-        epsilon=guarantee.epsilon(observation, delta) if observation.steps else None,
-        noise=noise,
+        epsilon=theory.epsilon(observation, delta) if observation.steps else None,
+        noise=findings.measured(observation, delta, confidence),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=stated,
         proven=largest(sure),
         provable=largest(_bounds(worlds, won, None, delta, ALARM_CONFIDENCE)).epsilon,
-        power=power,
         confidence=confidence,
-        objections=findings(observation),
+        objections=findings.findings(observation),
         pair=loops[0].names[pair],
         score=score.name,
         trials=trials,
@@ -328,8 +286,11 @@ def _bounds(
     where they say little about a curve.
     """
     # Bonferroni: an equal share of the error for each bound, so that the largest may be stated.
-    level = 1 - (1 - confidence) / (len(BOUNDS) + (curve is not None))
-    bounds = {name: bound(worlds, scores, delta, level) for name, bound in BOUNDS.items()}
+    level = 1 - (1 - confidence) / (2 + (curve is not None))
+    bounds = {
+        "clopper_pearson": clopper_pearson_bound(worlds, scores, delta, level),
+        "clopper_pearson_split": clopper_pearson_split(worlds, scores, delta, level),
+    }
     if curve is not None:
         of_steps, family = curve
         bounds[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
@@ -357,34 +318,16 @@ class _Runs:
 
     def share_directions(self) -> None:
         """Make all processes measure as the first one, whose pilots they do not repeat."""
-        if len(self._loops) == 1:
-            return
         with TemporaryDirectory() as folder:
             file = Path(folder, "directions")
-            self._loops[0].keep(file)
-            for other in self._loops[1:]:
-                other.take(file)
+            for place, loop in enumerate(self._loops):
+                loop.take(file) if place else loop.keep(file)
 
-    def observed(self, pair: int, records: int, neighbouring: Neighbouring) -> LoopObservation:
-        """Return what honest runs, a replay and replaced records show."""
-        loop, seeds = self._loops[0], self._seeds(HONEST)
-
-        def runs(world: World, count: int = WITHOUT) -> tuple[tuple[ObservedRun, ...], float]:
-            seen, echo = loop.observed(pair, world, seeds[:count])
-            return _all_of(seen, count), echo
-
-        present, echo = runs("present", HONEST)
-        return LoopObservation(
-            present=present,
-            absent=runs("absent")[0],
-            twin=runs("twin")[0],
-            stranger=runs("stranger")[0],
-            echo=echo,
-            records=records,
-            neighbouring=neighbouring,
-            changed=loop.changed(pair, seeds[0]),
-            influence=loop.influence(seeds[0]),
-        )
+    def observed(self, pair: int) -> LoopObservation:
+        found = self._loops[0].honest(pair, self._seeds(HONEST))
+        if len(found.runs) != HONEST + 3 * WITHOUT:
+            raise AppFailedError(NO_MEASUREMENT.format("loop"))
+        return found
 
     def measured(
         self,
@@ -413,7 +356,9 @@ class _Runs:
         threads, starts = ThreadPoolExecutor(len(loops)), range(0, count, BATCH)
         try:
             for start, (answered, noise) in zip(starts, threads.map(features, starts), strict=True):
-                rows += _all_of(answered, min(BATCH, count - start))
+                if len(answered) != min(BATCH, count - start):
+                    raise AppFailedError(NO_MEASUREMENT.format("loop"))
+                rows += answered
                 self.noise += noise
                 progress(len(rows))
         finally:  # an interrupted audit does not wait for answers
@@ -425,12 +370,6 @@ class _Runs:
         self._begun += count
         streams = (generator(self._seed, StreamRole.NOISE, trial=each) for each in numbers)
         return [int(stream.integers(2**32)) for stream in streams]
-
-
-def _all_of(answers: tuple[Answer, ...], count: int) -> tuple[Answer, ...]:
-    if len(answers) != count:
-        raise AppFailedError(NO_MEASUREMENT.format("loop"))
-    return answers
 
 
 def _claim_of(observation: LoopObservation) -> Claim | None:

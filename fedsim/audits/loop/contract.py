@@ -6,8 +6,6 @@ The function trains on `features` [n, ...] (float32) and `labels` [n], both PyTo
 returns what it releases, in one of these forms:
 
 - a `torch.nn.Module`, a state dict or a vector [P]: the model;
-- a list of modules or state dicts: the model after each step, and before the first one if it is not
-  the same in all runs;
 - an array [k, P]: every released step;
 - None: only the steps of Opacus's optimizer, which the audit observes.
 
@@ -34,9 +32,13 @@ from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
 
 Tensor = npt.NDArray[Any]
-
-
 Function = Callable[[Any, Any, int], Any]
+
+RETURNED = "of what the loop returned"
+UNREADABLE = (
+    "the loop returned no array of numbers ({}); return the model alone, as a module or a state "
+    "dict, or every released step as an array [k, P]"
+)
 
 
 def loaded(name: str) -> Function:
@@ -70,44 +72,27 @@ def imported(name: str) -> Any:
         ) from error
 
 
-def several(value: Any) -> bool:
-    """Return whether a function returned a list of models, each a module or a state dict."""
-    return (
-        isinstance(value, list | tuple)
-        and len(value) > 0
-        and all(isinstance(each, Mapping) or _is_module(each) for each in value)
-    )
-
-
 def tensors(value: Any) -> dict[str, Tensor]:
-    """Return the named tensors of a model, or of every model of a list."""
-    if several(value):
-        return {
-            f"{name} of model {place}": each
-            for place, model in enumerate(value, 1)
-            for name, each in tensors(model).items()
-        }
-    state = value.state_dict() if _is_module(value) else value
+    """Return the named tensors of what a function returned."""
+    is_module = callable(getattr(value, "state_dict", None)) and not hasattr(value, "shape")
+    state = value.state_dict() if is_module else value
     if not isinstance(state, Mapping):
-        return {"of what the loop returned": _numpy(state)}
+        return {RETURNED: _numpy(state)}
     if not all(hasattr(each, "shape") for each in state.values()):
-        raise TypeError("a mapping of numbers is not a state dict")
+        raise AppFailedError(UNREADABLE.format("a mapping of numbers is no state dict"))
     return {str(name): _numpy(each) for name, each in state.items()}
 
 
 def array(value: Any) -> Floats:
     """Return the result of a function as float64: a model [P], or an array's own shape."""
-    if several(value):
-        return _stacked([array(each) for each in value])
     try:
         named = {name: each.astype(np.float64) for name, each in tensors(value).items()}
     except (TypeError, ValueError) as error:
-        raise AppFailedError(
-            f"the loop returned no arrays of numbers ({error}); return only the model, or only "
-            "every released step [k, P]"
-        ) from None
-    is_model = isinstance(value, Mapping) or _is_module(value)
-    numbers = flat(named) if is_model else next(iter(named.values()))
+        raise AppFailedError(UNREADABLE.format(error)) from None
+    if [*named] == [RETURNED]:
+        numbers = named[RETURNED]
+    else:
+        numbers = np.concatenate([np.empty(0), *(each.ravel() for each in named.values())])
     if not numbers.size:
         raise AppFailedError("the loop released nothing; return the model, or every released step")
     if not np.isfinite(numbers).all():
@@ -115,30 +100,10 @@ def array(value: Any) -> Floats:
     return numbers
 
 
-def flat(named: Mapping[str, Tensor]) -> Floats:
-    return np.concatenate([np.empty(0), *(each.ravel() for each in named.values())])
-
-
 def carried(named: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
     """Return names and checksums of the integer tensors in a model's state, in order."""
     whole = {name: each for name, each in named.items() if each.dtype.kind != "f"}
     return tuple(sorted((f"integer tensor {name}", _checksum(whole[name])) for name in whole))
-
-
-def _stacked(models: list[Floats]) -> Floats:
-    if len({each.size for each in models}) > 1:
-        raise AppFailedError("the loop returned models of several sizes; audit one at a time")
-    rows = np.array(models)
-    if len(rows) > 1 and (rows == rows[0]).all():
-        raise AppFailedError(
-            f"the loop returned one model {len(rows)} times; append a copy of it after each step: "
-            "copy.deepcopy(model.state_dict())"
-        )
-    return rows
-
-
-def _is_module(value: Any) -> bool:
-    return callable(getattr(value, "state_dict", None)) and not hasattr(value, "shape")
 
 
 def _numpy(value: Any) -> Tensor:

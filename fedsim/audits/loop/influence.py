@@ -8,16 +8,17 @@ Runs with half of all records replaced test every record: no more of a step's gr
 than items of its batch, and no more of the loader's items than records.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from adversaries.arrays import Bools
-from fedsim.audits.loop.loader_records import checksums
-from fedsim.audits.loop.measurement import Influence
+from fedsim.audits.loop.observation import Influence
 from fedsim.audits.loop.worlds import LOUD, VERY_LOUD, Data, crafted_features, rare_and_common
 from fedsim.audits.steps.watch import WatchedStep
 from fedsim.common.randomness import StreamRole, generator
@@ -43,75 +44,97 @@ UNDRAWN = "no step of the runs changed where one record was replaced"
 NO_STEPS = "the loop took no step of Opacus's optimizer"
 INVISIBLE = "the steps do not show the norms of single records' gradients"
 
-Steps = Sequence[WatchedStep]
-
 
 @dataclass(frozen=True)
 class Training:
-    """A run of the loop; `items`: checksums of the loader's records, None where not known."""
+    """A run of the loop; `items`: checksums of the loader's records, [] where not known."""
 
-    steps: Steps
-    items: list[str] | None
+    steps: Sequence[WatchedStep]
+    items: list[str]
 
 
 Run = Callable[[Data], Training]
 """Runs the loop with the gradients of the first run."""
 
 
-def influence(
-    first: Training,
-    run: Run,
-    data: Data,
-    source: Callable[[int], int],
-    target: str,
-    seed: int,
-) -> Influence:
+def contents(dataset: Any, given: tuple[Any, Any]) -> list[str] | None:
+    """Return a checksum of each record of a loader's data set.
+
+    None for a data set that computes its records: one that is no TensorDataset, nor a Subset of
+    one, and whose items are not the given records, unchanged.
+
+    Args:
+        dataset: a map-style data set.
+        given: features [n, ...] and labels [n] that the loop was given.
+    """
+    from torch.utils.data import Subset, TensorDataset  # noqa: PLC0415
+
+    if type(dataset) is Subset:
+        whole = contents(dataset.dataset, given)
+        return whole and [whole[place] for place in dataset.indices]
+    if type(dataset) is TensorDataset:
+        return checksums(*dataset.tensors)
+    try:
+        items = [_checksum(dataset[place]) for place in range(len(dataset))]
+    except Exception:  # any code may stand there
+        return None
+    return items if set(checksums(*given)).issuperset(items) else None
+
+
+def checksums(*arrays: Any) -> list[str]:
+    """Return a checksum of each record of arrays [n, ...]."""
+    return [_checksum(row) for row in zip(*arrays, strict=True)]
+
+
+def _checksum(row: Any) -> str:
+    # In one precision, so that a label may be a number or a tensor.
+    numbers = [np.asarray(each, np.float64).tobytes() for each in row]
+    return hashlib.sha256(b"".join(numbers)).hexdigest()[:16]
+
+
+def influence(first: Training, run: Run, data: Data, target: str, seed: int) -> Influence:
     """Return what replaced records change in the steps.
 
     Args:
         first: the first run, on `data`.
-        source: the record that an item of the loader probably is, where it equals no record.
         target: "crafted" or "real": kind of the records that replace others.
         seed: of the crafted records.
     """
     given = checksums(data.features, data.labels)
-    items, steps = first.items or [], first.steps
-    held = _held(items, given)
-    if not steps:
-        return replace(held, unseen=NO_STEPS)
-    same = _same_batches(steps, again := run(data).steps)
-    if not same or not all(_moved(*both) < ALIKE for both in zip(steps, again, strict=True)):
-        return replace(held, unseen=UNREPEATED)
-    equal = {row: place for place, row in enumerate(given)}
-
-    def record_of(item: int) -> int:
-        return equal.get(items[item], -1) if items else -1
-
-    drawn = Counter[int]()
-    for item, times in Counter(item for step in steps for item in step.members or ()).items():
-        place = record_of(item)
-        drawn[source(item) if place < 0 else place] += times
-    places = [place for place, _ in drawn.most_common(PLACES)] or [len(data) - 1]
-    found = []
+    known, counts = Counter(given), Counter(first.items)
+    copies = [-(-counts[row] // times) for row, times in known.items() if counts[row] > times]
+    found = Influence(copies=max(copies, default=0))
+    if not first.steps:
+        return replace(found, unseen=NO_STEPS)
+    again = run(data)
+    if not _same_batches(first, again) or any(
+        _moved(*both) >= ALIKE for both in zip(first.steps, again.steps, strict=True)
+    ):
+        return replace(found, unseen=UNREPEATED)
+    places = _drawn_most(first, given)
     for place in places:
-        runs = [steps]
+        runs = [first]
         for other in _replacements(data, place, target, seed):
-            runs.append(run(other).steps)
-            if not _same_batches(steps, runs[-1]):
-                return replace(held, unseen=FOLLOWS)
-        found.append(_compared(runs))
+            runs.append(run(other))
+            if not _same_batches(first, runs[-1]):
+                return replace(found, unseen=FOLLOWS)
+        found = _compared(found, runs)
     for half in _halves(data, target, seed):
-        held = _halved(held, first, run(half), given, checksums(half.features, half.labels))
-    if not held.unseen and not any(each.moved > LEAST for each in found):
-        held = replace(held, unseen=UNDRAWN)
-    return replace(
-        held,
-        places=len(places),
-        moved=max(each.moved for each in found),
-        always=max(each.always for each in found),
-        gradients=max(each.gradients for each in found),
-        items=max(each.items for each in found),
-    )
+        found = _halved(found, first, run(half), given, checksums(half.features, half.labels))
+    if not found.unseen and found.moved <= LEAST:
+        found = replace(found, unseen=UNDRAWN)
+    return replace(found, places=len(places))
+
+
+def _drawn_most(first: Training, given: Sequence[str]) -> list[int]:
+    """Return the records that the loader drew most, as far as its items are known."""
+    place_of = {row: place for place, row in enumerate(given)}
+    drawn = Counter[int]()
+    for step in first.steps:
+        for item in step.members or ():
+            record = first.items[item] if first.items else ""
+            drawn[place_of.get(record, item % len(given))] += 1
+    return [place for place, _ in drawn.most_common(PLACES)] or [len(given) - 1]
 
 
 def _replacements(data: Data, place: int, target: str, seed: int) -> list[Data]:
@@ -140,70 +163,46 @@ def _halves(data: Data, target: str, seed: int) -> list[Data]:
     return made
 
 
-def _held(items: Sequence[str], given: Sequence[str]) -> Influence:
-    """Return which given record the loader holds most often, beyond its copies in the data."""
-    known, counts = Counter(given), Counter(items)
-    more = {row: -(-counts[row] // times) for row, times in known.items() if counts[row] > times}
-    most = max(more, key=lambda row: more[row], default=None)
-    others = [times for row, times in counts.items() if row not in known]
-    alike = sum(others) - len(others)
-    return Influence(
-        copies=0 if most is None else more[most],
-        copied=-1 if most is None else given.index(most),
-        alike=alike if alike > len(given) - len(known) else 0,
-    )
-
-
 def _halved(
     found: Influence, first: Training, other: Training, given: Sequence[str], others: Sequence[str]
 ) -> Influence:
     """Return what was found, with what a half of the records changed."""
-    if not _same_batches(first.steps, other.steps):
+    if not _same_batches(first, other):
         return replace(found, unseen=FOLLOWS)
     if any(step.norms is None for step in first.steps):
         return replace(found, unseen=INVISIBLE)
     if not first.items:  # a data set that computes its records has its own doubt
         return found
-    if len(other.items or ()) != len(first.items):
+    if len(other.items) != len(first.items):
         return replace(found, unseen=FOLLOWS)
     items = np.array(first.items) != np.array(other.items)
     strays, elsewhere = found.strays, found.elsewhere
     for step, replaced in zip(first.steps, other.steps, strict=True):
         members = list(step.members or ())
-        if step.rows != len(members):
-            continue
-        rows, drawn = _changed(step, replaced), items[members]
-        strays = max(strays, int(rows.sum()) - int(drawn.sum()))
-        elsewhere = max(elsewhere, int((rows & ~drawn).sum()))
+        if step.rows == len(members):
+            rows, drawn = _changed(step, replaced), items[members]
+            strays = max(strays, int(rows.sum()) - int(drawn.sum()))
+            elsewhere = max(elsewhere, int((rows & ~drawn).sum()))
     # If more items changed than records, one of these changed two at least.
     more = items.sum() > sum(a != b for a, b in zip(given, others, strict=True))
+    copies = max(found.copies, 2) if more else found.copies
     return replace(
-        found,
-        halves=found.halves + 1,
-        strays=strays,
-        elsewhere=elsewhere,
-        copies=max(found.copies, 2) if more else found.copies,
+        found, halves=found.halves + 1, strays=strays, elsewhere=elsewhere, copies=copies
     )
 
 
-def _compared(runs: Sequence[Steps]) -> Influence:
-    """Return the largest changes between any two runs, which differ in one record."""
-    moved = always = 0.0
-    gradients = items = 0
+def _compared(found: Influence, runs: Sequence[Training]) -> Influence:
+    """Return what was found, with the largest changes between any two runs, one record apart."""
+    moved, always, gradients = found.moved, found.always, found.gradients
     for one, other in combinations(runs, 2):
-        apart = np.array([_moved(*steps) for steps in zip(one, other, strict=True)])
+        apart = np.array([_moved(*both) for both in zip(one.steps, other.steps, strict=True)])
         moved = max(moved, float(apart.max()))
         took_part = apart[apart > LEAST]
         always = max(always, float(took_part.min()) if took_part.size else 0.0)
     for other in runs[1:]:
-        reached = set[int]()
-        for step, replaced in zip(runs[0], other, strict=True):
-            rows = np.flatnonzero(_changed(step, replaced))
-            gradients = max(gradients, len(rows))
-            if step.members is not None and step.rows == len(step.members):
-                reached |= {step.members[row] for row in rows}
-        items = max(items, len(reached))
-    return Influence(moved, always, gradients, items)
+        for both in zip(runs[0].steps, other.steps, strict=True):
+            gradients = max(gradients, int(_changed(*both).sum()))
+    return replace(found, moved=moved, always=always, gradients=gradients)
 
 
 def _moved(one: WatchedStep, other: WatchedStep) -> float:
@@ -219,8 +218,8 @@ def _changed(one: WatchedStep, other: WatchedStep) -> Bools:
     return np.logical_not(same.all(axis=0))
 
 
-def _same_batches(one: Steps, other: Steps) -> bool:
-    return len(one) == len(other) and all(
+def _same_batches(one: Training, other: Training) -> bool:
+    return len(one.steps) == len(other.steps) and all(
         a.members == b.members and a.clipped.shape == b.clipped.shape and a.rows == b.rows
-        for a, b in zip(one, other, strict=True)
+        for a, b in zip(one.steps, other.steps, strict=True)
     )

@@ -1,14 +1,16 @@
-"""Runs a loop in either world, and measures its releases along the target's direction.
+"""Runs a loop in either world, observes Opacus in it, and measures its releases.
 
 `python -m fedsim.audits.loop.running DESCRIPTOR` is the process in which a function is audited. It
 serves `LoopTrials`.
 """
 
 import functools
+import hashlib
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,25 +21,96 @@ from adversaries.arrays import Floats
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError, set_seeds
 from fedsim.audits.loop import contract
+from fedsim.audits.loop.attack import Direction, Features, learnt
 from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tensors
-from fedsim.audits.loop.direction import Direction, learnt
-from fedsim.audits.loop.influence import Training, influence
-from fedsim.audits.loop.loader_records import source
-from fedsim.audits.loop.measurement import (
-    Features,
-    Influence,
-    LoopOrder,
-    ObservedRun,
-    World,
-)
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.influence import Training, contents, influence
+from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
-from fedsim.audits.steps.classes import wrap
+from fedsim.audits.steps.classes import ClassWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
+from fedsim.audits.steps.step import SHOWN, Step, watched_step
+from fedsim.audits.steps.watch import WatchedStep
 from fedsim.privacy.mechanism import Neighbouring
+
+HONEST, WITHOUT = 6, 2
+"""Observed runs with the target, and in each other world."""
 
 FIRST = 1 << 20
 """Seed of the first parameter that is drawn; the next ones have the next seeds."""
+
+
+@dataclass(frozen=True)
+class LoopOrder:
+    """What a process audits: a function as MODULE:NAME, and the data that it trains on."""
+
+    function: str
+    data: str
+    records: int
+    target: str
+    neighbouring: str
+    seed: int
+
+
+@dataclass
+class LoopWatch(ClassWatch):
+    """Observations since `clear`.
+
+    Attributes:
+        watched: steps with their arrays.
+        noises: noise of each step, in configured standard deviations.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    watched: list[WatchedStep] = field(default_factory=list)
+    noises: list[Floats] = field(default_factory=list)
+
+    def take(self, step: WatchedStep) -> None:
+        seen = watched_step(len(self.steps) + 1, step)
+        self.steps.append(seen)
+        self.noises.append(step.noise / seen.std if seen.std > 0 else np.empty(0))
+        self.watched.append(step)
+
+    def contents(self, given: tuple[Any, Any]) -> list[str] | None:
+        """Return checksums of the loader's records; [] without a loader, None if unknown."""
+        dataset = self.batches.dataset
+        return [] if dataset is None else contents(dataset, given)
+
+    def seen(
+        self,
+        model: Floats | None,
+        released: Floats,
+        beside: tuple[tuple[str, str], ...],
+        records: list[str] | None,
+    ) -> ObservedRun:
+        """Return the observations of a run.
+
+        Args:
+            model: numbers of the returned model; None where the function returned nothing.
+            released: everything that the run released.
+            beside: the model's integer tensors, as `contract.carried` returns them.
+            records: checksums of the loader's records; None where they are not known.
+        """
+        end = np.empty(0) if self.state is None else self.state
+        kept = rest(end if model is None else model, end)
+        start = end if self.start is None else self.start
+        few = len(np.unique(released)) < SHOWN
+        return ObservedRun(
+            steps=tuple(self.steps),
+            statement=self.statement,
+            size=self.batches.records,
+            records=tuple(sorted(records or ())),
+            computed=type(self.batches.dataset).__name__ if records is None else "",
+            explained=bool(self.steps) and kept is not None and not self.moved,
+            epochs=self.batches.epochs,
+            beside=beside,
+            unnoised=self.unnoised,
+            start=_checksum(start if kept is None else np.append(start, kept)),
+            released="" if few else _checksum(released),
+        )
+
+
+def _checksum(values: Floats) -> str:
+    return hashlib.sha256(values.tobytes()).hexdigest()
 
 
 @contextmanager
@@ -77,25 +150,18 @@ def same_first_network() -> Iterator[None]:
 
 
 class Loop:
-    """A loop, and the watch that observes it.
-
-    Attributes:
-        models: whether the rows of the last run were models.
-        runs: number of runs until now.
-    """
+    """A loop, and the watch that observes it; `runs`: number of runs until now."""
 
     def __init__(self, function: Function, watch: LoopWatch) -> None:
-        self._function, self._watch = function, watch
-        self.models, self.runs = False, 0
+        self._function, self._watch, self.runs = function, watch, 0
 
     def observed(self, data: Data, seed: int) -> ObservedRun:
         returned = self._called(data, seed)
         released = self._released(returned)
-        # Of a list of models the last is what the steps made; the replay compares all of them.
-        last = returned[-1] if contract.several(returned) else returned
-        model = None if last is None else contract.array(last).ravel()
+        model = None if returned is None else contract.array(returned).ravel()
         beside = () if returned is None else carried(tensors(returned))
-        return self._watch.seen(model, released, beside, (data.features, data.labels))
+        records = self._watch.contents((data.features, data.labels))
+        return self._watch.seen(model, released, beside, records)
 
     def observed_runs(
         self, data: Data, seeds: Sequence[int]
@@ -131,15 +197,11 @@ class Loop:
         def run(other: Data) -> Training:
             self._called(other, seed, released)
             items = self._watch.contents((other.features, other.labels))
-            return Training(tuple(self._watch.watched), items)
+            return Training(tuple(self._watch.watched), items or [])
 
         first = run(data)
-        released, dataset = tuple(self._watch.released), self._watch.batches.dataset
-
-        def source_of(item: int) -> int:
-            return source(dataset, item, len(data))
-
-        return influence(first, run, data, source_of, target, seed)
+        released = tuple(self._watch.released)
+        return influence(first, run, data, target, seed)
 
     def released(self, data: Data, seed: int) -> Floats:
         """Return what an attacked run releases, [k, P]; all begin with the same network."""
@@ -176,7 +238,6 @@ class Loop:
         if steps := self._watch.released:
             if len({each.size for each in steps}) > 1:
                 raise AppFailedError("the loop trains models of several sizes; audit one at a time")
-            self.models = False
             return np.array(steps)
         if returned is None:
             raise AppFailedError(
@@ -184,7 +245,6 @@ class Loop:
                 "model, or an array [k, P] of released steps"
             )
         rows = contract.array(returned)
-        self.models = contract.several(returned)
         if rows.ndim not in (1, 2):
             raise AppFailedError(
                 f"the loop returned an array of shape {rows.shape}; return a model [P] or steps "
@@ -220,22 +280,26 @@ class LoopTrials:
         """Names of the pairs of worlds."""
         return tuple(each.name for each in self._pairs)
 
-    def observed(
-        self, pair: int, world: World, seeds: Sequence[int]
-    ) -> tuple[tuple[ObservedRun, ...], float]:
-        """Return honest runs, and the p-value of their noise's repetition."""
-        worlds = self._pairs[pair]
-        made = {"twin": worlds.twin, "stranger": worlds.stranger}.get(world)
-        return self._loop.observed_runs(made() if made else getattr(worlds, world), seeds)
+    def honest(self, pair: int, seeds: Sequence[int]) -> LoopObservation:
+        """Return what honest runs with these seeds, a replay and replaced records show."""
+        loop, worlds = self._loop, self._pairs[pair]
+        twin, stranger = worlds.twin(), worlds.stranger()
+        present, echo = loop.observed_runs(worlds.present, seeds)
 
-    def changed(self, pair: int, seed: int) -> tuple[str, ...] | None:
-        """Return names of tensors that depend on the data while every step stays the same."""
-        worlds = self._pairs[pair]
-        return self._loop.changed(worlds.present, [worlds.twin(), worlds.stranger()], seed)
+        def runs(data: Data) -> tuple[ObservedRun, ...]:
+            return tuple(loop.observed(data, seed) for seed in seeds[:WITHOUT])
 
-    def influence(self, seed: int) -> Influence:
-        """Return what a replaced record changes in the steps of a run with this seed."""
-        return self._loop.influence(self.data, self.target, seed)
+        return LoopObservation(
+            present=present,
+            absent=runs(worlds.absent),
+            twin=runs(twin),
+            stranger=runs(stranger),
+            records=len(worlds.present),
+            neighbouring=worlds.neighbouring,
+            changed=loop.changed(worlds.present, [twin, stranger], seeds[0]),
+            influence=loop.influence(self.data, self.target, seeds[0]),
+            echo=echo,
+        )
 
     def pilot(self, pair: int, seeds: Sequence[int]) -> float:
         """Learn a pair's direction from two runs a seed.
@@ -245,7 +309,7 @@ class LoopTrials:
         worlds = self._pairs[pair]
         present = [self._loop.released(worlds.present, seed) for seed in seeds]
         twin = [self._loop.released(worlds.twin(place), seed) for place, seed in enumerate(seeds)]
-        direction = self.directions[pair] = learnt(present, twin, self._loop.models)
+        direction = self.directions[pair] = learnt(present, twin)
         return direction.distance
 
     def keep(self, file: Path) -> None:

@@ -65,6 +65,8 @@ class Neighbours:
         real: the data that the pair was made of.
     """
 
+    neighbouring: Neighbouring
+
     name: str
     present: Data
     absent: Data
@@ -123,7 +125,7 @@ def pairs(data: Data, target: str, neighbouring: Neighbouring, seed: int) -> tup
         absent = present.without(last)
         if neighbouring is Neighbouring.REPLACE:
             absent = present.with_record(last, present.features[other], present.labels[other])
-        found.append(Neighbours(name, present, absent, last, data))
+        found.append(Neighbours(neighbouring, name, present, absent, last, data))
     return tuple(found)
 
 

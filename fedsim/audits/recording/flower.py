@@ -27,16 +27,17 @@ from flwr.serverapp.strategy import Strategy
 
 from adversaries.bounds import canaries
 from adversaries.errors import InputError
-from fedsim.audits.app.introspection import (
+from fedsim.audits.app.configuration import (
     averages,
     central_wrapper,
     chain,
-    configuration_findings,
     configuration_of,
     local_noise,
     own_code,
     weighting_key,
 )
+from fedsim.audits.app.theory import findings
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recording.loop import RoundSink, Sink, append
 from fedsim.audits.steps.watch import safely
 from fedsim.common.randomness import StreamRole, generator
@@ -49,6 +50,7 @@ from fedsim.federation.transcripts.records import (
     Scalar,
     Value,
 )
+from fedsim.privacy.mechanism import Neighbouring
 
 Mechanism = Mapping[str, Scalar]
 
@@ -438,7 +440,7 @@ class ServerRecorder:
 
     def start(self, start: Callable[..., Any], grid: Grid, *arguments: Any, **named: Any) -> Any:
         self._sink.begin(str(grid.run.run_id))
-        for finding in safely(configuration_findings, self._strategy) or []:
+        for finding in safely(_findings, self._strategy) or []:
             log.warning(
                 "fedsim: %s: %s. How to fix it: %s", finding.rule, finding.why, finding.mend
             )
@@ -450,6 +452,10 @@ class ServerRecorder:
             raise
         self._sink.end("")
         return result
+
+
+def _findings(strategy: Strategy) -> tuple[Finding, ...]:
+    return findings(configuration_of(strategy), Neighbouring.ADD_REMOVE)
 
 
 def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:

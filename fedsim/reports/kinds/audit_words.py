@@ -1,18 +1,15 @@
 """The words of each kind of audit: what was played, what it found, and what would tell more."""
 
-import math
 from collections.abc import Iterator
 
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
-from fedsim.audits.judgement.claim import Scope
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_results import LiveReport
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
 from fedsim.audits.results.rows import Row
-from fedsim.audits.run.detectable import POWER
 from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
@@ -50,16 +47,14 @@ WORLDS = (
     "the audit can count right answers."
 )
 MORE_OF_A_LOOP = (
-    "Return each step's sum, an array [k, P], or a list of the models after each step, or "
-    "increase --trials. If the loop draws its first model otherwise than by torch.nn.init, draw "
-    "it from a constant seed: torch.manual_seed(0) before that line, and torch.manual_seed(seed) "
-    "after it."
+    "Return each step's sum, an array [k, P], or increase --trials. If the loop draws its first "
+    "model otherwise than by torch.nn.init, draw it from a constant seed: torch.manual_seed(0) "
+    "before that line, and torch.manual_seed(seed) after it."
 )
 COMPARED = {
     Neighbouring.ADD_REMOVE: "sends no change",
     Neighbouring.REPLACE: "sends another update",
 }
-SCOPES = {Scope.RUN: "the whole run", Scope.ROUND: "one message"}
 ADVERSARY = {
     Vantage.SERVER: "the server, which sees every message",
     Vantage.PARTICIPANT: "a participant, which sees the model of every round",
@@ -210,17 +205,11 @@ def advice(report: AuditReport) -> list[str]:
     """Return what would let the audit of a loop detect more."""
     if not isinstance(report, LoopAudit) or report.noise is not None:
         return []
-    power = report.power
-    if power is not None and math.isfinite(power.needed):
-        return [
-            f"By measurement, {report.trials} trials would convict this loop in {POWER:.0%} of "
-            f"cases if it added less than {power.share:.3g} of its present noise.",
-            MORE_OF_A_LOOP,
-        ]
     return [
         f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
         f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
-        "loop without any protection, the claim must be below that."
+        "loop without any protection, the claim must be below that.",
+        MORE_OF_A_LOOP,
     ]
 
 
@@ -233,7 +222,7 @@ def compared(report: AuditReport) -> str:
         case AppAudit() if report.records is None:
             return (
                 f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
-                f"{ADVERSARY[report.vantage]}. ε is of {SCOPES[report.scope]}."
+                f"{ADVERSARY[report.vantage]}."
             )
         case LoopAudit():
             seen, off = report.observation, report.observation.noise_off

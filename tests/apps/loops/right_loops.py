@@ -1,7 +1,5 @@
 """Right training loops with Opacus, as its documentation and examples write them."""
 
-import copy
-
 import torch
 from opacus import PrivacyEngine
 from opacus.utils.batch_memory_manager import BatchMemoryManager
@@ -122,11 +120,3 @@ class _Records(Dataset):
 def own_data_set(features, labels, seed):
     """Take records from a data set of one's own, which returns them unchanged."""
     return _train(_mlp(features), _Records(features, labels))
-
-
-def every_model(features, labels, seed):
-    """Return the state of the model after each step."""
-    net, models = _mlp(features), []
-    data = TensorDataset(features, labels)
-    _train(net, data, each=lambda: models.append(copy.deepcopy(net.state_dict())))
-    return models

@@ -58,7 +58,7 @@ def _audited(
 
 
 PAIRS = {
-    "local-sensitivity": ("local-dp-loose", "local-dp-tight", FOUR_SIGMA, None),
+    "local-noise": ("local-dp-loose", "local-dp-tight", FOUR_SIGMA, CLAIM),
     "weighted-average": ("weighted", "uniform", FOUR_SIGMA, CLAIM),
     "rebuilt-accountant": ("accountant-rebuilt", "accountant-kept", ONE_SIGMA, None),
     "realised-noise": ("noise-too-small", "uniform", FOUR_SIGMA, CLAIM),
@@ -102,7 +102,7 @@ def test_the_corrected_twin_is_supported(rule: str) -> None:
 def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> None:
     watched, attacked, own = (
         audited("uniform", FOUR_SIGMA),
-        audited("local-dp-tight", FOUR_SIGMA, None),
+        audited("local-dp-tight", FOUR_SIGMA),
         audited("own-clipping", FOUR_SIGMA),
     )
     # Noise on 650 numbers is measured; of a client's own noise the attack's trials alone tell.
@@ -133,24 +133,23 @@ GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")  # three rounds at multiplier 0
     [
         ("noise-but-first", "realised-noise", math.inf),
         ("noise-repeated", "seeded-noise", math.inf),
-        ("noise-less-at-first", "varying-noise", 27.149),
-        ("clients-growing", "varying-noise", 27.149),
-        ("noise-none-at-first", "varying-noise", math.inf),
+        ("noise-less-at-first", "varying-noise", None),
+        ("clients-growing", "varying-noise", None),
+        ("noise-none-at-first", "varying-noise", None),
     ],
 )
 def test_noise_that_is_right_in_the_sum_or_in_some_rounds_alone_supports_no_claim(
-    variant: str, rule: str, epsilon: float
+    variant: str, rule: str, epsilon: float | None
 ) -> None:
     # Theory would give epsilon 1.69 to three rounds of the noise that is configured.
     outcome = audited(variant, THREE_ROUNDS, GENEROUS, trials=20)
-    assert outcome.epsilon == pytest.approx(epsilon, abs=1e-3)
+    assert outcome.epsilon == epsilon
     assert outcome.verdict is Verdict.SUSPECT
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
 
 
 def test_noise_that_the_app_lowers_in_every_round_is_convicted() -> None:
     outcome = audited("noise-lowered", THREE_ROUNDS, CLAIM)
-    assert outcome.epsilon == pytest.approx(27.149, abs=1e-3)
     assert outcome.verdict is Verdict.CONVICTED
 
 
@@ -179,12 +178,6 @@ def test_the_rounds_that_a_strategy_runs_itself_are_read() -> None:
     quiet = audited("own-start-quiet", FOUR_SIGMA, trials=20)
     assert quiet.verdict is Verdict.SUSPECT
     assert "realised-noise" in [finding.rule for finding in quiet.findings if finding.breaks]
-
-
-def test_one_round_of_each_trial_judges_a_claim_about_a_round() -> None:
-    outcome = audited("local-dp-tight", ONE_SIGMA, None, trials=20)
-    assert outcome.scope is Scope.ROUND
-    assert (outcome.row.attack or outcome).trials == 20
 
 
 def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
@@ -314,17 +307,17 @@ def test_the_measured_advantage_is_the_predicted_one(
 
 def test_local_noise_is_judged_towards_the_server() -> None:
     outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
-    assert (outcome.vantage, outcome.scope) == (Vantage.SERVER, Scope.ROUND)
+    assert (outcome.vantage, outcome.verdict) == (Vantage.SERVER, Verdict.NO_CLAIM)
 
 
 def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add() -> None:
     outcome = audited(
         "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
     )
-    assert (outcome.vantage, outcome.scope) == (Vantage.PARTICIPANT, Scope.RUN)
+    assert outcome.vantage is Vantage.PARTICIPANT
     assert outcome.verdict is Verdict.SUPPORTED
     # The clients' epsilon of 200 says little, and is judged by theory beside the verdict.
-    assert "local-formula" in [finding.rule for finding in outcome.findings]
+    assert "local-noise" in [finding.rule for finding in outcome.findings]
     assert outcome.lower_bounds["gaussian"].reason is not None
 
 

@@ -66,7 +66,8 @@ def test_an_honest_run_shows_weights_norms_and_noise() -> None:
     assert central is not None and observation is not None and configuration.rounds == 2
     # Shares of the 1797 digits in the ratio 1 : 2 : 3.
     assert observation.weights == {0: 299.0, 1: 599.0, 2: 899.0}
-    assert central.clipping_norms == central.noise_norms == central.noise_per_norm == (1.0, 1.0)
+    assert central.clipping_norms == central.noise_norms == (1.0, 1.0)
+    assert (central.noise_multiplier, central.sampled_clients, central.varies) == (3.0, 3, False)
     assert all(0.85 < each.low < 1 < each.high < 1.2 for each in observation.noise_ratios)
 
 

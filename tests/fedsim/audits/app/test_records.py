@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fedsim.audits.app.audit import AppAudit, audit_directory
-from fedsim.audits.app.process import ClientRun
+from fedsim.audits.app.configuration import ClientRun
 from fedsim.audits.app.records import judged
 from fedsim.audits.judgement.claim import Claim, Verdict
-from fedsim.audits.loop.measurement import ObservedRun
+from fedsim.audits.loop.observation import ObservedRun
 from fedsim.audits.steps.composition import epsilon
 from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.watch import Accounted
@@ -111,9 +111,7 @@ def training(rounds: int, first: float = 0.5, **run: object) -> ClientRun:
         for place, members in enumerate(drawn, 1)
     )
     settings: dict[str, object] = {
-        "steps": steps, "statement": None, "size": 64, "records": (), "computed": "",
-        "explained": True, "epochs": rounds, "beside": (), "unnoised": 0, "start": "",
-        "released": f"{first}", "values": 1000,
+        "steps": steps, "size": 64, "epochs": rounds, "released": f"{first}"
     }  # fmt: skip
     return ClientRun(ObservedRun(**(settings | run)), rounds, 0, 1.0)  # type: ignore[arg-type]
 

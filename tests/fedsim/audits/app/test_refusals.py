@@ -9,8 +9,8 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.app.audit import audit, audit_directory
+from fedsim.audits.app.configuration import Script
 from fedsim.audits.app.execution import opened
-from fedsim.audits.app.process import Script
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Verdict
 
@@ -48,7 +48,7 @@ def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
         assert len(evaluated) == 2
 
 
-QUERIES = r"trained no model .* sent 3 messages of type 'query'"
+QUERIES = "trained no model through Strategy.start"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ QUERIES = r"trained no model .* sent 3 messages of type 'query'"
             QUERIES,
         ),
         ("strategy:trees", "client:app", r"no floating-point numbers"),
-        ("messages:trains", "client:app", r"itself sent 3 messages of type 'train'"),
+        ("messages:trains", "client:app", "trained no model through Strategy.start"),
     ],
 )
 def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(

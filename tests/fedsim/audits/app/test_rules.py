@@ -18,9 +18,13 @@ from flwr.serverapp.strategy import (
 )
 
 from adversaries.statistics.intervals import Interval
-from fedsim.audits.app.introspection import configuration_findings, configuration_of
-from fedsim.audits.app.process import AppObservation, AppStatement, Configuration
-from fedsim.audits.app.rules import RULES, findings
+from fedsim.audits.app.configuration import (
+    AppObservation,
+    AppStatement,
+    Configuration,
+    configuration_of,
+)
+from fedsim.audits.app.theory import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.transcripts.records import ObservedRound
@@ -49,7 +53,7 @@ def observed(strategy: Strategy, mods: tuple[object, ...] = (), **changes: objec
 def varying(strategy: Strategy) -> Configuration:
     configuration = observed(strategy)
     assert configuration.central is not None
-    central = replace(configuration.central, noise_per_norm=(0.1, 0.8))
+    central = replace(configuration.central, varies=True)
     return replace(configuration, central=central)
 
 
@@ -58,8 +62,14 @@ def broken(configuration: Configuration, claim: Claim | None = None) -> list[str
     return [finding.rule for finding in found if finding.breaks]
 
 
-def local(norm: float, sensitivity: float, epsilon: float = 1.0) -> tuple[Finding, ...]:
-    return configuration_findings(FedAvg(), [LocalDpMod(norm, sensitivity, epsilon, 1e-5)])
+def local(
+    norm: float,
+    sensitivity: float,
+    epsilon: float = 1.0,
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> tuple[Finding, ...]:
+    mods = [LocalDpMod(norm, sensitivity, epsilon, 1e-5)]
+    return findings(configuration_of(FedAvg(), mods), neighbouring)
 
 
 def test_an_honest_configuration_is_left_alone() -> None:
@@ -69,8 +79,8 @@ def test_an_honest_configuration_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("rule", "configuration"),
     [
-        ("local-sensitivity", observed(FedAvg(), (LocalDpMod(1.0, 0.1, 1.0, 1e-5),))),
-        ("local-formula", observed(FedAvg(), (LocalDpMod(1.0, 1.0, 12.0, 1e-5),))),
+        ("local-noise", observed(FedAvg(), (LocalDpMod(1.0, 0.1, 1.0, 1e-5),))),
+        ("local-noise", observed(FedAvg(), (LocalDpMod(1.0, 1.0, 12.0, 1e-5),))),
         ("weighted-average", observed(fixed(), weights={0: 10.0, 1: 30.0})),
         ("varying-noise", varying(fixed())),
         ("rebuilt-accountant", observed(fixed(), statements=(AppStatement(9.0, 1e-5, 1),))),
@@ -106,7 +116,8 @@ def test_updates_without_noise_break_a_claim_about_clients_alone(
     plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, Scope.RUN, "given", unit=unit)
     assert [rule for rule in broken(plain, claim) if rule == "no-noise"] == alarms
     assert broken(plain) == []
-    assert "no-noise" in [finding.rule for finding in findings(plain, Neighbouring.ADD_REMOVE)]
+    rules = [finding.rule for finding in findings(plain, Neighbouring.ADD_REMOVE)]
+    assert rules == ["no-noise-after-training"]
 
 
 def test_noise_is_compared_with_the_claim() -> None:
@@ -120,7 +131,7 @@ def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> 
     claim = Claim(1.4, 1e-5, Scope.RUN, "given")
     tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
     assert broken(tight, claim) == []
-    assert broken(loose, claim) == ["local-sensitivity"]
+    assert broken(loose, claim) == ["local-noise"]
 
 
 def test_checks_of_the_recorded_rounds_are_findings_but_not_beside_their_own_rule() -> None:
@@ -133,7 +144,7 @@ def test_checks_of_the_recorded_rounds_are_findings_but_not_beside_their_own_rul
 def test_every_rule_is_tested_here() -> None:
     marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
     tested = {case[0] for mark in marks for case in mark.args[1]}
-    assert tested | {"no-noise", "noise-below-claim"} == set(RULES)
+    assert tested | {"no-noise", "no-noise-after-training", "noise-below-claim"} == set(RULES)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +155,8 @@ def test_a_tied_sensitivity_is_right(norm: float, sensitivity: float, epsilon: f
 
 
 def test_the_sensitivity_of_replacement_is_twice_the_norm() -> None:
-    mods = [LocalDpMod(1.0, 1.0, 1.0, 1e-5)]
-    found = configuration_findings(FedAvg(), mods, neighbouring=Neighbouring.REPLACE)
-    assert "local-sensitivity" in [finding.rule for finding in found]
-
-
-def test_before_the_run_client_weights_are_a_warning_and_no_conviction() -> None:
-    (finding,) = configuration_findings(fixed(), [fixedclipping_mod], 3)
-    assert (finding.rule, finding.breaks) == ("weighted-average", False)
+    found = local(1.0, 1.0, neighbouring=Neighbouring.REPLACE)
+    assert [each.rule for each in found] == ["local-noise"]
 
 
 def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
@@ -161,7 +166,7 @@ def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
     strategy = DifferentialPrivacyServerSideFixedClipping(
         FedAvg(), 4.0, 1.0, 5, accountant=RdpAccountant(config)
     )
-    assert configuration_findings(strategy) == ()
+    assert findings(observed(strategy, weights={0: 10.0, 1: 30.0}), Neighbouring.ADD_REMOVE) == ()
 
 
 def test_wrappers_are_read_through() -> None:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.observation import LoopObservation
+from fedsim.audits.loop.running import Loop, LoopWatch
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.classes import unwrap
 from fedsim.learning.data import load

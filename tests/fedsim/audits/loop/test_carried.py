@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.loop.contract import carried, tensors
-from fedsim.audits.loop.guarantee import LoopObservation, epsilon
-from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.observation import LoopObservation, epsilon
+from fedsim.audits.loop.running import Loop, LoopWatch
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -11,8 +11,7 @@ from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
 from fedsim.audits.loop.audit import LoopAudit, audit_loop
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.running import Loop, LoopWatch
 from fedsim.audits.loop.worlds import drawn
 from fedsim.reports.kinds import audited as words
 from tests.console import run
@@ -197,7 +196,7 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopW
     for name, why in (("two", "features, labels, seed"), ("none", "imported")):
         with pytest.raises(InputError, match=why):
             loaded(f"{odd}:{name}")
-    for name, why in (("nothing", "returned nothing"), ("more", "return only the model")):
+    for name, why in (("nothing", "returned nothing"), ("more", "return the model alone")):
         with pytest.raises(AppFailedError, match=why):
             Loop(loaded(f"{odd}:{name}"), watch).released(drawn("digits", 3, 0), 0)
     with pytest.raises(AppFailedError, match="KeyError"):
@@ -223,8 +222,15 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
 
 
 @pytest.mark.slow
+def test_models_of_several_steps_are_refused_with_what_to_return_instead() -> None:
+    result = run(f"audit {RETURNED}:lists_noise_400 --data breast-cancer --trials 20")
+    assert result.exit_code == 1
+    assert "every released step as an array [k, P]" in result.stderr
+
+
+@pytest.mark.slow
 def test_the_terminal_says_what_to_return_to_see_more() -> None:
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
     text = " ".join(run(f"audit {RETURNED}:last_noise_400 {claim}").stdout.split())
-    assert "100 trials would convict this loop in 95% of cases if it added less" in text
-    assert "Return each step's sum, an array [k, P], or a list of the models after" in text
+    assert "By counting, 100 trials can show at most" in text
+    assert "Return each step's sum, an array [k, P]" in text

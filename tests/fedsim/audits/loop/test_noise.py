@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim.audits.loop.guarantee import ALPHA, NOISE_TAIL
+from fedsim.audits.loop.observation import ALPHA, NOISE_TAIL
 from fedsim.audits.run.detectable import POWER, by_energy
 from fedsim.audits.steps.noise import (
     LEAST_SHARE,

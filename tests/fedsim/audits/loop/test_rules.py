@@ -14,10 +14,9 @@ from torch.utils.data import DataLoader
 from adversaries.statistics import gaussian
 from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.guarantee import LoopObservation, epsilon, mechanism
-from fedsim.audits.loop.rules import findings
-from fedsim.audits.loop.running import Loop
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.findings import findings
+from fedsim.audits.loop.observation import LoopObservation, epsilon, mechanism
+from fedsim.audits.loop.running import Loop, LoopWatch
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "opacus_loops.py"

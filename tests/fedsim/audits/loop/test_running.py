@@ -16,9 +16,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.guarantee import LoopObservation
-from fedsim.audits.loop.running import Loop, LoopTrials
-from fedsim.audits.loop.watching import LoopWatch
+from fedsim.audits.loop.observation import LoopObservation
+from fedsim.audits.loop.running import Loop, LoopTrials, LoopWatch
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.classes import LoopStatement, wrap
 from fedsim.learning.data import load

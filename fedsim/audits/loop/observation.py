@@ -1,4 +1,4 @@
-"""Observations of a loop, and what theory concludes from them.
+"""Observations of a loop's honest runs, and what theory concludes from them.
 
 Batches cut from shuffled records have no amplification by sampling. Without the target, a record of
 the last batch moves into its place in the shuffle. Two batches change: one by two clipped
@@ -8,16 +8,16 @@ sqrt(5) times the clipping norm; under replacement, 2 times. This is a bound, no
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.steps import checks, composition
 from fedsim.audits.steps import noise as of_noise
+from fedsim.audits.steps.classes import LoopStatement
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
 from fedsim.audits.steps.step import SHOWN, Step
 from fedsim.audits.steps.watch import POISSON
@@ -41,6 +41,69 @@ FARTHEST = 2 * (1 + 1e-2)
 
 
 @dataclass(frozen=True)
+class ObservedRun:
+    """Observations of one run.
+
+    Attributes:
+        steps: steps of Opacus's optimizers, () without any.
+        statement: None where the loop did not query an accountant.
+        size: n, the number of records of a loader; 0 without one.
+        records: checksums of the records of a loader, sorted; () where they are not known.
+        computed: class of a loader's data set that computes its records; "" for any other.
+        explained: whether those steps alone moved the model.
+        epochs: passes over the data that steps drew from, unfinished ones included.
+        beside: names and checksums of the model's integer tensors.
+        unnoised: steps of an ordinary optimizer on the same model, after the first of them.
+        start: checksum of the model before the first step, and of its parts that no step changes.
+        released: checksum of all releases; "" where they have few different numbers, since such
+            releases repeat by chance.
+    """
+
+    steps: tuple[Step, ...] = ()
+    statement: LoopStatement | None = None
+    size: int = 0
+    records: tuple[str, ...] = ()
+    computed: str = ""
+    explained: bool = True
+    epochs: int = 0
+    beside: tuple[tuple[str, str], ...] = ()
+    unnoised: int = 0
+    start: str = ""
+    released: str = ""
+
+    @property
+    def samplers(self) -> str:
+        return ", then ".join(dict.fromkeys(step.sampling for step in self.steps if step.sampling))
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What replaced records changed in the steps of otherwise equal runs.
+
+    Attributes:
+        moved: largest change of a step's clipped sum by one record, in clipping norms.
+        always: change that every step with the record showed, for one pair of replacements.
+        gradients: largest number of gradients that one record changed in one step.
+        places: number of records that were replaced, one at a time.
+        halves: number of runs in which half of all records were replaced.
+        strays: largest number of gradients of a step that changed, less that of its changed items.
+        elsewhere: largest number of gradients of a step that changed though their item did not.
+        copies: largest number of the loader's items that one record is known to change.
+        unseen: why nothing was compared; "" where it was.
+    """
+
+    moved: float = 0.0
+    always: float = 0.0
+    gradients: int = 0
+    places: int = 0
+    halves: int = 0
+    strays: int = 0
+    elsewhere: int = 0
+    copies: int = 0
+    unseen: str = ""
+
+
+@dataclass(frozen=True)
 class LoopObservation:
     """Honest runs of a loop in both worlds.
 
@@ -50,7 +113,6 @@ class LoopObservation:
         stranger: runs with other features of all records.
         records: n, the size of D.
         more: noise of all further runs, each with its own seed.
-        varies: whether any two of these, in one world, released different numbers.
         changed: names of tensors that depend on the data while every released step stays the same;
             None where a replay cannot tell.
         echo: p-value of the repetition of noise in the runs with the target.
@@ -63,7 +125,6 @@ class LoopObservation:
     neighbouring: Neighbouring
     stranger: tuple[ObservedRun, ...] = ()
     more: NoiseSums = NOTHING
-    varies: bool = False
     changed: tuple[str, ...] | None = ()
     influence: Influence = field(default_factory=Influence)
     echo: float = 1.0
@@ -72,75 +133,34 @@ class LoopObservation:
     def steps(self) -> tuple[Step, ...]:
         return self.present[0].steps
 
+    @cached_property
+    def all_steps(self) -> list[Step]:
+        """Steps of all runs with the target."""
+        return [step for run in self.present for step in run.steps]
+
     @property
     def runs(self) -> tuple[ObservedRun, ...]:
         return (*self.present, *self.absent, *self.twin, *self.stranger)
 
+    # Noise
+
     @cached_property
     def seeded(self) -> bool:
         """Whether runs with different seeds released the same, or noise was used again."""
-        outputs, runs = {each.released for each in self.present}, len(self.present)
-        # A mechanism with few possible outputs repeats them by chance, but not always the same.
-        many = all(run.values >= SHOWN for run in self.present)
-        repeats = len(outputs) < runs and (many or (len(outputs) == 1 and not self.varies))
+        outputs = [run.released for run in self.present if run.released]
         noises = [
             tuple(round(each / step.std, 3) for each in step.noise)
-            for run in self.present
-            for step in run.steps
-            if step.std and len(step.noise) == SHOWN
-            if any(step.noise)  # missing noise has its own finding
+            for step in self.all_steps
+            # Missing noise has its own finding.
+            if step.std and len(step.noise) == SHOWN and any(step.noise)
         ]
-        return repeats or self.echo < ALPHA or len(set(noises)) < len(noises)
+        repeats = any(len(set(each)) < len(each) for each in (outputs, noises))
+        return repeats or self.echo < ALPHA
 
     @property
     def independent(self) -> tuple[ObservedRun, ...]:
         """Runs with the target that statistics may count as independent."""
         return self.present[:1] if self.seeded else self.present
-
-    @property
-    def varied(self) -> tuple[str, ...]:
-        """Settings of a step that differ between runs."""
-        steps = list(zip(*(each.steps for each in self.runs), strict=False))
-        return tuple(
-            setting
-            for setting, value in SETTINGS.items()
-            if any(len({_rounded(value(step)) for step in together}) > 1 for together in steps)
-        )
-
-    @property
-    def explained(self) -> bool:
-        """Whether the observed steps alone read the data, as far as the runs show."""
-        others = (self.twin, self.stranger)
-        pairs = [pair for other in others for pair in zip(self.present, other, strict=False)]
-        starts = [each.start == other.start for each, other in pairs]
-        alone = self.changed == () and all(each.explained for each in self.runs)
-        return alone and all(starts) and not self.beside
-
-    @cached_property
-    def beside(self) -> tuple[str, ...]:
-        """Names of integer tensors that differ between honest runs.
-
-        One that is the same in all runs, such as a number of steps, reveals no record.
-        """
-        pairs = Counter(pair for run in self.runs for pair in set(run.beside))
-        return tuple(sorted({name for (name, _), times in pairs.items() if times < len(self.runs)}))
-
-    @property
-    def unlike(self) -> tuple[str, ...]:
-        """Parts of the mechanism that differ between the worlds, in words."""
-        if any(checks.divides_by_batch(each.steps) for each in self.present):
-            return ("the divisor is the size of the drawn batch",)
-        differing = []
-        for part, values in VALUES.items():
-            with_it, without = (
-                {_rounded(value) for each in runs for value in values(each)}
-                for runs in (self.present, self.absent)
-            )
-            # Chance may separate two runs, but dependence on the data separates all of them.
-            if with_it and without and not with_it & without:
-                ends = f"{min(with_it):g} with the target, {min(without):g} without it"
-                differing.append(f"the {part} is {ends}")
-        return tuple(differing)
 
     @cached_property
     def noise(self) -> NoiseSums:
@@ -188,6 +208,57 @@ class LoopObservation:
         """Whether the noise may be Gaussian with one scale of the configured noise in all steps."""
         return of_noise.shape_p_value(self.noise) >= ALPHA
 
+    # Dependence on the data
+
+    @property
+    def explained(self) -> bool:
+        """Whether the observed steps alone read the data, as far as the runs show."""
+        others = (self.twin, self.stranger)
+        pairs = [pair for other in others for pair in zip(self.present, other, strict=False)]
+        alone = self.changed == () and all(each.explained for each in self.runs)
+        return alone and all(a.start == b.start for a, b in pairs) and not self.beside
+
+    @cached_property
+    def beside(self) -> tuple[str, ...]:
+        """Names of integer tensors that differ between honest runs.
+
+        One that is the same in all runs, such as a number of steps, reveals no record.
+        """
+        pairs = Counter(pair for run in self.runs for pair in set(run.beside))
+        return tuple(sorted({name for (name, _), times in pairs.items() if times < len(self.runs)}))
+
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """Parts of the mechanism that differ between the worlds, in words."""
+        if any(checks.divides_by_batch(each.steps) for each in self.present):
+            return ("the divisor is the size of the drawn batch",)
+        differing = []
+        for part in _parts(self.present[0]):
+            with_it, without = (
+                {_rounded(value) for run in runs for value in _parts(run)[part]}
+                for runs in (self.present, self.absent)
+            )
+            # Chance may separate two runs, but dependence on the data separates all of them.
+            if with_it and without and not with_it & without:
+                ends = f"{min(with_it):g} with the target, {min(without):g} without it"
+                differing.append(f"the {part} is {ends}")
+        return tuple(differing)
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Settings of a step that differ between runs; a mechanism may vary them between steps."""
+        together = list(zip(*(run.steps for run in self.runs), strict=False))
+        return tuple(
+            name.replace("_", " ")
+            for name in ("clipping_norm", "noise_multiplier")
+            if any(len({_rounded(getattr(each, name)) for each in steps}) > 1 for steps in together)
+        )
+
+    @property
+    def kept_by_chance(self) -> bool:
+        """Whether the loop trains on another number of records in each run."""
+        return len({run.size for run in self.present}) > 1
+
     @cached_property
     def batches(self) -> list[Finding]:
         """How the batches contradict Poisson sampling at the accountants' rate.
@@ -196,8 +267,7 @@ class LoopObservation:
         too. The tests hold together with `ALARM_CONFIDENCE`: of the batches' sizes, and of every
         record's count. Records drawn more than once need no test.
         """
-        runs = self.independent
-        steps = [step for run in runs for step in run.steps]
+        steps = [step for run in self.independent for step in run.steps]
         if not steps or any(step.members is None for step in steps):
             return []
         wrong = checks.twice(steps)
@@ -209,44 +279,14 @@ class LoopObservation:
             replace(
                 step,
                 sample_rate=min(step.charged_rate or 1.0, step.sample_rate or 1.0),
-                records=runs[0].size,
+                records=self.present[0].size,
             )
             for step in steps
         ]
         of_sizes = checks.sizes(sampled, ALPHA / 2)[1]
         return [*wrong, *of_sizes, *checks.favoured(sampled, ALPHA / 2)[1]]
 
-    @property
-    def kept_by_chance(self) -> bool:
-        return len({run.size for run in self.present}) > 1
-
-    @property
-    def moved(self) -> float:
-        """How far one record moves a step, as a multiple of what its one clipped term allows.
-
-        It is at least 1. A replaced record moves the sum by at most two clipping norms, so that a
-        larger change is that of several terms, each of which the noise must hide.
-        """
-        farthest = self.influence.moved
-        return farthest / 2 if farthest > FARTHEST and self._comparable else 1.0
-
-    @property
-    def entangled(self) -> int:
-        """Number of gradients that one replaced record changes in a step; it should be 1."""
-        return self.influence.gradients if self._comparable else min(1, self.influence.gradients)
-
-    @property
-    def strays(self) -> int:
-        """Number of gradients of a step that changed, less that of the replaced records in it."""
-        return self.influence.strays if self._comparable else 0
-
-    @cached_property
-    def _comparable(self) -> bool:
-        """Whether nothing that has its own finding changes the steps of all records."""
-        steps = [step for run in self.present for step in run.steps]
-        wrong = any(not step.clipped or step.adaptive or step.repeated > 1 for step in steps)
-        wrong |= self.displaced > 1 or self.present[0].unnoised > 0
-        return not (wrong or self.changed or self.varied)
+    # How far one record moves a step
 
     @property
     def displaced(self) -> int:
@@ -261,41 +301,70 @@ class LoopObservation:
         )
         return max(self.influence.copies, *counts, 0)
 
+    @property
+    def moved(self) -> float:
+        """How far one record moves a step, as a multiple of what its one clipped term allows.
 
-def _rounded(value: float) -> float:
+        It is at least 1. A replaced record moves the sum by at most two clipping norms, so that a
+        larger change is that of several terms, each of which the noise must hide.
+        """
+        farthest = self.influence.moved
+        return farthest / 2 if farthest > FARTHEST and self._comparable else 1.0
+
+    @property
+    def strays(self) -> int:
+        """Number of gradients of a step that changed, less that of the replaced records in it."""
+        return self.influence.strays if self._comparable else 0
+
+    @property
+    def entangled(self) -> bool:
+        """Whether one record is in more than its one clipped gradient."""
+        several = self._comparable and self.influence.gradients > 1
+        return self.moved > 1 or several or self.strays > 0
+
+    @cached_property
+    def _comparable(self) -> bool:
+        """Whether nothing that has its own finding changes the steps of all records."""
+        steps = self.all_steps
+        wrong = any(not step.clipped or step.adaptive or step.repeated > 1 for step in steps)
+        wrong |= self.displaced > 1 or self.present[0].unnoised > 0
+        return not (wrong or self.changed or self.varied)
+
+
+def _parts(run: ObservedRun) -> dict[str, set[float]]:
+    """Return the parts of a run's mechanism that must not depend on the data."""
+    return {
+        "number of steps": {float(len(run.steps))} if run.steps else set(),
+        "divisor": {step.divisor for step in run.steps},
+        "accounted sampling rate": {step.charged_rate for step in run.steps},
+    }
+
+
+def _rounded(value: float | None) -> float:
     """Return a number measured in float32, without its rounding."""
-    return float(f"{value:.5g}")
+    return float(f"{value or 0.0:.5g}")
 
 
-VALUES: dict[str, Callable[[ObservedRun], set[float]]] = {
-    "number of steps": lambda run: {float(len(run.steps))} if run.steps else set(),
-    "divisor": lambda run: {step.divisor for step in run.steps},
-    "accounted sampling rate": lambda run: {step.charged_rate for step in run.steps},
-}
-"""Parts of a mechanism that must not depend on the data, as observed in a run."""
-
-SETTINGS: dict[str, Callable[[Step], float]] = {
-    "clipping norm": lambda step: step.clipping_norm or 0.0,
-    "noise multiplier": lambda step: step.noise_multiplier or 0.0,
-}
-"""Settings that a mechanism may change from step to step, but not depending on the data."""
+# Theory
 
 
 def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | None:
     """Return the Gaussian steps of a loop; None where theory cannot compose it."""
     multipliers = _multipliers(observation, scale)
-    if multipliers is None or min(multipliers) < LEAST_NOISE:
+    rates = [*_rates(observation)]
+    if multipliers is None or min(multipliers) < LEAST_NOISE or None in rates:
         return None
+    sampled = [rate or 1.0 for rate in rates]
+    return composition.mechanism(multipliers, sampled, observation.neighbouring)
+
+
+def _rates(observation: LoopObservation) -> Iterator[float | None]:
+    """Yield the rate that amplifies each step; None where batches are neither samples nor full."""
     records = observation.present[0].size  # without records kept for another purpose
-    rates = []
     for step in observation.steps:
-        if step.sampling == POISSON and not observation.batches:
-            rates.append(step.sample_rate or 1.0)
-        elif step.sampling in PASSES and step.batch == records and step.repeated == 1:
-            rates.append(1.0)
-        else:
-            return None
-    return composition.mechanism(multipliers, rates, observation.neighbouring)
+        whole = step.sampling in PASSES and step.batch == records and step.repeated == 1
+        poisson = step.sampling == POISSON and not observation.batches
+        yield (step.sample_rate or 1.0) if poisson else 1.0 if whole else None
 
 
 def _multipliers(observation: LoopObservation, scale: float) -> list[float] | None:
@@ -303,8 +372,7 @@ def _multipliers(observation: LoopObservation, scale: float) -> list[float] | No
 
     None where more than the steps reads the data.
     """
-    steps = [step for run in observation.present for step in run.steps]
-    wrong = any(step.clipped is not True or step.adaptive for step in steps)
+    wrong = any(step.clipped is not True or step.adaptive for step in observation.all_steps)
     wrong |= bool(observation.unlike or observation.varied or observation.seeded)
     wrong |= observation.kept_by_chance or observation.displaced > 1
     wrong |= observation.strays > 0 and observation.moved == 1  # by how much, is not known
@@ -316,21 +384,6 @@ def _multipliers(observation: LoopObservation, scale: float) -> list[float] | No
         scale * step.std / limit if limit else 0.0
         for step, limit in zip(observation.steps, limits, strict=True)
     ]
-
-
-def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
-    """Return whether the measured change by one record disproves a claim, without any attack.
-
-    Every step with the record must show the change, and the noise counts at the most that was
-    measured.
-    """
-    always = replace(observation.influence, moved=observation.influence.always)
-    as_shown = replace(observation, influence=always)
-    if as_shown.moved == 1:
-        return False
-    most = max((each.high for each in observation.noise_ratios.values()), default=math.inf)
-    shown = epsilon(as_shown, delta, max(1.0, most)) if math.isfinite(most) else None
-    return shown is not None and shown > claimed
 
 
 def epsilon(observation: LoopObservation, delta: float, scale: float | None = None) -> float | None:
@@ -352,7 +405,7 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
     composed = mechanism(observation, scale)
     if composed is not None:
         return PLD.epsilon(composed, delta)
-    steps = [step for run in observation.present for step in run.steps]
+    steps = observation.all_steps
     if not all(step.sampling == "shuffled" and step.repeated < 2 for step in steps):
         return None
     # A record may be in every pass that began, however few records a pass drew.
@@ -360,3 +413,18 @@ def epsilon(observation: LoopObservation, delta: float, scale: float | None = No
     # Under replacement the multiplier already assumes twice the clipping norm.
     apart = math.sqrt(5) if observation.neighbouring is Neighbouring.ADD_REMOVE else 1.0
     return gaussian.epsilon(apart * math.sqrt(epochs) / min(multipliers), delta)
+
+
+def refuted(observation: LoopObservation, delta: float, claimed: float) -> bool:
+    """Return whether the measured change by one record disproves a claim, without any attack.
+
+    Every step with the record must show the change, and the noise counts at the most that was
+    measured.
+    """
+    always = replace(observation.influence, moved=observation.influence.always)
+    as_shown = replace(observation, influence=always)
+    if as_shown.moved == 1 or not observation.noise_ratios:
+        return False
+    most = max(each.high for each in observation.noise_ratios.values())
+    shown = epsilon(as_shown, delta, max(1.0, most))
+    return shown is not None and shown > claimed

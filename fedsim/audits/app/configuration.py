@@ -1,24 +1,48 @@
-"""An app's configuration and what its runs show, in this process or another.
+"""An app's configuration, read off Flower's objects, and what its runs show.
 
-The audit requests one run after another and gets measurements back. It computes the verdict here.
+The audit requests one run after another and gets measurements back. It computes the verdict itself.
 """
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.clientapp.mod import LocalDpMod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Strategy,
+)
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
-from fedsim.audits.loop.measurement import ObservedRun
+from fedsim.audits.loop.observation import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.trust.model import Vantage
 
 UNBOUNDED_WEIGHT = 1e9
 """Number of examples that a client claims to outweigh all others."""
+
+CLIENT_SIDE = (
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+ADAPTIVE = (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+)
+CENTRAL = (DifferentialPrivacyServerSideFixedClipping, *CLIENT_SIDE, *ADAPTIVE)
+OUTSIDE = ("add_gaussian_noise_inplace", "compute_stdv")
+"""Flower's functions that make the noise, as its strategies call them."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +65,7 @@ class CentralNoise:
         plain_mean: whether the noise is added to Flower's plain average of the replies.
         weighted_by: the metric, sent by clients, that weights the average.
         own_noise: whether code that is not Flower's makes the noise.
-        noise_per_norm: standard deviation of each round's noise as configured, over the norm that
-            scales it; () before the app runs.
+        varies: whether the multiplier or the divisor differs between rounds.
     """
 
     strategy: str
@@ -57,16 +80,7 @@ class CentralNoise:
     weighted_by: str = "num-examples"
     equal_weights_enforced: bool = False
     own_noise: bool = False
-    noise_per_norm: tuple[float, ...] = ()
-
-    @property
-    def least_per_norm(self) -> float:
-        """Least noise of any round over its norm, which counts in every round."""
-        return min(self.noise_per_norm, default=self.noise_multiplier / self.sampled_clients)
-
-    @property
-    def varies(self) -> bool:
-        return len(set(self.noise_per_norm)) > 1
+    varies: bool = False
 
     @property
     def adds_noise(self) -> bool:
@@ -98,6 +112,8 @@ class LocalNoise:
 
 @dataclass(frozen=True)
 class AppStatement:
+    """An answer of the app's accountant."""
+
     epsilon: float
     delta: float
     releases: int
@@ -157,16 +173,13 @@ class Configuration:
 
 
 def claim_of(configuration: Configuration) -> Claim | None:
-    """Return the app's own claim: its accountant's last answer, else LocalDpMod's epsilon."""
-    observation, local = configuration.observation, configuration.local
-    if observation is not None and observation.statements:
-        last = observation.statements[-1]
-        source = "the app's accountant, at the end of the run"
-        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
-    if local is None or not 0 < local.delta < 1:
+    """Return the app's own claim: its accountant's last answer."""
+    observation = configuration.observation
+    if observation is None or not observation.statements:
         return None
-    source = "LocalDpMod, for every message"
-    return Claim(local.epsilon, local.delta, Scope.ROUND, source, Vantage.SERVER, "client")
+    last = observation.statements[-1]
+    source = "the app's accountant, at the end of the run"
+    return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
 
 
 @dataclass(frozen=True)
@@ -255,3 +268,144 @@ class App(Protocol):
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         """Run the app with updates by a script, and return its rounds."""
+
+
+# Flower's objects
+
+
+def chain(strategy: Strategy) -> list[Strategy]:
+    strategies = [strategy]
+    while isinstance(inner := getattr(strategies[-1], "strategy", None), Strategy):
+        if any(inner is each for each in strategies):
+            break
+        strategies.append(inner)
+    return strategies
+
+
+def central_wrapper(strategy: Strategy) -> Any | None:
+    return next((each for each in chain(strategy) if isinstance(each, CENTRAL)), None)
+
+
+def own_code(strategies: Iterable[Strategy]) -> bool:
+    """Return whether a strategy aggregates by code that is not Flower's."""
+    return not all(_of_flower(type(each).aggregate_train) for each in strategies)
+
+
+def averages(strategy: Strategy) -> bool:
+    """Return whether a strategy without an inner one releases FedAvg's weighted mean of replies."""
+    return isinstance(strategy, FedAvg) and type(strategy).aggregate_train is FedAvg.aggregate_train
+
+
+def weighting_key(strategy: Strategy) -> str:
+    return str(getattr(chain(strategy)[-1], "weighted_by_key", ""))
+
+
+def configuration_of(
+    strategy: Strategy,
+    mods: Iterable[object] = (),
+    rounds: int = 1,
+    mechanisms: Sequence[Mapping[str, Any]] = (),
+) -> Configuration:
+    """Return the privacy of a strategy, and of its rounds where their mechanisms were recorded."""
+    strategies, mods = chain(strategy), list(mods)
+    return Configuration(
+        rounds=rounds,
+        strategies=tuple(type(each).__name__ for each in strategies),
+        mods=tuple(getattr(mod, "__name__", type(mod).__name__) for mod in mods),
+        known=all(map(_of_flower, map(type, strategies))),
+        central=_central_noise(strategy, mechanisms),
+        local=next((local_noise(mod) for mod in mods if isinstance(mod, LocalDpMod)), None),
+    )
+
+
+def local_noise(mod: LocalDpMod) -> LocalNoise:
+    values = (mod.clipping_norm, mod.sensitivity, mod.epsilon, mod.delta)
+    return LocalNoise(*(float(value) for value in values))
+
+
+def _of_flower(code: Any) -> bool:
+    return str(code.__module__).startswith("flwr.")
+
+
+def _central_noise(
+    strategy: Strategy, mechanisms: Sequence[Mapping[str, Any]]
+) -> CentralNoise | None:
+    """Return the noise of Flower's wrapper; None where the app's code may release without it.
+
+    mechanisms: of the recorded rounds, whose least noise counts; none before the app runs.
+    """
+    wrapper = central_wrapper(strategy)
+    if wrapper is None or own_code(chain(strategy)[: chain(strategy).index(wrapper) + 1]):
+        return None
+    adaptive, norm = isinstance(wrapper, ADAPTIVE), float(wrapper.clipping_norm)
+    method = wrapper._add_noise_to_aggregated_arrays
+    inner = [getattr(method, "__globals__", {}).get(name) for name in OUTSIDE]
+    now = {
+        "noise_multiplier": float(wrapper.noise_multiplier),
+        "num_sampled_clients": int(wrapper.num_sampled_clients),
+        "clipping_norm": norm,
+        "noise_clipping_norm": norm,
+    }
+    multipliers, clients, clipping, noise = (
+        tuple(each.get(name, math.nan) for each in mechanisms or [now]) for name in now
+    )
+    return CentralNoise(
+        strategy=type(wrapper).__name__,
+        noise_multiplier=min(multipliers),
+        clipping_norms=clipping,
+        noise_norms=noise,
+        sampled_clients=max(clients),
+        client_clips=isinstance(wrapper, CLIENT_SIDE),
+        adaptive=adaptive,
+        count_std=float(wrapper.clipped_count_stddev) if adaptive else 0.0,
+        plain_mean=averages(wrapper.strategy),
+        weighted_by=str(getattr(wrapper.strategy, "weighted_by_key", "")),
+        equal_weights_enforced=getattr(wrapper, "accountant", None) is not None,
+        own_noise=not all(map(_of_flower, [method, *(each for each in inner if each)])),
+        varies=len({z / n for z, n in zip(multipliers, clients, strict=True)}) > 1,
+    )
+
+
+def scripted(template: RecordDict, message: Message, script: Script, partition: int) -> RecordDict:
+    """Return an honest reply with the model, and the target's weight, that the script says."""
+    model = model_of(message.content)
+    size = sum(math.prod(array.shape) for array in model.values() if floating(array))
+    targeted = partition == script.target
+    update = script.length * direction(script.seed, size) if targeted else np.zeros(size)
+    if not targeted:
+        update[0] = script.idle
+    for name in template.array_records:
+        template[name] = _moved(model, update)
+    if targeted and script.weight is not None:
+        for metrics in template.metric_records.values():
+            if script.weighted_by in metrics:
+                whole = isinstance(metrics[script.weighted_by], int)
+                metrics[script.weighted_by] = int(script.weight) if whole else script.weight
+    return template
+
+
+def _moved(model: ArrayRecord, update: Floats) -> ArrayRecord:
+    moved, start = {}, 0
+    for name, array in model.items():
+        moved[name] = array
+        if floating(array):
+            change = update[start : start + math.prod(array.shape)]
+            start += change.size
+            if change.any():
+                values = array.numpy()
+                moved[name] = Array((values + change.reshape(array.shape)).astype(values.dtype))
+    return ArrayRecord(moved)
+
+
+def model_of(content: RecordDict) -> ArrayRecord:
+    """Return a message's one model. Raises AppFailedError if it holds more, or none."""
+    records = list(content.array_records.values())
+    if len(records) != 1:
+        raise AppFailedError(
+            f"a message holds {len(records)} models; this audit needs exactly one in each message"
+        )
+    return records[0]
+
+
+def floating(array: Array) -> bool:
+    return np.issubdtype(np.dtype(array.dtype), np.floating)
