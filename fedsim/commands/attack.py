@@ -103,10 +103,9 @@ def attack(
 
 def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
-    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.reports.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.membership import membership_game  # noqa: PLC0415
-    from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
+    from fedsim.studies.membership import membership_report as told  # noqa: PLC0415
 
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
@@ -115,21 +114,18 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     with measuring(console(progress), "training") as bar:
         game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
-    report = page.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
-    headings, rows = page.headings(report), page.rows(report)
+    report = told.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
+    document, page = report.as_json(), told.page(report)
+    headings, rows = told.headings(report), told.rows(report)
     return Answer(
-        report=report.as_json(),
+        report=document,
         table=[dict(zip(headings, row, strict=True)) for row in rows],
         status=CONTRADICTED if report.alarms else 0,
         details=report,
-        _blocks=lambda: [
-            *map(Prose, page.verdict(report)),
-            tabulated(headings, rows),
-            Prose(page.LABEL),
-        ],
-        _terminal=lambda: page.summary(report),
-        _figures=lambda: {"roc": page.roc(report).figure},
-        _write=lambda place: page.write_membership(report, place),
+        _blocks=lambda: page.blocks,
+        _terminal=lambda: page.terminal,
+        _figures=lambda: {"roc": told.roc(report).figure},
+        _write=lambda place: page.write(document, place),
     )
 
 
@@ -181,7 +177,7 @@ def _reconstruction(
         played,
         time.perf_counter() - start,
     )
-    document = report.as_json()
+    document, page = report.as_json(), candidate_report.page(report)
     return Answer(
         report=document,
         table=[
@@ -189,6 +185,7 @@ def _reconstruction(
         ],
         status=CONTRADICTED if document["alarms"] else 0,
         details=report,
-        _blocks=lambda: candidate_report.blocks(report),
-        _write=lambda place: candidate_report.write_reconstruction(report, place),
+        _blocks=lambda: page.blocks,
+        _terminal=lambda: page.terminal,
+        _write=lambda place: page.write(document, place),
     )

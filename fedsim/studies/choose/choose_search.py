@@ -186,10 +186,6 @@ class _Trained:
     utility: utility.Utility
 
     @property
-    def gain(self) -> float:
-        return self.utility.gain
-
-    @property
     def rounds(self) -> int:
         return self.setting.config.training.rounds
 
@@ -210,8 +206,38 @@ def search(
         InputError: a setting cannot be trained, or no noise protects it. Raised before the first
             training.
     """
-    levels = request.levels
-    first = load(overlaid(request.played, levels[0]))
+    first = load(overlaid(request.played, request.levels[0]))
+    _refuse_unsearchable(first)
+    limited = f"{request.limit.kind}-{request.limit.value:g}"
+    out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
+    report_directory.check_new(out, replacing=KIND)
+    question = _question(request, first)
+    _refuse_another(out, question)
+    families = list(_families(request, load, first))
+    for family in families:
+        family.check_possible()
+    _refuse_measure(request.least, first.model.task, families[0].loaded.split.dataset.classes)
+    report_directory.create(out)
+    book = _Book(out)
+    try:
+        screened = [each for family in families for each in _screened(family, book, say)]
+        candidates = _final(screened, request, book, say)
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; give the same command again to continue") from None
+    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
+    choice, config = rule.choose(candidates, request.least, of_noise), first
+    if choice.chosen is not None:
+        # A rate that is set changes the default optimiser, with which the models were not trained.
+        training = first.training
+        stepping = {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
+        own = {} if OPTIMIZER in request.over else stepping
+        config = load(overlaid({**request.asked, **own}, choice.chosen.values)).placed_at("")
+    plain = None if of_noise else _without_privacy(families)
+    return Result(request, question, config, choice, available, of_noise, len(screened), plain), out
+
+
+def _refuse_unsearchable(first: Config) -> None:
+    """Raise InputError for a configuration that no trainings of the search stand for."""
     rule.check_protectable(first.scheme)
     stop_at = ("privacy.stop-at", first.privacy.stop_at, 0.0)
     require((stop_at,), "fedsim choose trains in all rounds, and this key may end a training")
@@ -221,36 +247,21 @@ def search(
             (("privacy.unit", first.privacy.unit, "record"), one_step),
             "public records stand in for clients' own, which is right for single steps only",
         )
-    _refuse_measure(request.least, first.model.task)
-    limited = f"{request.limit.kind}-{request.limit.value:g}"
-    out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
-    report_directory.check_new(out, replacing=KIND)
-    question = _question(request, first)
-    _refuse_another(out, question)
-    families = list(_families(request, load, first))
-    for family in families:
-        family.check_possible()
-    _refuse_area(request.least, families[0].loaded.split.dataset.classes)
-    report_directory.create(out)
-    book = _Book(out)
-    try:
-        screened = [each for family in families for each in _screened(family, book, say)]
-        candidates = _final(screened, request, book, say)
-    except KeyboardInterrupt:
-        raise InterruptedRunError("interrupted; give the same command again to continue") from None
-    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
-    choice = rule.choose(candidates, request.least, of_noise)
-    answer = choice.chosen or (choice.nearest or choice.candidates)[0]
-    # A rate that is set changes the default optimiser, with which the models were not trained.
-    stepping = {} if OPTIMIZER in request.over else _optimizer(first)
-    config = load(overlaid({**request.asked, **stepping}, answer.values)).placed_at("")
-    plain = None if of_noise else _without_privacy(families)
-    return Result(request, question, config, choice, available, of_noise, len(screened), plain), out
 
 
-def _optimizer(config: Config) -> dict[str, Scalar]:
-    training = config.training
-    return {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
+def _refuse_measure(least: Least | None, task: str, classes: int) -> None:
+    """Raise InputError for a least value of what the models' task cannot have."""
+    if least is None:
+        return
+    option = f"--min-{least[0].lower().replace(' ', '-')}"
+    if task != "classification":
+        raise InputError(
+            f"{option} needs classes, but model.task is {task}; leave it out to get the best model"
+        )
+    if least[0] == AUC and classes > 2:
+        raise InputError(
+            f"{option} ranks two classes, but the data have {classes}; give --min-balanced-accuracy"
+        )
 
 
 def _question(request: ChoiceRequest, first: Config) -> str:
@@ -363,22 +374,6 @@ def _axis(
     return [float(f"{factor * value:.3g}") for factor in factors]
 
 
-def _refuse_measure(least: Least | None, task: str) -> None:
-    if least is not None and task != "classification":
-        raise InputError(
-            f"--min-{least[0].lower().replace(' ', '-')} needs classes, but model.task is {task}; "
-            "leave it out to get the best model"
-        )
-
-
-def _refuse_area(least: Least | None, classes: int) -> None:
-    if least is not None and least[0] == AUC and classes > 2:
-        raise InputError(
-            f"--min-auc ranks two classes, but the data have {classes}; give "
-            "--min-balanced-accuracy"
-        )
-
-
 class _Book:
     """The trainings of a search, in a file from which the search continues."""
 
@@ -448,7 +443,7 @@ def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[
         wanted = list(_beyond(family, found))
         if not wanted:
             break
-    best = max(found, key=lambda each: each.gain)
+    best = max(found, key=lambda each: each.utility.gain)
     say(f"{family.name}: {len(found)} settings, the best {best.utility.shown}")
     return found
 
@@ -457,7 +452,7 @@ def _beyond(family: _Family, found: Sequence[_Trained]) -> Iterator[tuple[int, f
     """Yield level, rate and norm beside the best of each level that is at an end of those tried."""
     for level, values in enumerate(family.levels):
         tried = [each for each in found if values.items() <= each.values.items()]
-        best = max(tried, key=lambda each: each.gain).values
+        best = max(tried, key=lambda each: each.utility.gain).values
         for key in family.open:
             ends = sorted({float(each.values[key]) for each in tried})
             if (at := float(best[key])) in (ends[0], ends[-1]):
@@ -474,11 +469,10 @@ def _final(
     best: dict[str, list[_Trained]] = {}
     for name, level in levels.items():
         of_level = [each for each in screened if level.items() <= each.values.items()]
-        families = dict.fromkeys(id(each.family) for each in of_level)
-        best[name] = [
-            max((each for each in of_level if id(each.family) == one), key=lambda each: each.gain)
-            for one in families
-        ]
+        by_family: dict[int, list[_Trained]] = {}
+        for each in of_level:
+            by_family.setdefault(id(each.family), []).append(each)
+        best[name] = [max(some, key=lambda each: each.utility.gain) for some in by_family.values()]
     bounds = {name: _bounds(each[0].setting, request.limit) for name, each in best.items()}
     meeting = [name for name, found in bounds.items() if found.meets]
     loosest = max(meeting, key=lambda name: bounds[name].rho_alpha, default="")
@@ -501,7 +495,7 @@ def _final(
         ]
         candidates += found
         say(f"{family.name}, all records: {len(found)} settings")
-    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.gain))
+    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.utility.gain))
 
 
 def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[utility.Utility]:
