@@ -115,18 +115,8 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
         game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
     report = told.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
-    document, page = report.as_json(), told.page(report)
-    headings, rows = told.headings(report), told.rows(report)
-    return Answer(
-        report=document,
-        table=[dict(zip(headings, row, strict=True)) for row in rows],
-        status=CONTRADICTED if report.alarms else 0,
-        details=report,
-        _blocks=lambda: page.blocks,
-        _terminal=lambda: page.terminal,
-        _figures=lambda: {"roc": told.roc(report).figure},
-        _write=lambda place: page.write(document, place),
-    )
+    status = CONTRADICTED if report.alarms else 0
+    return Answer(**told.page(report).fields, status=status, details=report)
 
 
 def _reconstruction(
@@ -177,15 +167,5 @@ def _reconstruction(
         played,
         time.perf_counter() - start,
     )
-    document, page = report.as_json(), candidate_report.page(report)
-    return Answer(
-        report=document,
-        table=[
-            {**document["measured"], "baseline": document["baseline"], "bound": document["bound"]}
-        ],
-        status=CONTRADICTED if document["alarms"] else 0,
-        details=report,
-        _blocks=lambda: page.blocks,
-        _terminal=lambda: page.terminal,
-        _write=lambda place: page.write(document, place),
-    )
+    status = CONTRADICTED if report.contradictions else 0
+    return Answer(**candidate_report.page(report).fields, status=status, details=report)

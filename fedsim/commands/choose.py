@@ -147,17 +147,15 @@ def _searched(
     )
     with report_directory.refusing(directory):
         told.write(result, directory)
-    page = told.page(result, directory)
     return Answer(
-        report=told.document(result),
-        table=told.rows(result),
-        status=0 if result.choice.chosen else NOT_CHOSEN,
-        path=directory,
-        page=directory / "report.html",
-        details=result,
-        _blocks=lambda: page.blocks,
-        _terminal=lambda: page.terminal,
-        _figures=lambda: {"frontier": told.frontier(result).figure},
+        **told.page(result, directory).fields
+        | {
+            "table": told.rows(result),
+            "status": 0 if result.choice.chosen else NOT_CHOSEN,
+            "path": directory,
+            "page": directory / "report.html",
+            "details": result,
+        }
     )
 
 
@@ -214,17 +212,17 @@ def _table_of_all(
     with report_directory.refusing(out):
         sweeps.write(name, outcomes, out)
     failed = sum(bool(outcome.failure) for outcome in outcomes)
-    contradicted, page = any(each.contradicts for each in outcomes), sweeps.page(name, outcomes)
+    contradicted = any(each.contradicts for each in outcomes)
     return Answer(
-        report=sweeps.document(name, outcomes),
-        table=sweeps.rows(outcomes),
-        status=CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
-        path=out,
-        page=out / "report.html",
-        warnings=tuple(sweeps.failures(outcomes)),
-        details=tuple(outcomes),
-        _blocks=lambda: page.blocks,
-        _terminal=lambda: page.terminal,
+        **sweeps.page(name, outcomes).fields
+        | {
+            "table": sweeps.rows(outcomes),
+            "status": CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
+            "path": out,
+            "page": out / "report.html",
+            "warnings": tuple(sweeps.failures(outcomes)),
+            "details": tuple(outcomes),
+        }
     )
 
 

@@ -70,15 +70,5 @@ def sensitivity(
         study = sensitivity_study.study(
             chosen.experiment, chosen.audit.confidence, batch, top, trials, bar
         )
-    document, page = told.as_json(study), told.page(study)
-    headings, rows = told.headings(study), told.rows(study)
-    answer = Answer(
-        report=document,
-        table=[dict(zip(headings, row, strict=True)) for row in rows],
-        place=place,
-        details=study,
-        _blocks=lambda: page.blocks,
-        _terminal=lambda: page.terminal,
-        _write=lambda place: page.write(document, place),
-    )
+    answer = Answer(**told.page(study).fields, place=place, details=study)
     return answer if out is None else answer.save(place)

@@ -1,7 +1,7 @@
 """What a study says: its answer for a terminal or a notebook, and its page."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from fedsim.reports.document.blocks import (
     Block,
     Check,
     Document,
+    Figure,
     FirstScreen,
     Heading,
     Label,
+    Line,
     Listing,
     Prose,
     Table,
@@ -24,6 +26,9 @@ from fedsim.reports.document.blocks import (
 )
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import plain
+
+UNLISTED = ("kind", "label", "name", "question")
+"""Keys of a document that are no settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,7 @@ class StudyPage:
         limits: of the study, for the sign-off.
         also: blocks below the table, in all forms.
         sections: further blocks of the page alone.
-        settings: values that the page lists, by name.
+        document: report.json; the page lists its numbers and short texts as settings.
     """
 
     kind: str
@@ -50,13 +55,13 @@ class StudyPage:
     table: Table
     label: str
     limits: str
+    document: Mapping[str, Any]
     alarming: bool = False
     figure: Bars | None = None
     checks: Sequence[Check] = ()
     steps: Sequence[Words] = ()
     also: Sequence[Block] = ()
     sections: Sequence[Block] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def blocks(self) -> list[Block]:
@@ -87,12 +92,40 @@ class StudyPage:
                 data=self.data, date=first_screen.today(), limits=self.limits
             ),
         )
-        settings = [(key.replace("_", " "), plain(value)) for key, value in self.settings.items()]
-        listed: list[Block] = [Heading("Settings"), Listing(settings, several=True)]
+        settings = [
+            (key.replace("_", " "), plain(value))
+            for key, value in self.document.items()
+            if key not in UNLISTED and not isinstance(value, dict | list)
+        ]
         label = Label("How to read this:", self.label)
-        blocks = [label, *self.also, *self.sections, *(listed if settings else [])]
+        listed = Listing(settings, several=True)
+        blocks = [label, *self.also, *self.sections, Heading("Settings"), listed]
         return render(Document(f"{self.kind}: {self.name}", self.kind, self.name, first, blocks))
 
-    def write(self, report: Mapping[str, Any], directory: Path) -> Path:
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the study's `commands.answer.Answer`."""
+        return {
+            "report": self.document,
+            "table": [
+                dict(zip(self.table.headings, _texts(line), strict=True))
+                for group in self.table.groups
+                for line in group.lines
+            ],
+            "_blocks": lambda: self.blocks,
+            "_terminal": lambda: self.terminal,
+            "_figures": lambda: {
+                block.name: block.drawing.figure
+                for block in self.sections
+                if isinstance(block, Figure)
+            },
+            "_write": self.write,
+        }
+
+    def write(self, directory: Path) -> Path:
         """Write report.html and report.json into a directory; return the path of the page."""
-        return report_directory.write_report(directory, dict(report), self.html)
+        return report_directory.write_report(directory, dict(self.document), self.html)
+
+
+def _texts(line: Line) -> list[Words]:
+    return [line.name.text, *(cell.text for cell in line.cells)]

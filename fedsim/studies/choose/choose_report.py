@@ -272,6 +272,7 @@ def page(result: Result, directory: Path) -> StudyPage:
         table=_settings(result),
         label=LABEL,
         limits=LABEL,
+        document=document(result),
         checks=[doc.Check(mark, meets)],
         steps=[(f"{what}: ", doc.Code(how)) for what, how in commands],
         also=[
@@ -301,9 +302,10 @@ def write(result: Result, directory: Path) -> Path:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    made, shown = document(result), page(result, directory)
-    private_files.write_private(directory / SUMMARY, sweep.as_csv(made["settings"]).encode())
-    place = shown.write(made, directory)
+    shown = page(result, directory)
+    summary = sweep.as_csv(shown.document["settings"])
+    private_files.write_private(directory / SUMMARY, summary.encode())
+    place = shown.write(directory)
     if result.choice.chosen:
         text = configuration.dump(result.config)
         private_files.write_private(directory / CONFIG, text.encode())

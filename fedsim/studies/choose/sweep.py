@@ -155,12 +155,6 @@ def _accuracy(
     return mean, max(0.0, interval.low), min(1.0, interval.high)
 
 
-def document(name: str, outcomes: Sequence[RunOutcome]) -> dict[str, Any]:
-    """Return report.json."""
-    made: dict[str, Any] = strict_json({"kind": KIND, "name": name, "runs": rows(outcomes)})
-    return made
-
-
 def page(name: str, outcomes: Sequence[RunOutcome]) -> StudyPage:
     """Return what was run, and what contradicts theory, with the table."""
     failed = failures(outcomes)
@@ -185,6 +179,7 @@ def page(name: str, outcomes: Sequence[RunOutcome]) -> StudyPage:
         table=_table(outcomes),
         label=LABEL,
         limits=LABEL,
+        document=strict_json({"kind": KIND, "name": name, "runs": rows(outcomes)}),
         checks=[
             settled(not failed, "Every setting finished.", "".join(failed)),
             settled(
@@ -248,9 +243,9 @@ def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    made, shown = document(name, outcomes), page(name, outcomes)
-    private_files.write_private(directory / SUMMARY, as_csv(made["runs"]).encode())
-    return shown.write(made, directory)
+    shown = page(name, outcomes)
+    private_files.write_private(directory / SUMMARY, as_csv(shown.document["runs"]).encode())
+    return shown.write(directory)
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

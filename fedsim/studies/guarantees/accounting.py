@@ -7,8 +7,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from adversaries.bounds import sample_size
 from adversaries.errors import InputError
 from fedsim import configuration
@@ -31,9 +29,6 @@ from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.guarantees.by_hand import ACCOUNTANT, ByHand, Target, Unknown, chosen
-
-BELIEFS = np.round(np.arange(0.01, 1.0, 0.01), 2)
-"""Beliefs at which the document has the curve of the worst-case belief."""
 
 UNCLIPPED = (
     f"gradients are not clipped, so that {UNBOUNDED} and noise cannot be scaled to it; epsilon is "
@@ -296,7 +291,6 @@ def _label(subject: _Subject, delta: float, vantage: Vantage) -> Row:
 def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: float) -> Row:
     """Return the bounds of a mechanism towards a vantage, for JSON."""
     mechanism, delta = releases.towards(vantage), bounds.delta
-    curve = identifiability.belief_curve(mechanism, BELIEFS)
 
     def row(name: str) -> Row:
         bound = identifiability.bounds(mechanism, delta, name)
@@ -325,7 +319,6 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: fl
         ],
         "pac": asdict(pac.guarantee(pac.mutual_information(mechanism), delta)),
         "to_whom": _to_whom(releases, delta),
-        "belief_curve": curve and {name: own.tolist() for name, own in asdict(curve).items()},
     }
 
 

@@ -340,15 +340,8 @@ def page(report: MembershipReport) -> StudyPage:
             doc.Heading("The attacks"),
             doc.Listing(sources, several=True),
         ],
-        settings={key: values[key] for key in SETTINGS},
+        document=values,
     )
-
-
-SETTINGS = (
-    *("data", "records", "held_out", "population", "model", "models", "shadow_models", "games"),
-    *("pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier", "trust", "clients"),
-    *("seed", "accuracy", "seconds"),
-)
 
 
 def roc(report: MembershipReport) -> Plot:

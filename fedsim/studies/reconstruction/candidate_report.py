@@ -171,7 +171,7 @@ def answer(report: ReconstructionReport) -> list[str]:
 
 def page(report: ReconstructionReport) -> StudyPage:
     """Return what the study says, with its table and figure."""
-    config, values = report.config, report.as_json()
+    config = report.config
     between = f"{100 * config.audit.confidence:g}% interval {span(report.interval, percent)}"
     baseline = percent(report.candidates.baseline)
     rows = [
@@ -199,14 +199,8 @@ def page(report: ReconstructionReport) -> StudyPage:
         limits="One target, one set of candidates; other candidates are easier or harder to tell "
         "apart.",
         sections=[doc.Figure("success", drawing, "Success of any attack.", caption)],
-        settings={key: values[key] for key in SETTINGS},
+        document=report.as_json(),
     )
-
-
-SETTINGS = (
-    *("candidates", "column", "prior", "trials", "rounds", "sampling_rate", "noise_multiplier"),
-    *("trust", "vantage", "clients", "seed", "seconds"),
-)
 
 
 def _steps(report: ReconstructionReport) -> list[doc.Words]:

@@ -109,11 +109,7 @@ def _labels(study: Study, pair: Pair) -> tuple[int, int | None]:
 
 def page(study: Study) -> StudyPage:
     """Return what the study says, with its tables and figures."""
-    values, data = as_json(study), study.experiment.data.name
-    keys = (
-        *("data", "records", "pool", "model", "neighbouring", "noise_scaled_to", "clipping_norm"),
-        *("dissimilarity", "choice", "trials", "steps", "seed"),
-    )
+    data = study.experiment.data.name
     over = "records and over replacements, which pairs share" if study.compared[1] else "records"
     is_image = study.loaded.split.dataset.kind == "image"
     return StudyPage(
@@ -150,7 +146,7 @@ def page(study: Study) -> StudyPage:
             *(_pictures(study) if is_image else _attributes(study)),
             doc.Part("Local sensitivity during training", _courses(study)),
         ],
-        settings={key: values[key] for key in keys},
+        document=as_json(study),
     )
 
 
