@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_600,
-    "fedsim/audits": 16_300,
+    "fedsim/audits": 15_800,
     "fedsim/reports": 8_800,
     "fedsim/studies": 5_500,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 58_900,
+    "tests": 58_500,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
