@@ -15,6 +15,7 @@ from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
 from fedsim.audits.app import game, loading, records, theory
 from fedsim.audits.app.configuration import (
+    BY_LOCAL,
     App,
     AppObservation,
     CentralNoise,
@@ -133,12 +134,18 @@ class AppAudit(Judged):
         evidence = Evidence(
             incomparable=OF_A_RECORD if claim is not None and claim.unit == "record" else "",
             refuted=claim is not None and self.proven.epsilon > claim.epsilon,
-            broken=broken or (central is not None and central.varies),
+            broken=broken or self._local_noise or (central is not None and central.varies),
             unknown=[UNKNOWN.format(strategies)] if self.epsilon is None else [],
             exceeded=not self.allowed,
             unsure=[run.unsure] if run is not None and run.unsure else unsure,
         )
         return judge(claim, evidence)
+
+    @property
+    def _local_noise(self) -> bool:
+        """Whether LocalDpMod claims what a message with its noise does not have."""
+        by_local = self.claim is not None and self.claim.source == BY_LOCAL
+        return by_local and any(each.rule == "local-noise" for each in self.objections)
 
     @property
     def _released(self) -> tuple[CentralNoise | None, AppObservation | None]:

@@ -172,14 +172,23 @@ class Configuration:
     observation: AppObservation | None = None
 
 
+BY_LOCAL = "LocalDpMod, for all messages together"
+
+
 def claim_of(configuration: Configuration) -> Claim | None:
-    """Return the app's own claim: its accountant's last answer."""
-    observation = configuration.observation
-    if observation is None or not observation.statements:
+    """Return the app's own claim: its accountant's last answer, else what LocalDpMod states.
+
+    That is about one message. The epsilons and deltas of all rounds add up.
+    """
+    observation, local = configuration.observation, configuration.local
+    if observation is not None and observation.statements:
+        last = observation.statements[-1]
+        source = "the app's accountant, at the end of the run"
+        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
+    if local is None or not 0 < local.delta < 1 / configuration.rounds:
         return None
-    last = observation.statements[-1]
-    source = "the app's accountant, at the end of the run"
-    return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
+    totals = local.epsilon * configuration.rounds, local.delta * configuration.rounds
+    return Claim(*totals, Scope.RUN, BY_LOCAL, Vantage.SERVER, "client")
 
 
 @dataclass(frozen=True)

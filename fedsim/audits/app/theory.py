@@ -211,7 +211,7 @@ class RuleSubject:
 
     @property
     def unprotected(self) -> bool:
-        """Whether nothing but the app's training can add noise."""
+        """Whether only the app's training can add noise."""
         noisy = self.central is not None and self.central.adds_noise
         return self.configuration.known and not noisy and self.configuration.local is None
 

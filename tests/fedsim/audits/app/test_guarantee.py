@@ -143,7 +143,10 @@ def test_the_app_claims_what_its_accountant_said_last() -> None:
     claim = claim_of(seen(statements=statements))
     assert claim is not None
     assert (claim.epsilon, claim.scope) == (2.0, Scope.RUN)
-    assert claim_of(LOCAL) is claim_of(CONFIGURATION) is None
+    local = claim_of(LOCAL)
+    assert local is not None
+    assert (local.epsilon, local.delta) == (3.0, pytest.approx(3e-5))
+    assert claim_of(CONFIGURATION) is None
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.1), (math.inf, 0.1), (1.0, 0.0)])
