@@ -20,8 +20,7 @@ from fedsim.audits.app.configuration import (
     Configuration,
     claim_of,
 )
-from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.loop.findings import Rule, objections
+from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps, sensitivity
 from fedsim.privacy.trust.model import Vantage

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from adversaries.errors import InputError
 from fedsim.privacy.trust.model import Vantage
@@ -127,15 +127,30 @@ class Finding:
         return self.severity == "alarm"
 
 
-Subject = TypeVar("Subject")
-Rule = Callable[[Subject], Finding | None]
-"""What a rule finds in the subject of an audit; its name is that of its place in a table."""
+@dataclass(frozen=True)
+class Rule:
+    """A mistake that an audit looks for.
+
+    Attributes:
+        found: what it finds in a subject, which `why` names as {0}; falsy without a mistake.
+        why: the mistake, as a sentence without a full stop; {1} names the subject.
+        mend: the change that mends it.
+    """
+
+    found: Callable[[Any], Any]
+    why: str
+    mend: str
+    severity: Severity = "alarm"
 
 
-def objections(rules: Mapping[str, Rule[Subject]], subject: Subject) -> tuple[Finding, ...]:
+def objections(rules: Mapping[str, Rule], subject: Any) -> tuple[Finding, ...]:
     """Return what the rules find in a subject, each under its name."""
-    found = {name: rule(subject) for name, rule in rules.items()}
-    return tuple(replace(one, rule=name) for name, one in found.items() if one is not None)
+    found = {name: rule.found(subject) for name, rule in rules.items()}
+    return tuple(
+        Finding(rules[name].why.format(each, subject), rules[name].mend, rules[name].severity, name)
+        for name, each in found.items()
+        if each
+    )
 
 
 def alarms(findings: Iterable[Finding]) -> int:

@@ -1,11 +1,9 @@
 """What is wrong with a loop, what an audit cannot tell about it, and how much noise it measured."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from fedsim.audits.judgement.claim import Claim, Finding, Severity
+from fedsim.audits.judgement.claim import Claim, Finding, Rule, objections
 from fedsim.audits.loop import observation as theory
 from fedsim.audits.loop.observation import NOISE_TAIL, LoopObservation
 from fedsim.audits.results.rows import Noise
@@ -13,32 +11,6 @@ from fedsim.audits.run import detectable
 from fedsim.audits.run.detectable import POWER
 from fedsim.audits.steps import checks
 from fedsim.audits.steps import noise as of_noise
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A mistake that an audit looks for.
-
-    Attributes:
-        found: what it finds in the observations, which `why` names as {0}; falsy without a mistake.
-        why: the mistake, as a sentence without a full stop; {1} names the observations.
-        mend: the change that mends it.
-    """
-
-    found: Callable[[Any], Any]
-    why: str
-    mend: str
-    severity: Severity = "alarm"
-
-
-def objections(rules: dict[str, Rule], seen: Any) -> tuple[Finding, ...]:
-    """Return what the rules find in some observations, each under its name."""
-    found = {name: rule.found(seen) for name, rule in rules.items()}
-    return tuple(
-        Finding(rules[name].why.format(each, seen), rules[name].mend, rules[name].severity, name)
-        for name, each in found.items()
-        if each
-    )
 
 
 def _whys(findings: list[Finding]) -> str:

@@ -4,8 +4,8 @@
     engine = fedsim.recording.opacus(PrivacyEngine(), "steps.fedt")         # or before it
 
 An optimizer gives the clipped sum, the noise, the divisor and the accountant's records. An engine
-also gives the number of records, those of each batch, and the divisor and sampling rate for a data
-set with one record fewer.
+also gives the number of records, those of each batch, and the divisor for a data set with one
+record fewer.
 """
 
 import inspect
@@ -225,7 +225,7 @@ def _attach_engine(
 
 
 def _with_one_fewer(loader: Any, records: int) -> dict[str, Scalar]:
-    """Return Opacus's divisor and rate for a data set with one record fewer.
+    """Return Opacus's divisor for a data set with one record fewer.
 
     Its rate is 1 over the number of batches, and its divisor int(N rate).
     """
@@ -236,7 +236,7 @@ def _with_one_fewer(loader: Any, records: int) -> dict[str, Scalar]:
     number = fewer // size if loader.drop_last else -(-fewer // size)
     if not number:
         return {}
-    return {"neighbour_sample_rate": 1 / number, "neighbour_divisor": int(fewer * (1 / number))}
+    return {"neighbour_divisor": int(fewer * (1 / number))}
 
 
 def _check(optimizer: Any) -> None:

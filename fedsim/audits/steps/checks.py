@@ -154,17 +154,14 @@ def undeclared(steps: Sequence[Step]) -> list[Finding]:
 
 def sizes(steps: Sequence[Step], tail: float = TAIL) -> tuple[Sampling | None, list[Finding]]:
     """Test the sizes of batches that are declared Poisson samples; `tail` of these are accused."""
-    kinds = _sizes(steps)
-    worst: Sampling | None = None
+    kinds, found = _sizes(steps), list[Sampling]()
     for (rate, records), listed in kinds.items():
         tests = _tests(np.array(listed, float), _possible(steps, rate, records), rate)
-        if not tests:
-            continue
         # For an unknown number of records, the one that fits best counts (in the loop's favour).
-        test = max(tests, key=lambda one: one.p_value)
-        p_value = min(1.0, test.p_value * len(kinds))
-        if worst is None or p_value < worst.p_value:
-            worst = Sampling(test.rate, rate, test.dispersion, p_value)
+        if test := max(tests, key=lambda one: one.p_value, default=None):
+            p_value = min(1.0, test.p_value * len(kinds))
+            found.append(Sampling(test.rate, rate, test.dispersion, p_value))
+    worst = min(found, key=lambda one: one.p_value, default=None)
     if worst is None or worst.p_value >= tail:
         return worst, []
     text = SIZES.format(worst.declared, worst.rate, worst.dispersion, worst.p_value)

@@ -156,7 +156,7 @@ def test_a_tied_sensitivity_is_right(norm: float, sensitivity: float, epsilon: f
 
 def test_the_sensitivity_of_replacement_is_twice_the_norm() -> None:
     found = local(1.0, 1.0, neighbouring=Neighbouring.REPLACE)
-    assert [each.rule for each in found] == ["local-noise"]
+    assert "local-noise" in [each.rule for each in found]
 
 
 def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
