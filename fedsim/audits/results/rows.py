@@ -252,6 +252,20 @@ class RunRow(Row):
     """What theory allows."""
 
 
+def unmeasured(
+    observer: str,
+    limit: Limit | None,
+    attack: Attack | None = None,
+    noise: Noise | None = None,
+    predicted: Predicted | None = None,
+    detects: float | None = None,
+    note: str = "",
+) -> Row:
+    """Return a row of an audit that is still without its state."""
+    measured = limit, attack, predicted, detects, note
+    return Row(observer, "not-measured", *measured, noise=noise)
+
+
 def standing(row: Row, *, alarmed: bool) -> State:
     """Return the state of an observer's measurement; no other code decides it.
 

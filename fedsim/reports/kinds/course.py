@@ -7,9 +7,10 @@ from rich.console import RenderableType
 from scipy.special import expit
 
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.live.live_results import LiveDetails
+from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.live.live_rounds import Belief, LiveLook
-from fedsim.audits.recorded.recorded_report import CanaryReport, RecordedDetails, ReleaseReport
+from fedsim.audits.recorded.audit import RecordedDetails
+from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
     CONTRADICTED,

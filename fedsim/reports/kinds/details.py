@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim.audits.judgement import document
+from fedsim.audits.judgement import report as document
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document.wording import DASH, number, plain

@@ -114,31 +114,3 @@ def test_log_odds_use_earlier_rounds_alone() -> None:
         assert canaries.prequential_log_odds(changed, scores)[t] == odds[t]
     assert odds[:4].tolist() == [0] * 4
     assert np.mean((odds > 0)[10:] == coins[10:]) > 0.6
-
-
-def test_guessing_proves_an_epsilon_no_larger_than_the_truth() -> None:
-    # Randomised response at epsilon: the best guess is right with probability e^eps/(1 + e^eps).
-    generator, epsilon, too_high, games = np.random.default_rng(6), 1.0, 0, 1000
-    for _ in range(games):
-        coins = generator.random(40) < 0.5
-        truthful = generator.random(40) < 1 / (1 + math.exp(-epsilon))
-        odds = np.where(coins == truthful, 1.0, -1.0)
-        too_high += canaries.success_bound(coins, odds, 1e-6, 0.9)[2] > epsilon
-    assert too_high <= 0.13 * games
-
-
-def test_a_perfect_guesser_proves_the_closed_form() -> None:
-    coins = np.tile([True, False], 20)
-    right, made, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, 0.95)
-    low = 0.05 ** (1 / 40)
-    assert (right, made) == (40, 40)
-    assert epsilon == pytest.approx(math.log(low / (1 - low)))
-    assert canaries.success_bound(coins, np.zeros(40), 0.0, 0.95) == (0, 0, 0.0)
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.2])
-def test_guesses_prove_something_at_any_confidence(confidence: float) -> None:
-    coins = np.tile([True, False], 20)
-    _, _, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, confidence)
-    low = (1 - confidence) ** (1 / 40)
-    assert epsilon == pytest.approx(math.log(low / (1 - low)))
