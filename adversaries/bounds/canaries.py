@@ -161,27 +161,3 @@ def rank_test(coins: Bools, scores: Floats) -> float:
     loud, quiet = ranks[coins], ranks[~coins]
     method = "exact" if loud.size * quiet.size <= EXACT_PAIRS else "asymptotic"
     return float(scipy.stats.mannwhitneyu(loud, quiet, alternative="greater", method=method).pvalue)
-
-
-def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
-    """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
-
-    They are (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of earlier rounds; 0 until
-    there are two rounds on each side.
-
-    Args:
-        coins: bool [k], True for a loud round.
-        scores: float64 [k], in the order of the rounds.
-    """
-    odds = np.zeros(scores.size)
-    for t in range(4, scores.size):
-        loud, quiet = scores[:t][coins[:t]], scores[:t][~coins[:t]]
-        if min(loud.size, quiet.size) < 2:
-            continue
-        # The log-likelihood ratio of two normal laws with the means of earlier rounds and their
-        # common variance.
-        variance = (loud.size * loud.var() + quiet.size * quiet.var()) / (t - 2)
-        high, low = loud.mean(), quiet.mean()
-        if variance > 0:
-            odds[t] = (scores[t] - (high + low) / 2) * (high - low) / variance
-    return odds

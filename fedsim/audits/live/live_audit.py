@@ -182,7 +182,6 @@ class LiveAudit:
         effect = watch.effect(level)
         if effect is None:
             return None
-        bound = watch.epsilon_at_least(config.privacy.delta, level)
         return CanaryFindings(
             mu=None if effect.reason else effect.mu,
             interval=[*effect.interval.ends],
@@ -190,7 +189,6 @@ class LiveAudit:
             claimed_mu=watch.prediction(),
             canaries=sum(watch.sides),
             belief=watch.belief(),
-            epsilon_at_least=None if bound is None else bound.epsilon,
         )
 
     def _level(self, confidence: float) -> float:

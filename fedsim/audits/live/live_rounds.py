@@ -104,8 +104,6 @@ class CanaryFindings:
     """Number of canaries."""
     belief: float | None
     """Mean belief in a canary's true state."""
-    epsilon_at_least: float | None
-    """Lower bound by guessing the canaries; None where it does not apply."""
 
     @property
     def least(self) -> float | None:

@@ -40,15 +40,10 @@ GRID = 0.01
 MOST_COMPARED = 4000
 """Most steps whose noise is compared with each other's: the first ones."""
 
-TOWARDS = "an observer that sees every noisy gradient and knows all other data"
 NO_SUM = "no clipped sum was recorded; without it, the audit cannot separate noise from gradients"
 NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
-SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
-UNSAMPLED = "no amplification by sampling: every step in which a record took part counts"
-NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; the divisor {}"
-NORM_ALONE = "only the clipping norm of a record's gradient is known"
 ECHO = (
     "the noise repeats itself, also moved or with the other sign, beyond chance: noise is used "
     "again, and hides the gradients of one step alone"
@@ -129,7 +124,6 @@ class LoopSteps:
         changes = checked.divisor_changes
         return ReleaseReport(
             **noise_measured(releases, level, stated, confidence),
-            towards=TOWARDS,
             # More noise reveals less: the ends of the intervals change places.
             epsilon=Estimated(
                 account.epsilon(self._multipliers([one.point for one in stated])),
@@ -147,11 +141,6 @@ class LoopSteps:
             ),
             unsure=checked.unsure,
             independent=noise_level.independent(releases[:MOST_COMPARED]),
-            assumptions=[
-                NEIGHBOURS.format("may change with it" if changes else "stays as it is"),
-                SAMPLED if checked.amplified else UNSAMPLED,
-                NORM_ALONE,
-            ],
         )
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:

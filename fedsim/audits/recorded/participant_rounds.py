@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
@@ -22,7 +21,6 @@ from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
-TOWARDS = "the server, which sees this client's noised update by itself"
 NOTHING_MEASURED = (
     "a participant sees only aggregates of unknown updates, which do not show the noise; attach "
     "canary_mod, record at the server, or record a local mechanism with "
@@ -36,12 +34,6 @@ UNDERSTATED = (
     "LocalDpMod claims epsilon {:g} a round at delta {:g}, but its noise and clipping give at "
     "least {:.3g}"
 )
-CANARY_ASSUMES = [
-    "mu: scores are normal with one variance. Other clients' updates hide the canary too, so that "
-    "mu describes an outsider, and is at most the mu of the noise alone",
-    "all rounds: the canary is as loud in each as in the measured ones, and all are about one "
-    "secret",
-]
 
 
 class ParticipantRounds:
@@ -49,7 +41,7 @@ class ParticipantRounds:
         self._notes, self._node = notes, node
         self._reducer = Reducer()
         self._local: list[Release] = []
-        self._scored: list[tuple[int, bool, float]] = []  # round, coin and score
+        self._scored: list[tuple[bool, float]] = []  # coin and score of a round
         self._pending: ObservedRound | None = None
 
     def observe(self, observed: ObservedRound) -> None:
@@ -73,7 +65,7 @@ class ParticipantRounds:
             level = noise_level.measured(self._local, options.confidence)
             findings += noise_level.all_findings(level, self._local)
             limits = options.delta, options.confidence
-            release = updates_measured(self._local, level, TOWARDS, *limits)
+            release = updates_measured(self._local, level, *limits)
             findings += _understated(self._local, level, options.mechanism)
             unlikely = noisy_means.fit(self._local)
             if unlikely < 1 - ALARM_CONFIDENCE:
@@ -91,7 +83,7 @@ class ParticipantRounds:
             return
         score = canaries.score(observed.model, after, canary.seed)
         if math.isfinite(score):
-            self._scored.append((observed.round, canary.coin, score))
+            self._scored.append((canary.coin, score))
         else:
             self._notes.add("alarm", "the aggregate is not finite", observed.round)
 
@@ -130,11 +122,10 @@ def _understated(
 
 
 def canary_measured(
-    scored: Sequence[tuple[int, bool, float]], delta: float, confidence: float
+    scored: Sequence[tuple[bool, float]], delta: float, confidence: float
 ) -> CanaryReport:
-    """Return what the scores of canaries show: of each round its number, coin and score."""
-    numbers, coin, score = zip(*scored, strict=True)
-    coins, scores = np.array(coin), np.array(score)
+    """Return what canaries show: of each round the coin and the score."""
+    coins, scores = (np.array(each) for each in zip(*scored, strict=True))
     effect = canaries.effect(coins, scores, confidence)
     # The mu of k equal releases is sqrt(k) times that of one.
     rounds = math.sqrt(len(scored))
@@ -146,7 +137,6 @@ def canary_measured(
     shown = effect.reason is None
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low
     return CanaryReport(
-        towards="any observer of the global models, such as a participant",
         rounds=len(scored),
         loud=int(coins.sum()),
         mu=OpenEstimate(effect.mu if shown else None, low, high),
@@ -155,8 +145,4 @@ def canary_measured(
             epsilon(effect.mu) if shown else None, epsilon(low), epsilon(high)
         ),
         epsilon_proven_all_rounds=epsilon(least),
-        round_numbers=list(numbers),
-        coins=coins.tolist(),
-        belief=expit(canaries.prequential_log_odds(coins, scores)).tolist(),
-        assumptions=CANARY_ASSUMES,
     )

@@ -18,14 +18,6 @@ from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
 EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
 
-NEIGHBOURS = (
-    "neighbours: the client's update of every round, or no change in its place; weights and "
-    "number of clients stay the same (replacing an update by another doubles the sensitivity)"
-)
-EVERY_ROUND = "every round in which the client took part counts; no amplification by sampling"
-WEIGHTS = "the weights of the mean are public"
-COUNT = "the noisy count of clipped updates is released and composed too; beliefs do not use it"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ClientPrivacy:
@@ -78,8 +70,6 @@ class Accountants:
 class ReleaseReport:
     """What all releases together reveal, towards one observer, and their noise."""
 
-    towards: str
-    """The observer, in words."""
     round_numbers: list[int]
     """Rounds, or steps of a loop."""
     noise: str
@@ -108,14 +98,10 @@ class ReleaseReport:
     """Lower bound on it, at the confidence of the report."""
     proven: ProvenPrivacy
     """What holds at the confidence of an alarm."""
-    assumptions: list[str]
-    """Assumptions of these numbers."""
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
     weighting: str = ""
     """Weights of a server's mean: "uniform" or "examples"; "" elsewhere."""
-    weighting_basis: str = ""
-    """Evidence for these weights, in words."""
     amplified: bool = False
     """Whether sampling amplifies privacy here."""
     unsure: str = ""
@@ -136,8 +122,6 @@ class ReleaseReport:
 class CanaryReport:
     """What a participant's canaries measure through any server."""
 
-    towards: str
-    """The observer, in words."""
     rounds: int
     """Number of scored rounds."""
     loud: int
@@ -150,14 +134,6 @@ class CanaryReport:
     """Epsilon of mu over all rounds, at the delta of the report."""
     epsilon_proven_all_rounds: float
     """Lower bound on the same at the confidence of an alarm."""
-    round_numbers: list[int]
-    """Scored rounds."""
-    coins: list[bool]
-    """Whether the canary was in each."""
-    belief: list[float]
-    """Belief in the canary after each round, from earlier rounds alone."""
-    assumptions: list[str]
-    """Assumptions of these numbers."""
 
 
 def noise_measured(
@@ -183,7 +159,7 @@ def noise_measured(
 
 
 def updates_measured(
-    releases: Sequence[Release], level: NoiseLevel, towards: str, delta: float, confidence: float
+    releases: Sequence[Release], level: NoiseLevel, delta: float, confidence: float
 ) -> ReleaseReport:
     """Return what releases of clients' updates reveal: one client's, or a mean of all."""
     stated = level.stds(releases)
@@ -200,10 +176,8 @@ def updates_measured(
     proven = {node: _mu(node, releases, most, at_least=True) for node in nodes}
     worst = max(proven, key=lambda node: gaussian.epsilon(proven[node], delta))
     largest = max(_mu(node, releases, level.least_stds()) for node in nodes)
-    counted = any(release.count_std is not None for release in releases)
     return ReleaseReport(
         **noise_measured(releases, level, stated, confidence),
-        towards=towards,
         independent=noise_level.independent(releases),
         clients=clients,
         epsilon=epsilon,
@@ -214,7 +188,6 @@ def updates_measured(
             epsilon_at_most=gaussian.epsilon(largest, delta),
             rho_alpha_at_most=gaussian.advantage(largest),
         ),
-        assumptions=[NEIGHBOURS, EVERY_ROUND, WEIGHTS, *([COUNT] if counted else [])],
     )
 
 

@@ -21,10 +21,6 @@ from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
 
-TOWARDS = (
-    "an observer that sees the aggregates and knows all other clients' updates (the server itself "
-    "sees every update without noise)"
-)
 NO_MEAN = (
     "{} does not release the plain mean of the updates by Flower's own code. What it adds to the "
     "mean is then not noise alone, and the audit measures neither noise nor beliefs. If it "
@@ -132,7 +128,7 @@ class ServerRounds:
     def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         unsure = MOVED if any(each.rule == "moved-model" for each in findings) else ""
-        name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
+        name = self._weighting.chosen(options.mechanism.get("aggregation"))
         releases = self._weighting.releases[name]
         if not releases:
             findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
@@ -145,19 +141,17 @@ class ServerRounds:
             return MeasuredRounds(unmeasured=why, unsure=unsure)
         declared = options.mechanism.get("aggregation") == "declared"
         findings += noise_level.all_findings(level, releases, declared=declared)
-        release = updates_measured(releases, level, TOWARDS, options.delta, options.confidence)
+        release = updates_measured(releases, level, options.delta, options.confidence)
         if release.realised_over_claimed is not None and release.noise_multiplier is not None:
             findings += self._weighting.imbalance(name, 1 / self._clients)
-        return MeasuredRounds(
-            replace(release, weighting=name, weighting_basis=basis), unsure=unsure
-        )
+        return MeasuredRounds(replace(release, weighting=name), unsure=unsure)
 
     def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
         """Return intervals of each round's noise over its configured noise, sure as an alarm.
 
         They hold together. The result is () where some round's noise is not configured or measured.
         """
-        name, _ = self._weighting.chosen(mechanism.get("aggregation"))
+        name = self._weighting.chosen(mechanism.get("aggregation"))
         releases = self._weighting.releases[name]
         known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
         if not releases or not known or not all(release.claimed_std for release in releases):
@@ -315,21 +309,20 @@ class Weighting:
             # Rounding errors are no evidence against the weights that explain everything else.
             self.against[name] += min(against, 0.0) if one.noiseless else against
 
-    def chosen(self, aggregation: Any) -> tuple[str, str]:
-        """Return the weighting of replies, and its basis.
+    def chosen(self, aggregation: Any) -> str:
+        """Return the weighting of replies.
 
         FedAvg's own code and a declared plain mean are believed unless the aggregates disprove
         them. `aggregation` is the recorded "mean", "declared" or another.
         """
         uniform, examples = (self.releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
-            return "uniform", "some node did not state its number of examples"
+            return "uniform"  # some node did not state its number of examples
         if aggregation == "mean" and self.against["examples"] <= EVIDENCE:
-            return "examples", "FedAvg's own code"
+            return "examples"
         if aggregation == "declared" and self.against["uniform"] <= EVIDENCE:
-            return "uniform", "the declaration"
-        likelier = self.against["uniform"] > self.against["examples"]
-        return ("examples" if likelier else "uniform"), "the aggregate"
+            return "uniform"
+        return "examples" if self.against["uniform"] > self.against["examples"] else "uniform"
 
     def imbalance(self, name: str, presumed: float) -> list[Finding]:
         """Return what contradicts that every client has the weight that the noise presumes."""

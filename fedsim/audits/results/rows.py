@@ -178,9 +178,6 @@ class OwnLimit:
     """By theory it holds for every pair of neighbours; by measurement for this target alone."""
     by: Literal["measured", "theory"]
     """Basis of the answer; for "cannot-tell", the last one that was tried."""
-    trials: int | None
-    """Trials that would tell with probability 80 %, if the measurement stays the same; None where
-    the answer is already known, or where no number would tell."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pears
 from adversaries.statistics import estimators
 from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
-from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
@@ -22,11 +21,10 @@ from fedsim.audits.results.measured import (
     EstimatedEpsilons,
     MembershipAttack,
     RoundSeries,
-    SensitivityByRound,
     TruePositives,
     Utility,
 )
-from fedsim.audits.results.numbers import Ends, OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
@@ -85,20 +83,14 @@ def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | N
     return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
 
 
-SENSITIVITY_NOTE = (
-    "Local sensitivities are measured on the data. They show how tight the theory is, and are "
-    "never part of a DP release."
-)
-
 FALSE_POSITIVES = (0.1, 0.01, 0.001)
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
 def measure(run: AuditedRun) -> Empirical:
-    advantage = run.advantage
-    proven, both = run.proven.bounds(run.confidence), two_sided(run.worlds)
+    advantage, view = run.advantage, run.view
+    proven, both = run.proven.bounds(run.confidence), view.both
     norms = run.transcript["sensitivities"]
-    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
     return Empirical(
         wins=advantage.wins if both else None,
         losses=advantage.losses if both else None,
@@ -114,36 +106,23 @@ def measure(run: AuditedRun) -> Empirical:
         leading=bounds_audit.headline(proven),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
-        sensitivity_by_round=SensitivityByRound(
-            np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high
-        ),
-        sensitivity_note=SENSITIVITY_NOTE,
         sensitivity_bound=_sensitivity_bound(run),
-        true_positives=_true_positives(run),
+        true_positives=[
+            TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
+            for one in true_rates(view.worlds, view.final, FALSE_POSITIVES, run.confidence)
+        ]
+        if both
+        else [],
     )
-
-
-def _true_positives(run: AuditedRun) -> list[TruePositives]:
-    if not two_sided(run.worlds):
-        return []
-    return [
-        TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
-        for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence)
-    ]
-
-
-def advantage_interval(run: AuditedRun) -> Ends | None:
-    """Return the advantage's interval; None for trials on D alone, which have no advantage."""
-    return run.advantage.interval.ends if two_sided(run.worlds) else None
 
 
 def distance(run: AuditedRun) -> estimators.Distance | None:
     """Return the distance of the advantage from its prediction; None where it cannot be told."""
-    predicted = run.prediction.advantage
-    if predicted is None or not two_sided(run.worlds):
+    view = run.view
+    if view.prediction.advantage is None or not view.both:
         return None
-    measured = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
-    return estimators.distance(measured, predicted)
+    measured = estimators.advantage(view.worlds, view.final, ALARM_CONFIDENCE)
+    return estimators.distance(measured, view.prediction.advantage)
 
 
 def utility(run: AuditedRun) -> Utility:
@@ -240,9 +219,9 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
     if membership_audit.withheld(transcript):
         return {}
     attacks = {POPULATION: _against_all(run)}
-    if config.challenge.kind != "gradient" and two_sided(run.worlds):
+    if config.challenge.kind != "gradient" and run.view.both:
         challenge = membership.challenge_advantage(
-            run.worlds, transcript["challenge_is_member"], run.confidence
+            run.view.worlds, transcript["challenge_is_member"], run.confidence
         )
         attacks[CHALLENGE] = MembershipAttack(challenge.point, challenge.interval.ends)
     return attacks
@@ -257,7 +236,6 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
     return MembershipAttack(
         advantage=population.point,
         advantage_interval=fresh and fresh.ends,
-        advantage_interval_of_these=population.interval and population.interval.ends,
         tpr=float(rates[0].mean()),
         fpr=false_positives,
     )

@@ -18,6 +18,7 @@ from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document.wording import counted, number, percent
+from fedsim.reports.kinds import course
 
 KINDS = {
     APP: "Audit of a Flower app",
@@ -139,15 +140,18 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
         yield _least_protected(release)
     if canary is not None:
         low, high = number(canary.mu.low), number(canary.mu.high)
-        yield f"Canaries measured a mu of {low} to {high} for one round."
+        sure = number(canary.epsilon_proven_all_rounds)
+        yield (
+            f"Canaries measured a mu of {low} to {high} for one round. All rounds together have ε "
+            f"at least {sure} ({ALARM_CONFIDENCE:.2%} confidence)."
+        )
     if release is None and canary is None:
         yield "Nothing could be measured from this vantage point."
 
 
 def _least_protected(release: ReleaseReport) -> str:
     client = release.least_protected
-    belief = client.belief[-1]
-    sure = ">99.9%" if belief == 1 else percent(belief)  # with noise it is below 1
+    sure = course.belief(client.belief[-1], release)
     return (
         f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)} "
         f"after {counted(client.rounds, 'round')} at the measured noise. The belief that it took "

@@ -98,19 +98,3 @@ def test_a_negative_difference_without_spread_is_as_one_of_next_to_none() -> Non
         assert (blurred.mu > 0) == (infinite > 0)
         assert (sharp.interval.low > 0) == (infinite > 0)
         assert sharp.interval.high == blurred.interval.high
-
-
-def test_log_odds_use_earlier_rounds_alone() -> None:
-    generator = np.random.default_rng(5)
-    coins = generator.random(30) < 0.5
-    scores = generator.standard_normal(30) + 2 * coins
-    odds = canaries.prequential_log_odds(coins, scores)
-    for t in (10, 20):
-        np.testing.assert_array_equal(
-            odds[:t], canaries.prequential_log_odds(coins[:t], scores[:t])
-        )
-        changed = coins.copy()
-        changed[t] = ~changed[t]
-        assert canaries.prequential_log_odds(changed, scores)[t] == odds[t]
-    assert odds[:4].tolist() == [0] * 4
-    assert np.mean((odds > 0)[10:] == coins[10:]) > 0.6
