@@ -121,5 +121,5 @@ def account(
         report=found.document,
         table=found.document["to_whom"],
         details=found,
-        _blocks=lambda: words.blocks(found, delta is None and found.config is None),
+        _blocks=lambda: [*words.blocks(found, delta is None and found.config is None)],
     )

@@ -103,10 +103,9 @@ def attack(
 
 def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     from adversaries.attacks import membership_attacks  # noqa: PLC0415
-    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
     from fedsim.reports.tracking.progress import measuring  # noqa: PLC0415
     from fedsim.studies.membership import membership_game  # noqa: PLC0415
-    from fedsim.studies.membership import membership_report as page  # noqa: PLC0415
+    from fedsim.studies.membership import membership_report as told  # noqa: PLC0415
 
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
@@ -115,22 +114,9 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     with measuring(console(progress), "training") as bar:
         game = membership_game.play(chosen, models, bar)
     seconds = time.perf_counter() - start
-    report = page.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
-    headings, rows = page.headings(report), page.rows(report)
-    return Answer(
-        report=report.as_json(),
-        table=[dict(zip(headings, row, strict=True)) for row in rows],
-        status=CONTRADICTED if report.alarms else 0,
-        details=report,
-        _blocks=lambda: [
-            *map(Prose, page.verdict(report)),
-            tabulated(headings, rows),
-            Prose(page.LABEL),
-        ],
-        _terminal=lambda: page.summary(report),
-        _figures=lambda: {"roc": page.roc(report).figure},
-        _write=lambda place: page.write_membership(report, place),
-    )
+    report = told.assemble(chosen.experiment, chosen.audit.confidence, game, attacks, seconds)
+    status = CONTRADICTED if report.alarms else 0
+    return Answer(**told.page(report).fields, status=status, details=report)
 
 
 def _reconstruction(
@@ -181,14 +167,5 @@ def _reconstruction(
         played,
         time.perf_counter() - start,
     )
-    document = report.as_json()
-    return Answer(
-        report=document,
-        table=[
-            {**document["measured"], "baseline": document["baseline"], "bound": document["bound"]}
-        ],
-        status=CONTRADICTED if document["alarms"] else 0,
-        details=report,
-        _blocks=lambda: candidate_report.blocks(report),
-        _write=lambda place: candidate_report.write_reconstruction(report, place),
-    )
+    status = CONTRADICTED if report.contradictions else 0
+    return Answer(**candidate_report.page(report).fields, status=status, details=report)

@@ -19,7 +19,7 @@ from fedsim.commands.settings import (
     console,
     workers_of,
 )
-from fedsim.common import reading, report_directory
+from fedsim.common import report_directory
 from fedsim.configuration import Config, Scalar
 from fedsim.privacy.trust.model import Vantage
 
@@ -136,7 +136,7 @@ def _searched(
 ) -> Answer:
     """Search for the setting that meets a limit, and write the search's directory."""
     from fedsim.experiment import with_absolute_paths  # noqa: PLC0415
-    from fedsim.studies.choose import choose_report as page  # noqa: PLC0415
+    from fedsim.studies.choose import choose_report as told  # noqa: PLC0415
     from fedsim.studies.choose import choose_search  # noqa: PLC0415
 
     result, directory = choose_search.search(
@@ -146,17 +146,16 @@ def _searched(
         say=lambda text: shown.print(text, highlight=False, markup=False),
     )
     with report_directory.refusing(directory):
-        page.write_choice(result, directory)
+        told.write(result, directory)
     return Answer(
-        report=page.document(result),
-        table=page.rows(result),
-        status=0 if result.choice.chosen else NOT_CHOSEN,
-        path=directory,
-        page=directory / "report.html",
-        details=result,
-        _blocks=lambda: page.summary(result),
-        _terminal=lambda: page.terminal_of(result, directory),
-        _figures=lambda: {"frontier": page.frontier(result).figure},
+        **told.page(result, directory).fields
+        | {
+            "table": told.rows(result),
+            "status": 0 if result.choice.chosen else NOT_CHOSEN,
+            "path": directory,
+            "page": directory / "report.html",
+            "details": result,
+        }
     )
 
 
@@ -204,26 +203,26 @@ def _table_of_all(
             raise InputError(f"{point.name}: {error}") from None
     experiment.check_several(plans, workers)
     report_directory.create(out)
-    outcomes = grids.carry_out(
+    outcomes = sweeps.carry_out(
         points,
         plans,
         lambda begun: experiment.several(begun, workers, shown),
         lambda text: shown.print(text, highlight=False),
     )
     with report_directory.refusing(out):
-        sweeps.write_sweep(name, outcomes, out)
+        sweeps.write(name, outcomes, out)
     failed = sum(bool(outcome.failure) for outcome in outcomes)
-    contradicted = any(each.report and each.report.contradictions for each in outcomes)
+    contradicted = any(each.contradicts for each in outcomes)
     return Answer(
-        report=reading.json_object(out / "report.json"),
-        table=sweeps.rows(outcomes),
-        status=CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
-        path=out,
-        page=out / "report.html",
-        warnings=tuple(sweeps.failures(outcomes)),
-        details=tuple(outcomes),
-        _blocks=lambda: sweeps.blocks(outcomes),
-        _terminal=lambda: sweeps.shown(outcomes),
+        **sweeps.page(name, outcomes).fields
+        | {
+            "table": sweeps.rows(outcomes),
+            "status": CONTRADICTED if contradicted else NOT_CHOSEN if failed else 0,
+            "path": out,
+            "page": out / "report.html",
+            "warnings": tuple(sweeps.failures(outcomes)),
+            "details": tuple(outcomes),
+        }
     )
 
 

@@ -1,9 +1,6 @@
 """`fedsim.sensitivity`: the pair of neighbouring data sets to audit."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedsim.commands.answer import Answer
 from fedsim.commands.settings import (
@@ -17,10 +14,6 @@ from fedsim.commands.settings import (
     console,
 )
 from fedsim.common import report_directory
-
-if TYPE_CHECKING:
-    from adversaries.neighbours.search import Progress as Done
-    from fedsim.commands.terminal import Terminal
 
 
 def sensitivity(
@@ -64,8 +57,8 @@ def sensitivity(
         InputError: the configuration has no such choice, or the directory has other files.
     """
     from fedsim.federation.server import plan  # noqa: PLC0415
-    from fedsim.reports.document.blocks import Prose, tabulated  # noqa: PLC0415
-    from fedsim.studies.sensitivity import sensitivity_report as page  # noqa: PLC0415
+    from fedsim.reports.tracking.progress import measuring  # noqa: PLC0415
+    from fedsim.studies.sensitivity import sensitivity_report as told  # noqa: PLC0415
     from fedsim.studies.sensitivity import sensitivity_study  # noqa: PLC0415
 
     chosen = configured(config, changed(changes, {"model.name": model, "data.name": data}))
@@ -73,42 +66,9 @@ def sensitivity(
     report_directory.check_new(place)
     sensitivity_study.check_study(chosen.experiment, top, trials)
     batch = plan.fit_batch(chosen).trials.batch
-    with _bars(console(progress)) as stages:
+    with measuring(console(progress), "local sensitivity") as bar:
         study = sensitivity_study.study(
-            chosen.experiment, chosen.audit.confidence, batch, top, trials, stages
+            chosen.experiment, chosen.audit.confidence, batch, top, trials, bar
         )
-    headings, rows = page.headings(study), page.rows(study)
-    answer = Answer(
-        report=page.as_json(study),
-        table=[dict(zip(headings, row, strict=True)) for row in rows],
-        place=place,
-        details=study,
-        _blocks=lambda: [*map(Prose, page.verdict(study)), tabulated(headings, rows)],
-        _terminal=lambda: page.summary(study),
-        _write=lambda place: page.write_sensitivity(study, place),
-    )
+    answer = Answer(**told.page(study).fields, place=place, details=study)
     return answer if out is None else answer.save(place)
-
-
-@contextmanager
-def _bars(console: "Terminal") -> "Iterator[Callable[[str], Done]]":
-    """Yield a function that shows a progress bar for a stage; it shows none without a terminal."""
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
-    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()
-    hidden = console.quiet or not console.is_terminal
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=hidden
-    ) as bars:
-
-        def begin(name: str) -> "Done":
-            task = bars.add_task(name, total=1.0)
-            return lambda done: bars.update(task, completed=done)
-
-        yield begin

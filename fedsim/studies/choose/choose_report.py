@@ -1,82 +1,205 @@
 """The report of `fedsim choose`: a table, a page, report.json, and a configuration to run."""
 
+import math
 import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-
 from fedsim import configuration
-from fedsim.common import private_files, report_directory
+from fedsim.common import private_files
 from fedsim.common.strict_json import strict_json
+from fedsim.configuration.federation import OWN
 from fedsim.configuration.jobs import KEYS
 from fedsim.federation.runs.run_directory import SUMMARY
+from fedsim.learning.training.criterion import Judged
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, terminal
+from fedsim.reports.document import worth
 from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
-from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import DASH, number, percent, plain, span
-from fedsim.studies.choose import choose_words, rule, sweep
+from fedsim.reports.sections.risks import in_cases, of_cases
+from fedsim.studies.choose import sweep
 from fedsim.studies.choose.choose_search import KIND, MODEL, NORM, RATE, ROUNDS, Result
-from fedsim.studies.choose.rule import Candidate
+from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate
+from fedsim.studies.page import StudyPage
 
 CONFIG = "config.toml"
 """The configuration of the chosen setting, in the search's directory."""
 
+NO_GUARANTEE = (
+    "The trainings of this page take their noise from the seed, and read the records many times. "
+    "They are a measurement, for which fedsim claims no guarantee. On public, proxy or simulated "
+    "records they cost nothing in privacy. They do not protect private records: show the results "
+    "only to people who may see these records, also the held-out ones that judge the models."
+)
 
-def table(result: Result) -> RenderableType:
-    """Return the table for the terminal."""
-    title = f"Settings; the limit: {choose_words.limit(result)}"
-    return terminal.table(_settings(result), title, caption(result), dense=True)
-
-
-def terminal_of(result: Result, directory: Path) -> RenderableType:
-    """Return the answer for the terminal: the settings, the bounds, the next commands."""
-    last = list(choose_words.for_a_manager(result))
-    said = [each for each in choose_words.sentences(result) if each not in last]
-    steps = [f"{what}: {command}" for what, command in commands(result, directory)]
-    return terminal.shown(table(result), *towards(result), *map(doc.Prose, [*said, *steps, *last]))
-
-
-def summary(result: Result) -> list[doc.Block]:
-    """Return the answer, the settings and the bounds, for a notebook."""
-    return [*map(doc.Prose, choose_words.sentences(result)), _settings(result), *towards(result)]
+LABEL = (
+    "“Meets” is a statement of theory, for the worst record and the strongest adversary at this "
+    "vantage. Nothing was attacked here: fedsim run measures the adversary. An interval holds at "
+    "95% for one setting, over other held-out records like these and other trainings. The best of "
+    "several settings is a little better by chance."
+)
 
 
-def towards(result: Result) -> list[doc.Block]:
-    """Return the bounds of the chosen setting towards every vantage; [] without a setting."""
-    if result.choice.chosen is None:
-        return []
-    federation = result.config.federation
-    assumed = ", if sums are securely aggregated" if federation.summed_in_the_clear else ""
-    rows = [
-        [
-            bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
-            number(bounds.epsilon),
-            percent(bounds.rho_beta),
-            percent((1 + bounds.rho_alpha) / 2),
-        ]
-        for bounds in result.choice.chosen.towards
-    ]
-    vantage = f"vantage, with {federation.trust} trust"
-    return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
+def sentences(result: Result) -> list[str]:
+    """Return the answer, the most important sentence first."""
+    return [*_of_noise(result), *_answer(result)]
+
+
+def _of_noise(result: Result) -> Iterator[str]:
+    if result.config.data.name == OWN:
+        yield (
+            "The clients' own records were not read: public records stood in for them, with as "
+            "much less noise. The models are as good as these as far as the records are alike."
+        )
+    if result.of_noise:
+        yield (
+            f"This answers only which ε: {result.config.data.records:,} of {result.records:,} "
+            "records were trained on, and models of all records are better. Give data.records="
+            f"{result.records}, to learn how good the model is."
+        )
+
+
+def _answer(result: Result) -> Iterator[str]:
+    choice, least = result.choice, result.request.least
+    meeting = [each for each in choice.candidates if each.meets]
+    if choice.chosen is not None:
+        yield from _chosen(result, choice.chosen)
+    elif not meeting:
+        yield (
+            f"None of the given noise levels meets the limit: {limit(result)}. Leave --over "
+            "privacy. out, and the search takes the noise that the limit needs."
+        )
+    elif choice.undecided is not None and least is not None:
+        near = choice.undecided
+        measured = near.utility.measures.get(least[0])
+        yield (
+            f"Cannot tell whether a setting that meets the limit has {_at_least(least)}: with "
+            f"{values(near.values)} it is {DASH if measured is None else _measure(measured)}. "
+            "The interval is wide because few records are held out; raise data.held-out."
+        )
+    else:
+        wanted = "be better than a constant answer" if least is None else f"have {_at_least(least)}"
+        best = max(meeting, key=lambda each: each.utility.gain)
+        yield (
+            f"No setting can be chosen: no model that meets the limit ({limit(result)}) is shown "
+            f"to {wanted}. The best is {values(best.values)}: {_criterion(best)}. More records "
+            "help most, since the same noise is divided by their number; more rounds or a looser "
+            "limit may help."
+        )
+
+
+def _chosen(result: Result, chosen: Candidate) -> Iterator[str]:
+    """Yield which setting to take, why, how good and how safe it is."""
+    at, least, strictest = f"{result.config.privacy.delta:g}", result.request.least, None
+    yield (
+        f"Take ε = {number(chosen.epsilon)} at δ = {at}: {values(chosen.values)} "
+        f"(noise multiplier {number(chosen.noise_multiplier)}). It meets the limit: "
+        f"{limit(result)}."
+    )
+    if not result.of_noise:
+        strictest = result.choice.strictest
+        why = (
+            "It is the best with the least noise, or nearly the best with fewer rounds"
+            if least is None
+            else f"It is the strictest setting that has {_at_least(least)}"
+        )
+        judged = worth.as_text(chosen.utility.criterion.name, result.plain)
+        without = "" if result.plain is None else f"; without privacy, a linear model has {judged}"
+        yield f"{why}, of {result.tried} tried: {_criterion(chosen)}{without}."
+    if strictest is not None and strictest is not chosen:
+        yield (
+            f"A stricter setting is nearly as good: ε = {number(strictest.epsilon)} "
+            f"({values(strictest.values)}), the adversary right in at most "
+            f"{percent(strictest.right_at_most)}, {_criterion(strictest)}."
+        )
+    bound = result.request.limit
+    if bound.key == RISK:
+        without = of_cases(bound.baseline, bound.baseline)
+        yield (
+            f"An attacker who is right in {without} cases without the model is right in "
+            f"at most {of_cases(chosen.risk, bound.baseline)} with the model."
+        )
+    yield (
+        f"With ε = {number(chosen.epsilon)} at δ = {at}, an adversary who knows "
+        "everything else is right about one person in at most "
+        f"{math.ceil(100 * chosen.right_at_most - 1e-6)} of 100 cases (50 is guessing)."
+    )
+
+
+def _criterion(each: Candidate) -> str:
+    """Return the criterion of a setting with its interval, and what a constant answer reaches."""
+    judged = each.utility.criterion
+    constant = worth.as_text(judged.name, judged.constant)
+    return f"its {judged.name} is {_measure(judged)}, of a constant answer {constant}"
+
+
+def _measure(judged: Judged) -> str:
+    ends = span(judged.interval, lambda value: worth.as_text(judged.name, value))
+    return worth.as_text(judged.name, judged.value) + (f" ({ends})" if ends else "")
+
+
+def _at_least(least: tuple[str, float]) -> str:
+    name, value = least
+    return f"{'an' if name[0] in 'aA' else 'a'} {name} of at least {worth.as_text(name, value)}"
+
+
+def limit(result: Result) -> str:
+    """Return the limit on the adversary, with the share of trainings that may exceed it."""
+    who = result.config.federation.vantage.value.replace("-", " ")
+    bound = result.request.limit
+    if bound.key == ADVANTAGE:
+        return f"the advantage of the {who} is at most {number(bound.value)}"
+    if bound.key == RISK:
+        return (
+            f"any attack of the {who} that succeeds in {in_cases(bound.baseline)} cases without "
+            f"the model succeeds in at most {percent(bound.value)} with it"
+        )
+    tail = _tail_limit(result)
+    share = "a small share" if tail is None else f"up to {percent(tail)}"
+    return (
+        f"the belief of the {who} is at most {percent(bound.value)}, except in {share} "
+        "of trainings with the record"
+    )
+
+
+def _tail_limit(result: Result) -> float | None:
+    """Return the largest share of trainings in which the belief exceeds the limit.
+
+    Returns:
+        The share of the chosen setting; without one, the largest of all settings that meet the
+        limit. None if no setting meets it, or if the limit is not on the belief.
+    """
+    if result.request.limit.key != BELIEF:
+        return None
+    if result.choice.chosen is not None:
+        return result.choice.chosen.tail_limit
+    meeting = [each.tail_limit for each in result.choice.candidates if each.meets]
+    return max(meeting, default=None)
+
+
+def values(values: Mapping[str, Any]) -> str:
+    """Return "key = value" of every key, separated by commas."""
+    return ", ".join(f"{key.partition('.')[2]} = {plain(value)}" for key, value in values.items())
 
 
 def document(result: Result) -> dict[str, Any]:
     """Return report.json: the request, the settings and the choice."""
     request, choice, config = result.request, result.choice, result.config
+    bound = request.limit
     written: dict[str, Any] = strict_json(
         {
             "kind": KIND,
             "name": config.run.name,
             "question": result.question,
             "state": choice.state,
-            "sentences": choose_words.sentences(result),
+            "sentences": sentences(result),
             "limit": {
-                **request.limit.numbers,
-                "tail_limit": choose_words.tail_limit(result),
+                bound.kind: bound.value,
+                **({"baseline": bound.baseline} if bound.key == RISK else {}),
+                "tail_limit": _tail_limit(result),
                 "against": config.federation.vantage.value,
                 "trust": config.federation.trust.value,
                 "delta": config.privacy.delta,
@@ -90,7 +213,6 @@ def document(result: Result) -> dict[str, Any]:
             "towards": [asdict(each) for each in choice.chosen.towards] if choice.chosen else [],
             "chosen": choice.chosen and dict(choice.chosen.values),
             "strictest_near_the_best": choice.strictest and dict(choice.strictest.values),
-            "nearest": [dict(each.values) for each in choice.nearest],
             "settings": rows(result),
         }
     )
@@ -133,40 +255,57 @@ def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
     }
 
 
-def write_choice(result: Result, directory: Path) -> Path:
+def page(result: Result, directory: Path) -> StudyPage:
+    """Return what the search found, with its tables, figure and next steps."""
+    config, state, commands = result.config, result.choice.state, _commands(result, directory)
+    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(state, FAILED)
+    explained = (
+        "The model against the limit on how often the adversary is right. Each point is the best "
+        "setting of a model at a noise level. Vertical lines are intervals at 95%."
+    )
+    meets = f"A setting that meets the limit can be chosen: {limit(result)}."
+    return StudyPage(
+        kind="Choice of noise",
+        name=config.run.name,
+        data=config.data.name,
+        answer=sentences(result),
+        table=_settings(result),
+        label=LABEL,
+        limits=LABEL,
+        document=document(result),
+        checks=[doc.Check(mark, meets)],
+        steps=[(f"{what}: ", doc.Code(how)) for what, how in commands],
+        also=[
+            *_towards(result),
+            doc.Prose(
+                f"The models were trained on all {config.data.records:,} records and judged on "
+                f"{config.data.held_out:,} others.",
+                small=True,
+            ),
+            *(
+                doc.Prose((f"{what}: ", doc.Code(how)))
+                for what, how in _commands(result, directory)
+            ),
+        ],
+        sections=[
+            doc.Figure("frontier", frontier(result), "", explained),
+            doc.Heading("What the search itself costs in privacy"),
+            doc.Prose(NO_GUARANTEE),
+        ],
+    )
+
+
+def write(result: Result, directory: Path) -> Path:
     """Write the page, report.json, summary.csv and config.toml; return the path of the page.
 
     Raises:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    made, figure, name = document(result), frontier(result), result.config.run.name
-    against = (
-        "The model against the limit on how often the adversary is right. Each point is the best "
-        "setting of a model at a noise level. Vertical lines are intervals at 95%."
-    )
-    blocks: list[doc.Block] = [
-        doc.Heading("The model against the adversary"),
-        doc.Figure("frontier", figure, "", against),
-        doc.Heading("The settings"),
-        _settings(result),
-        doc.Prose(caption(result), small=True),
-        *towards(result),
-        doc.Heading("What the search itself costs in privacy"),
-        doc.Prose(choose_words.NO_GUARANTEE),
-        doc.Heading("What this does not say"),
-        doc.Bullets(list(choose_words.limits_of_the_page(result))),
-    ]
-    page = render(
-        doc.Document(
-            f"Choosing ε for {name}", "Choice of noise", name, _first(result, directory), blocks
-        )
-    )
-    files = {SUMMARY: sweep.as_csv(made["settings"]), "figures/frontier.svg": figure.picture}
-    private_files.make_directory(directory / "figures")
-    for path, content in files.items():
-        private_files.write_private(directory / path, content.encode())
-    place = report_directory.write_report(directory, made, page)
+    shown = page(result, directory)
+    summary = sweep.as_csv(shown.document["settings"])
+    private_files.write_private(directory / SUMMARY, summary.encode())
+    place = shown.write(directory)
     if result.choice.chosen:
         text = configuration.dump(result.config)
         private_files.write_private(directory / CONFIG, text.encode())
@@ -175,32 +314,26 @@ def write_choice(result: Result, directory: Path) -> Path:
     return place
 
 
-def _first(result: Result, directory: Path) -> doc.FirstScreen:
-    mark = {"chosen": PASSED, "cannot tell": OPEN}.get(result.choice.state, FAILED)
-    meets = f"A setting that meets the limit can be chosen: {choose_words.limit(result)}."
-    checks = [doc.Check(mark, meets)]
-    steps: list[doc.Words] = [
-        (f"{what}: ", doc.Code(command)) for what, command in commands(result, directory)
-    ]
+def _towards(result: Result) -> list[doc.Block]:
+    """Return the bounds of the chosen setting towards every vantage; [] without a setting."""
     if result.choice.chosen is None:
-        steps = (
-            list(choose_words.advice(result))
-            if any(each.meets for each in result.choice.candidates)
-            else []
-        )
-    return doc.FirstScreen(
-        answer=choose_words.sentences(result),
-        checks=checks,
-        steps=steps,
-        sign_off=first_screen.sign_off(
-            data=result.config.data.name,
-            date=first_screen.today(),
-            limits="Limits are from theory; models were judged on held-out records of one source.",
-        ),
-    )
+        return []
+    federation = result.config.federation
+    assumed = ", if sums are securely aggregated" if federation.summed_in_the_clear else ""
+    rows = [
+        [
+            bounds.vantage.replace("-", " ") + assumed * (bounds.vantage == "server"),
+            number(bounds.epsilon),
+            percent(bounds.rho_beta),
+            percent((1 + bounds.rho_alpha) / 2),
+        ]
+        for bounds in result.choice.chosen.towards
+    ]
+    vantage = f"vantage, with {federation.trust} trust"
+    return [doc.tabulated((vantage, "ε", "belief at most", "right in at most"), rows)]
 
 
-def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
+def _commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     """Return the next steps with the chosen setting: a few words and the command, each."""
     if result.choice.chosen is None:
         return []
@@ -208,10 +341,9 @@ def commands(result: Result, directory: Path) -> list[tuple[str, str]]:
     protecting = "privacy.noise-source=system"
     if result.config.federation.summed_in_the_clear:
         protecting += " federation.secure-aggregation=secagg+"
-    train, data = "Train the model with it", result.config.data
-    if result.records > data.records:
-        train += f", on {data.records:,} of {result.records:,} records "
-        train += f"(data.records={result.records} takes all)"
+    train = "Train the model with it"
+    if result.records > result.config.data.records:
+        train += f" (data.records={result.records} takes all records)"
     return [
         ("Measure the adversary", f"fedsim run {place}"),
         (train, f"fedsim train {place} {protecting}"),
@@ -224,10 +356,9 @@ def frontier(result: Result) -> Any:
 
     request, settings = result.request, result.choice.candidates
     series = []
-    for name in dict.fromkeys(_family(each) for each in settings):
+    for name in dict.fromkeys(map(_family, settings)):
         alike = [each for each in settings if _family(each) == name]
         ends = [each.utility.criterion.interval or (nan, nan) for each in alike]
-        meeting = [each.right_at_most for each in alike if each.meets]
         series.append(
             training_figures.NoiseSeries(
                 label=name,
@@ -235,57 +366,37 @@ def frontier(result: Result) -> Any:
                 value=[_value(each) for each in alike],
                 low=[low for low, _ in ends],
                 high=[high for _, high in ends],
-                limit=max(meeting, default=None),
+                limit=max((each.right_at_most for each in alike if each.meets), default=None),
             )
         )
-    chosen = result.choice.chosen
-    judged = settings[0].utility.criterion
+    chosen, judged = result.choice.chosen, settings[0].utility.criterion
     same = request.least is not None and request.least[0] == judged.name
     return training_figures.frontier(
         series,
-        f"limit: {choose_words.limit_in_short(result)}",
+        f"limit: {request.limit.kind} at most {request.limit.value:g}",
         None if chosen is None else (chosen.right_at_most, _value(chosen)),
         request.least[1] if request.least is not None and same else None,
         judged.name,
     )
 
 
-def caption(result: Result) -> str:
-    """Return how the models were judged."""
-    judged = result.choice.candidates[0].utility.criterion
-    without = (
-        ""
-        if result.plain is None
-        else (f" Without privacy, a linear model has {choose_words.shown(judged, result.plain)}.")
-    )
-    return (
-        f"{judged.name[:1].upper()}{judged.name[1:]}: mean over the trainings of a setting on all "
-        f"{result.config.data.records:,} records, judged on {result.config.data.held_out:,} "
-        f"others, with an interval at 95%. A constant answer has "
-        f"{choose_words.shown(judged, judged.constant)}.{without}"
-    )
-
-
 def _settings(result: Result) -> doc.Table:
     judged = result.choice.candidates[0].utility.criterion
     headings = ["setting", "ε", "right in at most", "limit", judged.name, "least recall"]
-    cells = [_cells(result, each) for each in result.choice.candidates]
-    if all(row[-1] == DASH for row in cells):
-        headings, cells = headings[:-1], [row[:-1] for row in cells]
-    return doc.tabulated(headings, cells)
+    return doc.tabulated(headings, [_cells(result, each) for each in result.choice.candidates])
 
 
 def _cells(result: Result, each: Candidate) -> list[str]:
     utility, judged = each.utility, each.utility.criterion
     mark = " ← chosen" if each is result.choice.chosen else ""
-    ends = span(judged.interval, lambda value: choose_words.shown(judged, value))
-    risk = f"\n(risk {percent(each.risk)})" if result.request.limit.key == rule.RISK else ""
+    risk = f"\n(risk {percent(each.risk)})" if result.request.limit.key == RISK else ""
+    numbers = f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}"
     return [
-        f"{_family(each)}, {_numbers(each)}{mark}",
+        f"{_family(each)}, {numbers}{mark}",
         number(each.epsilon),
         percent(each.right_at_most),
         ("meets" if each.meets else "exceeds") + risk,
-        choose_words.shown(judged, judged.value) + (f"\n({ends})" if ends else ""),
+        _measure(judged).replace(" (", "\n("),
         DASH if utility.least_recall is None else percent(utility.least_recall[1]),
     ]
 
@@ -295,11 +406,7 @@ def _family(each: Candidate) -> str:
     own = {key: value for key, value in each.values.items() if key not in (RATE, NORM, *KEYS)}
     model = [str(own.pop(MODEL))] if MODEL in own else []
     own.pop(ROUNDS, None)
-    return ", ".join([*model, f"{each.rounds} rounds", *filter(None, [choose_words.values(own)])])
-
-
-def _numbers(each: Candidate) -> str:
-    return f"rate {plain(each.values[RATE])}, norm {plain(each.values[NORM])}"
+    return ", ".join([*model, f"{each.rounds} rounds", *filter(None, [values(own)])])
 
 
 def _value(each: Candidate) -> float:

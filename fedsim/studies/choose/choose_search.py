@@ -10,7 +10,7 @@ batch (`game.trainings`).
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -21,7 +21,6 @@ from fedsim.common import journal, reading, report_directory
 from fedsim.common.blocks import slices
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config, Scalar
-from fedsim.configuration.campaign import RunConfig
 from fedsim.configuration.federation import OWN, DataConfig
 from fedsim.configuration.jobs import KEYS, given, overlaid
 from fedsim.configuration.needs import require
@@ -38,7 +37,7 @@ from fedsim.privacy import delta, identifiability, risks
 from fedsim.privacy.trust.model import Vantage
 from fedsim.studies.choose import grid, rule, utility
 from fedsim.studies.choose.rule import Candidate, Choice, Least, Limit
-from fedsim.studies.guarantees.statements import tail_limit
+from fedsim.studies.guarantees.accounting import tail_limit
 
 KIND = "choice"
 """Value of `kind` in report.json."""
@@ -181,13 +180,10 @@ class _Trained:
     """
 
     family: "_Family"
+    level: int
     values: dict[str, Scalar]
     setting: Setting
     utility: utility.Utility
-
-    @property
-    def gain(self) -> float:
-        return self.utility.gain
 
     @property
     def rounds(self) -> int:
@@ -210,8 +206,39 @@ def search(
         InputError: a setting cannot be trained, or no noise protects it. Raised before the first
             training.
     """
-    levels = request.levels
-    first = load(overlaid(request.played, levels[0]))
+    first = load(overlaid(request.played, request.levels[0]))
+    _refuse_unsearchable(first)
+    limited = f"{request.limit.kind}-{request.limit.value:g}"
+    out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
+    report_directory.check_new(out, replacing=KIND)
+    question = _question(request, first)
+    _refuse_another(out, question)
+    families = list(_families(request, load, first))
+    for family in families:
+        family.check_possible()
+    _refuse_measure(request.least, first.model.task, families[0].loaded.split.dataset.classes)
+    report_directory.create(out)
+    book = _Book(out)
+    try:
+        screened = [_screened(family, book, say) for family in families]
+        candidates = _final(screened, request.limit, book, say)
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; give the same command again to continue") from None
+    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
+    choice, config = rule.choose(candidates, request.least, of_noise), first
+    if choice.chosen is not None:
+        # A rate that is set changes the default optimiser, with which the models were not trained.
+        training = first.training
+        stepping = {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
+        own = {} if OPTIMIZER in request.over else stepping
+        config = load(overlaid({**request.asked, **own}, choice.chosen.values)).placed_at("")
+    plain = None if of_noise else _without_privacy(families)
+    tried = sum(map(len, screened))
+    return Result(request, question, config, choice, available, of_noise, tried, plain), out
+
+
+def _refuse_unsearchable(first: Config) -> None:
+    """Raise InputError for a configuration that no trainings of the search stand for."""
     rule.check_protectable(first.scheme)
     stop_at = ("privacy.stop-at", first.privacy.stop_at, 0.0)
     require((stop_at,), "fedsim choose trains in all rounds, and this key may end a training")
@@ -221,36 +248,21 @@ def search(
             (("privacy.unit", first.privacy.unit, "record"), one_step),
             "public records stand in for clients' own, which is right for single steps only",
         )
-    _refuse_measure(request.least, first.model.task)
-    limited = f"{request.limit.kind}-{request.limit.value:g}"
-    out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
-    report_directory.check_new(out, replacing=KIND)
-    question = _question(request, first)
-    _refuse_another(out, question)
-    families = list(_families(request, load, first))
-    for family in families:
-        family.check_possible()
-    _refuse_area(request.least, families[0].loaded.split.dataset.classes)
-    report_directory.create(out)
-    book = _Book(out)
-    try:
-        screened = [each for family in families for each in _screened(family, book, say)]
-        candidates = _final(screened, request, book, say)
-    except KeyboardInterrupt:
-        raise InterruptedRunError("interrupted; give the same command again to continue") from None
-    available, of_noise = _available(first.data, first.model.weights, first.privacy.delta)
-    choice = rule.choose(candidates, request.least, of_noise)
-    answer = choice.chosen or (choice.nearest or choice.candidates)[0]
-    # A rate that is set changes the default optimiser, with which the models were not trained.
-    stepping = {} if OPTIMIZER in request.over else _optimizer(first)
-    config = load(overlaid({**request.asked, **stepping}, answer.values)).placed_at("")
-    plain = None if of_noise else _without_privacy(families)
-    return Result(request, question, config, choice, available, of_noise, len(screened), plain), out
 
 
-def _optimizer(config: Config) -> dict[str, Scalar]:
-    training = config.training
-    return {OPTIMIZER: training.optimizer, "training.schedule": training.schedule}
+def _refuse_measure(least: Least | None, task: str, classes: int) -> None:
+    """Raise InputError for a least value of what the models' task cannot have."""
+    if least is None:
+        return
+    option = f"--min-{least[0].lower().replace(' ', '-')}"
+    if task != "classification":
+        raise InputError(
+            f"{option} needs classes, but model.task is {task}; leave it out to get the best model"
+        )
+    if least[0] == AUC and classes > 2:
+        raise InputError(
+            f"{option} ranks two classes, but the data have {classes}; give --min-balanced-accuracy"
+        )
 
 
 def _question(request: ChoiceRequest, first: Config) -> str:
@@ -363,22 +375,6 @@ def _axis(
     return [float(f"{factor * value:.3g}") for factor in factors]
 
 
-def _refuse_measure(least: Least | None, task: str) -> None:
-    if least is not None and task != "classification":
-        raise InputError(
-            f"--min-{least[0].lower().replace(' ', '-')} needs classes, but model.task is {task}; "
-            "leave it out to get the best model"
-        )
-
-
-def _refuse_area(least: Least | None, classes: int) -> None:
-    if least is not None and least[0] == AUC and classes > 2:
-        raise InputError(
-            f"--min-auc ranks two classes, but the data have {classes}; give "
-            "--min-balanced-accuracy"
-        )
-
-
 class _Book:
     """The trainings of a search, in a file from which the search continues."""
 
@@ -406,7 +402,10 @@ class _Book:
         data = federation.digest(settings[0].config.experiment, 0)
         keys = [_key(setting, f"{data} {repeats} {records} {start}") for setting in settings]
         missing = [at for at, key in enumerate(keys) if key not in self._kept]
-        at_once = max(1, _most_trials(settings[0].config.run, loaded) // repeats)
+        # Trials that fit in half of the memory, beside the blocks of gradients.
+        memory = federation.memory_limit(settings[0].config.run.memory_limit, loaded.device)
+        most = memory // 2 // (BYTES * models.size(loaded.model))
+        at_once = max(1, int(most) // repeats)
         for part in slices(len(missing), at_once):
             some = missing[part]
             of_part = [settings[at] for at in some]
@@ -425,83 +424,74 @@ def _key(setting: Setting, more: str) -> str:
     return sha256(f"{text} {setting.noise_multiplier!r} {more}".encode()).hexdigest()
 
 
-def _most_trials(run: RunConfig, loaded: Federation) -> int:
-    """Return how many trials fit in half of the memory, beside the blocks of gradients."""
-    memory = federation.memory_limit(run.memory_limit, loaded.device)
-    return max(1, int(memory // 2 // (BYTES * models.size(loaded.model))))
-
-
 def _screened(family: _Family, book: _Book, say: Callable[[str], None]) -> list[_Trained]:
     """Return the settings of a family after the first pass."""
     scheme, found = family.bases[0].config.scheme, list[_Trained]()
     of_kind = FIRST_RECORDS.get(family.loaded.split.dataset.kind, min(FIRST_RECORDS.values()))
     records = of_kind if trainings.numbers_of_trials(scheme) else None
-    pairs = list(itertools.product(family.rates, family.norms))
-    wanted = [(level, *pair) for level in range(len(family.levels)) for pair in pairs]
+    levels = range(len(family.levels))
+    wanted = [*itertools.product(levels, family.rates, family.norms)]
     for _ in range(1 + FURTHER):
         settings = [family.setting(*each) for each in wanted]
         measured = book.utilities(family, [setting for _, setting in settings], FIRST, records)
         found += [
-            _Trained(family, values, setting, each)
-            for (values, setting), each in zip(settings, measured, strict=True)
+            _Trained(family, level, *setting, own)
+            for (level, _, _), setting, own in zip(wanted, settings, measured, strict=True)
         ]
-        wanted = list(_beyond(family, found))
+        best = [_best(each for each in found if each.level == level) for level in levels]
+        wanted = [each for one in best for each in _beyond(family, one, found)]
         if not wanted:
             break
-    best = max(found, key=lambda each: each.gain)
-    say(f"{family.name}: {len(found)} settings, the best {best.utility.shown}")
+    say(f"{family.name}: {len(found)} settings, the best {_best(found).utility.shown}")
     return found
 
 
-def _beyond(family: _Family, found: Sequence[_Trained]) -> Iterator[tuple[int, float, float]]:
-    """Yield level, rate and norm beside the best of each level that is at an end of those tried."""
-    for level, values in enumerate(family.levels):
-        tried = [each for each in found if values.items() <= each.values.items()]
-        best = max(tried, key=lambda each: each.gain).values
-        for key in family.open:
-            ends = sorted({float(each.values[key]) for each in tried})
-            if (at := float(best[key])) in (ends[0], ends[-1]):
-                factor = STEP[key] if at == ends[-1] else 1 / STEP[key]
-                moved = {**best, key: float(f"{at * factor:.3g}")}
-                yield level, float(moved[RATE]), float(moved[NORM])
+def _best(settings: Iterable[_Trained]) -> _Trained:
+    return max(settings, key=lambda each: each.utility.gain)
+
+
+def _beyond(
+    family: _Family, best: _Trained, found: Sequence[_Trained]
+) -> Iterator[tuple[int, float, float]]:
+    """Yield level, rate and norm beside the best of a level that is at an end of those tried."""
+    for key in family.open:
+        ends = sorted(float(each.values[key]) for each in found if each.level == best.level)
+        if (at := float(best.values[key])) in (ends[0], ends[-1]):
+            factor = STEP[key] if at == ends[-1] else 1 / STEP[key]
+            moved = {**best.values, key: float(f"{at * factor:.3g}")}
+            yield best.level, float(moved[RATE]), float(moved[NORM])
 
 
 def _final(
-    screened: Sequence[_Trained], request: ChoiceRequest, book: _Book, say: Callable[[str], None]
+    screened: Sequence[Sequence[_Trained]], limit: Limit, book: _Book, say: Callable[[str], None]
 ) -> list[Candidate]:
-    """Train the best settings anew on all records, and return them with their bounds."""
-    levels = {json.dumps(level): level for level in request.levels}
-    best: dict[str, list[_Trained]] = {}
-    for name, level in levels.items():
-        of_level = [each for each in screened if level.items() <= each.values.items()]
-        families = dict.fromkeys(id(each.family) for each in of_level)
-        best[name] = [
-            max((each for each in of_level if id(each.family) == one), key=lambda each: each.gain)
-            for one in families
-        ]
-    bounds = {name: _bounds(each[0].setting, request.limit) for name, each in best.items()}
-    meeting = [name for name, found in bounds.items() if found.meets]
-    loosest = max(meeting, key=lambda name: bounds[name].rho_alpha, default="")
+    """Train the best settings anew on all records, and return them with their bounds.
+
+    screened: every setting of the first pass, of each family.
+    """
+    levels = range(len(screened[0][0].family.levels))
+    best = [
+        [_best(each for each in found if each.level == level) for found in screened]
+        for level in levels
+    ]
+    bounds = [_bounds(each[0].setting, limit) for each in best]
+    meeting = [level for level in levels if bounds[level].meets]
+    loosest = max(meeting, key=lambda level: bounds[level].rho_alpha, default=-1)
     taken = [
         each
-        for name, some in best.items()
-        for each in (some if name == loosest else rule.fewest_rounds(some)[:1])
+        for level, some in enumerate(best)
+        for each in (some if level == loosest else rule.fewest_rounds(some)[:1])
     ]
-    candidates = []
-    for family in {id(each.family): each.family for each in taken}.values():
-        own = [each for each in taken if each.family is family]
-        measured = _precise(family, [each.setting for each in own], book)
-        found = [
-            replace(
-                _bounds(each.setting, request.limit),
-                values=each.values,
-                utility=found,
-            )
-            for each, found in zip(own, measured, strict=True)
-        ]
-        candidates += found
-        say(f"{family.name}, all records: {len(found)} settings")
-    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.gain))
+    candidates = list[Candidate]()
+    for family in [found[0].family for found in screened]:
+        if own := [each for each in taken if each.family is family]:
+            measured = _precise(family, [each.setting for each in own], book)
+            candidates += [
+                replace(_bounds(each.setting, limit), values=each.values, utility=own_utility)
+                for each, own_utility in zip(own, measured, strict=True)
+            ]
+            say(f"{family.name}, all records: {len(own)} settings")
+    return sorted(candidates, key=lambda each: (each.rho_alpha, -each.utility.gain))
 
 
 def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[utility.Utility]:

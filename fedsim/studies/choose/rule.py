@@ -37,6 +37,9 @@ AS_GOOD = 0.005
 
 State = Literal["chosen", "cannot tell", "none"]
 
+KINDS = {BELIEF: "belief", ADVANTAGE: "advantage", RISK: "risk"}
+"""The limited quantity by the key of a limit."""
+
 
 @dataclass(frozen=True)
 class Limit:
@@ -63,15 +66,10 @@ class Limit:
                 "model, above 0 and below 1, for example 0.001"
             )
         if not self._lowest < self.value < 1:
-            by = "success without the model" if self.key == RISK else "a coin's"
-            example = {
-                BELIEF: 0.75,
-                ADVANTAGE: 0.2,
-                RISK: min(5 * self._lowest, (1 + self._lowest) / 2),
-            }[self.key]
             raise InputError(
-                f"--max-{self.kind} is {self.value:g}; give a number above {self._lowest:g} ({by}) "
-                f"and below 1 (certainty), for example {example:g}"
+                f"--max-{self.kind} is {self.value:g}; give a number above {self._lowest:g} (what "
+                "an adversary has without the model) and below 1 (certainty), for example "
+                f"{(1 + self._lowest) / 2:.3g}"
             )
 
     @property
@@ -81,17 +79,12 @@ class Limit:
     @property
     def kind(self) -> str:
         """The limited quantity: "belief", "advantage" or "risk"."""
-        return {BELIEF: "belief", ADVANTAGE: "advantage", RISK: "risk"}[self.key]
+        return KINDS[self.key]
 
     @property
     def settings(self) -> dict[str, Scalar]:
         """Keys that every run of the search takes from the limit."""
         return {BASELINE: self.baseline} if self.key == RISK else {}
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """The limit as report.json has it: its value by its kind, and the baseline of a risk."""
-        return {self.kind: self.value} | ({"baseline": self.baseline} if self.settings else {})
 
     def met_by(self, rho_beta: float, rho_alpha: float, risk: float) -> bool:
         """Return whether theory's bounds are within the limit.
@@ -108,21 +101,18 @@ class Limit:
         Args:
             factors: multiples of epsilon or mu; 1 is the limit itself.
         """
-        levels = set()
-        for factor in factors:
-            if self.key == BELIEF:
-                level = float(expit(factor * logit(self.value)))
-            elif self.key == ADVANTAGE:
-                level = float(2 * ndtr(factor * ndtri((1 + self.value) / 2)) - 1)
-            else:  # the trade-off curve of a Gaussian mechanism, as in `risks.true_positives`
-                start = ndtri(self.baseline)
-                level = float(ndtr(start + factor * (ndtri(self.value) - start)))
-            # A small risk has few digits after the point, so that its leading ones are kept.
-            rounded = float(f"{level:.4g}") if self.key == RISK else round(level, 4)
-            level = self.value if factor == 1 else rounded
-            if self._lowest < level < 1:
-                levels.add(level)
-        return sorted(levels)
+        levels = {self.value if factor == 1 else self._level(factor) for factor in factors}
+        return sorted(level for level in levels if self._lowest < level < 1)
+
+    def _level(self, factor: float) -> float:
+        if self.key == BELIEF:
+            return round(float(expit(factor * logit(self.value))), 4)
+        if self.key == ADVANTAGE:
+            return round(float(2 * ndtr(factor * ndtri((1 + self.value) / 2)) - 1), 4)
+        # The trade-off curve of a Gaussian mechanism, as in `risks.true_positives`. A small risk
+        # has few digits after the point, so that its leading ones are kept.
+        start = ndtri(self.baseline)
+        return float(f"{ndtr(start + factor * (ndtri(self.value) - start)):.4g}")
 
 
 @dataclass(frozen=True)
@@ -159,11 +149,6 @@ class Candidate:
         """Upper bound on the share of cases in which an adversary is right; a coin has 0.5."""
         return (1 + self.rho_alpha) / 2
 
-    @property
-    def gain(self) -> float:
-        """The criterion, as `Utility.gain`."""
-        return self.utility.gain
-
 
 Least = tuple[str, float]
 """A measure of `Utility.measures` and the least value that a user accepts."""
@@ -177,15 +162,14 @@ class Choice:
         chosen: None unless the state is "chosen".
         strictest: the strictest setting that meets the limit with a model within `NEAR` of the
             best.
-        nearest: if no setting was chosen, the best that meets the limit, then the strictest that
-            is good enough.
+        undecided: the best setting of which the trainings do not tell whether it is good enough.
     """
 
     state: State
     candidates: tuple[Candidate, ...]
     chosen: Candidate | None
     strictest: Candidate | None
-    nearest: tuple[Candidate, ...]
+    undecided: Candidate | None = None
 
 
 def check_protectable(scheme: Scheme) -> None:
@@ -227,37 +211,29 @@ def choose(
             decides.
     """
     usable = [one for one in candidates if one.meets and (of_noise or one.utility.has_learnt)]
-    loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
-    loose = [one for one in usable if loosest is not None and one.level == loosest.level]
-    state: State = "none"
-    nearest = _best(usable)
+    best = max(usable, key=lambda one: one.utility.gain, default=None)
+    undecided = None
     if least is None or of_noise:
-        chosen = next(iter(_best(loose)), None)
+        loosest = max(usable, key=lambda one: one.rho_alpha, default=None)
+        loose = [one for one in usable if loosest is not None and one.level == loosest.level]
+        chosen = next(iter(fewest_rounds(loose)), None)
     else:
-        reached = {id(one): one.utility.reaches(*least, len(usable)) for one in usable}
-        chosen = _strictest(one for one in usable if reached[id(one)])
-        undecided = [one for one in usable if reached[id(one)] is None]
-        state = "cannot tell" if undecided else "none"
-        nearest = _best(undecided or usable)
-    if chosen is None and least is not None:
-        enough = (one for one in candidates if one.utility.reaches(*least))
-        nearest += filter(None, [_strictest(enough)])
-    best = max(usable, key=lambda one: one.gain, default=None)
-    near = 0.0 if best is None else best.gain - _loss(best, NEAR)
+        reached = [(one, one.utility.reaches(*least, len(usable))) for one in usable]
+        chosen = _strictest(one for one, reaches in reached if reaches)
+        open_ones = [one for one, reaches in reached if reaches is None]
+        undecided = next(iter(fewest_rounds(open_ones)), None) if chosen is None else None
+    near = 0.0 if best is None else best.utility.gain - _loss(best, NEAR)
     return Choice(
-        state="chosen" if chosen else state,
+        state="chosen" if chosen else "cannot tell" if undecided else "none",
         candidates=tuple(candidates),
         chosen=chosen,
-        strictest=_strictest(one for one in usable if one.gain >= near),
-        nearest=() if chosen else tuple(nearest),
+        strictest=_strictest(one for one in usable if one.utility.gain >= near),
+        undecided=undecided,
     )
 
 
 class _Ranked(Protocol):
-    """A setting with its criterion."""
-
-    @property
-    def gain(self) -> float: ...
+    """A setting with its models."""
 
     @property
     def rounds(self) -> int: ...
@@ -274,9 +250,10 @@ def fewest_rounds(candidates: Iterable[Ranked]) -> list[Ranked]:
     settings = list(candidates)
     if not settings:
         return []
-    best = max(settings, key=lambda one: one.gain)
-    near = [one for one in settings if one.gain >= best.gain - _loss(best, AS_GOOD)]
-    return sorted(near, key=lambda one: (one.rounds, -one.gain))
+    best = max(settings, key=lambda one: one.utility.gain)
+    least = best.utility.gain - _loss(best, AS_GOOD)
+    near = [one for one in settings if one.utility.gain >= least]
+    return sorted(near, key=lambda one: (one.rounds, -one.utility.gain))
 
 
 def _loss(best: _Ranked, points: float) -> float:
@@ -286,11 +263,7 @@ def _loss(best: _Ranked, points: float) -> float:
     return min(points, 4 * points * gained) if math.isfinite(gained) else points
 
 
-def _best(candidates: Iterable[Candidate]) -> list[Candidate]:
-    return fewest_rounds(candidates)[:1]
-
-
 def _strictest(candidates: Iterable[Candidate]) -> Candidate | None:
     """Return the setting with the least advantage, the better model of equals."""
-    order = sorted(candidates, key=lambda one: (round(one.rho_alpha, 9), -one.gain))
+    order = sorted(candidates, key=lambda one: (round(one.rho_alpha, 9), -one.utility.gain))
     return order[0] if order else None

@@ -2,143 +2,195 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
-
-from adversaries.statistics.estimators import epsilon_from_advantage
+from adversaries.errors import InputError, InterruptedRunError
+from adversaries.statistics.intervals import mean_interval
+from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
-from fedsim.common import private_files, report_directory
+from fedsim.common import private_files
 from fedsim.common.strict_json import strict_json
-from fedsim.federation.runs.run_directory import SUMMARY
-from fedsim.reports import comparison
+from fedsim.federation.runs.run_directory import SUMMARY, RunDirectory
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, terminal
 from fedsim.reports.document.first_screen import settled
-from fedsim.reports.document.html import render
-from fedsim.reports.document.wording import number, percent, plain, span
+from fedsim.reports.document.wording import number, plain, span
 from fedsim.reports.sections.section import TITLES
-from fedsim.studies.choose.grid import BOUND_COLUMN, ESTIMATES, RunOutcome
+from fedsim.studies.choose.grid import Point
+from fedsim.studies.page import StudyPage
+
+if TYPE_CHECKING:  # torch, which takes a second
+    from fedsim.federation.server.plan import Plan
 
 KIND = "sweep"
 """Value of `kind` in report.json."""
 
-ACCURACY = (
-    *("accuracy", "accuracy_low", "accuracy_high", "evaluated_trials"),
-    *("majority", "balanced_accuracy", "area_under_curve", "least_recall"),
-)
+Runs = Callable[[Sequence["Plan"]], AbstractContextManager[Callable[["Plan"], RunDirectory]]]
+"""Begins runs; yields a function that returns the directory of one of them when it is finished."""
 
-REPORTED = (
+COLUMNS = (
     *("trials", "advantage", "advantage_low", "advantage_high", "confidence", "predicted"),
-    *("rho_alpha", "epsilon", "delta", "epsilon_released", "headline", f"{BOUND_COLUMN}headline"),
+    *("rho_alpha", "epsilon", "delta", "epsilon_released", "epsilon_at_least", "bound"),
+    *("accuracy", "accuracy_low", "accuracy_high", "majority"),
 )
-BETWEEN = ("epsilon_from_advantage_low", "epsilon_from_advantage_high")
-COLUMNS = (*REPORTED, *ACCURACY, *ESTIMATES, *BETWEEN)
-"""Columns that are taken from a run's report, without its lower bounds."""
 
-SHOWN = {"headline": "headline", "clopper_pearson": "Clopper–Pearson"}
-"""Lower bounds in tables: the headline of a report, and the bound that assumes least.
+LABEL = (
+    "Each interval and bound holds by itself. The costs of all trainings on the same people add "
+    "up. Accuracies are means over trainings on the same records. Measurements concern one "
+    "target; limits are from theory."
+)
 
-summary.csv has all of them.
-"""
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The outcome of a run.
+
+    Attributes:
+        report: of the run; None if it failed.
+        failure: why it failed; "" if it did not.
+        accuracies: [E], accuracy of each evaluated training's final model on the held-out records.
+    """
+
+    point: Point
+    report: Report | None
+    failure: str = ""
+    accuracies: tuple[float, ...] = ()
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether a measurement contradicts theory."""
+        return self.report is not None and bool(self.report.contradictions)
+
+
+def carry_out(
+    points: Sequence[Point], plans: Sequence["Plan"], several: Runs, say: Callable[[str], None]
+) -> list[RunOutcome]:
+    """Carry out every run, and return the outcomes.
+
+    Args:
+        several: carries out the runs, or the rest of them.
+        say: prints which run begins, and which run failed and why.
+    """
+    outcomes = []
+    summary = plans[0].path.parent / SUMMARY
+    if not summary.exists():  # marks the folder as one of several runs from the beginning
+        private_files.write_private(
+            summary, "".join(f"{point.name}\n" for point in points).encode()
+        )
+    try:
+        with several(plans) as finish:
+            for count, (point, plan) in enumerate(zip(points, plans, strict=True), start=1):
+                say(f"{count}/{len(points)}: {point.name}")
+                try:
+                    outcomes.append(_read(point, finish(plan)))
+                except (InputError, RuntimeError, FloatingPointError) as error:
+                    failure = " ".join(str(error).split())
+                    say(f"{point.name} failed: {failure}")
+                    outcomes.append(RunOutcome(point, None, failure))
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; give the same command again to continue") from None
+    return outcomes
+
+
+def _read(point: Point, directory: RunDirectory) -> RunOutcome:
+    """Return the outcome of a finished run. Raises InputError."""
+    arrays = directory.read_arrays("transcript.npz", {"accuracies"})
+    with directory.reading("transcript.npz"):
+        final = arrays["accuracies"][-1].astype(float)
+    return RunOutcome(point, results.read(directory), accuracies=tuple(final.tolist()))
 
 
 def rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
     """Return a row for each run, all with the same columns; a value is None if unknown or refused.
 
-    The columns, in order:
-
-    - run, the swept keys, and status: "done", or why the run failed;
-    - trials, the advantage with interval, confidence and prediction, rho_alpha;
-    - epsilon of one training (tight), delta, and epsilon_released by all trainings of the run,
-      which is None if the run has no guarantee;
-    - headline, the name of the lower bound on epsilon that the report leads with, and its value;
-    - accuracy of the final model, a mean over evaluated_trials with its interval; the majority
-      class's share, balanced accuracy, area under the ROC curve, and least recall of a class;
-    - the paper's estimates of epsilon, and the ends of the interval of the first;
-    - every lower bound on epsilon.
+    The columns, in order: run, the keys that vary, status ("done", or why the run failed), and
+    `COLUMNS`. epsilon is of one training, epsilon_released of all trainings of the run, None
+    without a guarantee. epsilon_at_least is the lower bound that the report leads with, and bound
+    its name. The accuracy is of the final models, with an interval over trainings.
     """
-    reports = [outcome.report for outcome in outcomes if outcome.report]
-    names = list(
-        dict.fromkeys(name for report in reports for name in report.empirical.lower_bounds)
-    )
-    return [_row(outcome, names) for outcome in outcomes]
-
-
-def _row(outcome: RunOutcome, bounds: Sequence[str]) -> dict[str, Any]:
-    status = {"status": outcome.failure or "done"}
-    columns = dict.fromkeys((*COLUMNS, *(f"{BOUND_COLUMN}{name}" for name in bounds)))
-    if outcome.report is not None:
-        columns |= _reported(outcome.report) | _accuracy(outcome, outcome.report)
-    return {"run": outcome.point.name, **outcome.point.values, **status, **columns}
-
-
-def _accuracy(outcome: RunOutcome, report: Report) -> dict[str, Any]:
-    between = outcome.accuracy_interval(report.attack.confidence)
-    ends = (None, None) if between is None else between.ends
-    utility = report.utility
-    least = utility.quality and utility.quality.least_recall
-    others = (utility.majority, utility.balanced_accuracy, utility.area_under_curve)
-    values = (outcome.accuracy, *ends, utility.trials, *others, least and least[1])
-    return dict(zip(ACCURACY, values, strict=True))
-
-
-def _reported(report: Report) -> dict[str, Any]:
-    """Return the columns of a run's report; a lower bound that its trials do not allow is None."""
-    measured, attack = report.empirical, report.attack
-    low, high = attack.interval or (None, None)
-    estimates, delta = measured.epsilon, report.bounds.delta
-    values = (
-        report.trials,
-        attack.advantage,
-        low,
-        high,
-        attack.confidence,
-        report.prediction.advantage,
-        report.here.limit.rho_alpha,
-        report.here.limit.epsilon,
-        delta,
-        None if report.released is None else report.released.epsilon,
-        measured.leading,
-        measured.lower_bounds[measured.leading].epsilon,
-    )
-    proven = {
-        f"{BOUND_COLUMN}{name}": None if bound.reason else bound.epsilon
-        for name, bound in measured.lower_bounds.items()
-    }
-    estimated = (estimates.advantage, attack.log_odds, estimates.sensitivity)
-    ends = (end if end is None else epsilon_from_advantage(end, delta) for end in (low, high))
-    return (
-        dict(zip(REPORTED, values, strict=True))
-        | dict(zip(ESTIMATES, estimated, strict=True))
-        | dict(zip(BETWEEN, ends, strict=True))
-        | proven
-    )
-
-
-def table(outcomes: Sequence[RunOutcome]) -> RenderableType:
-    """Return the table for the terminal."""
-    levels = sorted({row["confidence"] for row in rows(outcomes)} - {None})
-    notes = [f"intervals and bounds at {' or '.join(map(percent, levels))}"] if levels else []
-    if any(outcome.report and outcome.report.released for outcome in outcomes):
-        notes.append(comparison.ADD_UP)
-    block = doc.tabulated(headings(outcomes), cells(outcomes))
-    return terminal.table(block, "All settings", "; ".join(notes), dense=True)
-
-
-def shown(outcomes: Sequence[RunOutcome]) -> RenderableType:
-    """Return the table and its sentences, for the terminal."""
-    return terminal.shown(table(outcomes), *map(doc.Prose, sentences(outcomes)))
-
-
-def blocks(outcomes: Sequence[RunOutcome]) -> list[doc.Block]:
-    """Return the sentences and the table, for a notebook."""
     return [
-        *map(doc.Prose, sentences(outcomes)),
-        doc.tabulated(headings(outcomes), cells(outcomes)),
+        {
+            "run": one.point.name,
+            **one.point.values,
+            "status": one.failure or "done",
+            **(dict.fromkeys(COLUMNS) if one.report is None else _reported(one, one.report)),
+        }
+        for one in outcomes
     ]
+
+
+def _reported(outcome: RunOutcome, report: Report) -> dict[str, Any]:
+    measured, attack = report.empirical, report.attack
+    leading = measured.lower_bounds[measured.leading]
+    low, high = attack.interval or (None, None)
+    accuracy, least, most = _accuracy(outcome.accuracies, attack.confidence)
+    values = (
+        *(report.trials, attack.advantage, low, high, attack.confidence),
+        *(report.prediction.advantage, report.here.limit.rho_alpha, report.here.limit.epsilon),
+        *(report.bounds.delta, None if report.released is None else report.released.epsilon),
+        *(None if leading.reason else leading.epsilon, measured.leading),
+        *(accuracy, least, most, report.utility.majority),
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _accuracy(
+    values: Sequence[float], confidence: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return the mean over the trainings and the ends of its interval.
+
+    The mean is None if no training was evaluated, or if one diverged. Equal values do not show how
+    much they vary, so that they have no interval.
+    """
+    if not values or not all(map(math.isfinite, values)):
+        return None, None, None
+    mean = math.fsum(values) / len(values)
+    if len(set(values)) < 2:
+        return mean, None, None
+    interval = mean_interval(values, confidence)
+    return mean, max(0.0, interval.low), min(1.0, interval.high)
+
+
+def page(name: str, outcomes: Sequence[RunOutcome]) -> StudyPage:
+    """Return what was run, and what contradicts theory, with the table."""
+    failed = failures(outcomes)
+    contradicted = [one.point.name for one in outcomes if one.contradicts]
+    answer = [f"Measurements contradict theory: {'; '.join(contradicted)}."] if contradicted else []
+    answer.append(
+        f"{len(outcomes)} settings were run. To pick a setting, give fedsim choose a limit on the "
+        "adversary, such as --max-belief 0.75."
+    )
+    links: list[doc.Words] = [
+        f"{one.point.name}: {one.failure}"
+        if one.failure
+        else doc.Link(one.point.name, f"{one.point.name}/report.html")
+        for one in outcomes
+    ]
+    return StudyPage(
+        kind="Settings",
+        name=name,
+        data=", ".join(sorted({one.report.data.name for one in outcomes if one.report})),
+        answer=answer,
+        alarming=bool(contradicted),
+        table=_table(outcomes),
+        label=LABEL,
+        limits=LABEL,
+        document=strict_json({"kind": KIND, "name": name, "runs": rows(outcomes)}),
+        checks=[
+            settled(not failed, "Every setting finished.", "".join(failed)),
+            settled(
+                not contradicted,
+                "No measurement contradicts theory.",
+                "Measurements contradict theory.",
+            ),
+        ],
+        steps=["Train the model with a setting: fedsim train takes the same keys."],
+        sections=[doc.Heading("The runs"), doc.Bullets(links)],
+    )
 
 
 def failures(outcomes: Sequence[RunOutcome]) -> list[str]:
@@ -151,127 +203,49 @@ def failures(outcomes: Sequence[RunOutcome]) -> list[str]:
     ]
 
 
-def headings(outcomes: Sequence[RunOutcome]) -> list[str]:
-    """Return the names of the columns of `cells`."""
-    swept = [key.rpartition(".")[2] for key in outcomes[0].point.values]
-    bounds = [f"ε at least, {name}" for name in SHOWN.values()]
-    return [*swept, "trials", "accuracy", "advantage", "pred.", "ρα", "ε", *bounds]
-
-
-def cells(outcomes: Sequence[RunOutcome]) -> list[list[str]]:
-    """Return the rows of the table as text; a failed run has only its values."""
-    worded = []
-    for outcome, row in zip(outcomes, rows(outcomes), strict=True):
-        bounds = [number(row.get(f"{BOUND_COLUMN}{name}")) for name in SHOWN]
-        if row["headline"]:
-            bounds[0] += f"\n{TITLES[row['headline']]}"
-        majority = ""
-        if row["majority"] is not None:
-            majority = f"\nmajority class {percent(row['majority'])}"
-        worded.append(
+def _table(outcomes: Sequence[RunOutcome]) -> doc.Table:
+    varied = [key.rpartition(".")[2] for key in outcomes[0].point.values]
+    headings = [*varied, "trials", "accuracy", "advantage", "predicted", "ρα", "ε", "ε at least"]
+    return doc.tabulated(
+        headings,
+        [
             [
-                *(plain(value) for value in outcome.point.values.values()),
-                "failed" if outcome.failure else plain(row["trials"]),
-                _with_ends(row, "accuracy") + majority,
+                *map(plain, one.point.values.values()),
+                "failed" if one.failure else plain(row["trials"]),
+                _with_ends(row, "accuracy"),
                 _with_ends(row, "advantage"),
                 *(number(row[name]) for name in ("predicted", "rho_alpha", "epsilon")),
-                *bounds,
+                number(row["epsilon_at_least"])
+                + ((row["bound"] and f"\n{TITLES[row['bound']]}") or ""),
             ]
-        )
-    return worded
+            for one, row in zip(outcomes, rows(outcomes), strict=True)
+        ],
+    )
+
+
+def _bound(row: Mapping[str, Any]) -> str:
+    """Return the lower bound on epsilon, with its name in a second line."""
+    name = "" if row["bound"] is None else f"\n{TITLES[row['bound']]}"
+    return f"{number(row['epsilon_at_least'])}{name}"
 
 
 def _with_ends(row: Mapping[str, Any], name: str) -> str:
     """Return a measured number, with its interval, if any, in a second line."""
-    if row.get(f"{name}_low") is None:
-        return number(row[name])
     ends = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{number(row[name])}\n{span(ends, '{:.2f}'.format)}"
+    between = "" if None in ends else f"\n{span(ends, '{:.2f}'.format)}"
+    return f"{number(row[name])}{between}"
 
 
-def sentences(outcomes: Sequence[RunOutcome]) -> list[str]:
-    """Return what was run, and what contradicts theory."""
-    contradicted = [one.point.name for one in outcomes if _contradicts(one)]
-    answer = [
-        f"{len(outcomes)} settings were run, as the table shows. Each interval holds by itself. To "
-        "pick a setting, give fedsim choose a limit on the adversary, such as --max-belief 0.75."
-    ]
-    if contradicted:
-        answer.insert(0, f"Measurements contradict theory: {'; '.join(contradicted)}.")
-    return answer
-
-
-def _contradicts(one: RunOutcome) -> bool:
-    return one.report is not None and bool(one.report.contradictions)
-
-
-def first(outcomes: Sequence[RunOutcome]) -> doc.FirstScreen:
-    """Return the first screen of the page."""
-    failures = sum(bool(one.failure) for one in outcomes)
-    alarming = any(map(_contradicts, outcomes))
-    data = {one.report.data.name for one in outcomes if one.report}
-    return doc.FirstScreen(
-        answer=sentences(outcomes),
-        alarming=alarming,
-        checks=[
-            settled(
-                not failures,
-                "Every setting finished.",
-                f"{failures} of {len(outcomes)} settings failed.",
-            ),
-            settled(
-                not alarming,
-                "No measurement contradicts theory.",
-                "Measurements contradict theory.",
-            ),
-        ],
-        steps=[
-            "Run a setting with more trials, or train the model with it: fedsim train takes the "
-            "same keys."
-        ],
-        sign_off=first_screen.sign_off(
-            data=", ".join(sorted(data)),
-            date=first_screen.today(),
-            limits=(
-                "Accuracies are means over trainings on the same records. Measurements concern "
-                "one target; limits are from theory."
-            ),
-        ),
-    )
-
-
-def write_sweep(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
+def write(name: str, outcomes: Sequence[RunOutcome], directory: Path) -> Path:
     """Write summary.csv, report.json and report.html; return the path of the page.
 
     Raises:
         InputError: the directory holds another kind of report.
         OSError: a file cannot be written.
     """
-    made = rows(outcomes)
-    # Everything is made before anything is written, so that a failure keeps the old files.
-    places = comparison.compare([outcome.report for outcome in outcomes if outcome.report])
-    summary = {"kind": KIND, "name": name, "runs": made, "vantages": places}
-    document: Mapping[str, Any] = strict_json(summary)
-    blocks: list[doc.Block] = [
-        doc.Heading("The runs"),
-        doc.tabulated(headings(outcomes), cells(outcomes)),
-        runs(outcomes),
-    ]
-    page = render(doc.Document(f"Settings of {name}", "Settings", name, first(outcomes), blocks))
-    private_files.write_private(directory / SUMMARY, as_csv(made).encode())
-    return report_directory.write_report(directory, document, page)
-
-
-def runs(outcomes: Sequence[RunOutcome]) -> doc.Bullets:
-    """Return a link to the page of each run, or why it failed."""
-    return doc.Bullets(
-        [
-            f"{one.point.name}: {one.failure}"
-            if one.failure
-            else doc.Link(one.point.name, f"{one.point.name}/report.html")
-            for one in outcomes
-        ]
-    )
+    shown = page(name, outcomes)
+    private_files.write_private(directory / SUMMARY, as_csv(shown.document["runs"]).encode())
+    return shown.write(directory)
 
 
 def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:

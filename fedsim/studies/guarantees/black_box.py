@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 
 import numpy as np
 import numpy.typing as npt
@@ -97,9 +96,6 @@ class PrivateResult:
             f"records (without the release, {self.chance:.1%}). {any_record}",
             "This is an average over subsets, not differential privacy.",
         )
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
 
     @property
     def document(self) -> dict[str, object]:

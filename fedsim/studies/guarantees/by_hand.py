@@ -23,9 +23,6 @@ Unknown = Literal["noise_multiplier", "rounds", "sampling_rate"]
 ACCOUNTANT = "pld"
 """The accountant of a limit, unless another is given."""
 
-SUPPOSED = ("trust", "colluding")
-"""What may be supposed of a source in place of what it says."""
-
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -130,26 +127,23 @@ class ByHand:
         """Return the releases of a mechanism with all its numbers."""
         assert self.noise_multiplier is not None
         assert self.rounds is not None
-        alike = Rounds(
-            self.noise_multiplier, self.rounds, self._rate, self._steps, self.participants
-        )
-        colluders = self.colluding or 0
-        return Releases((alike,), self._relation, self._trust, self._clients, colluders=colluders)
+        trust, clients, steps, participants, colluders = self._setting
+        rate = 1.0 if self.sampling_rate is None else self.sampling_rate
+        alike = Rounds(self.noise_multiplier, self.rounds, rate, steps, participants)
+        return Releases((alike,), self._relation, trust, clients, colluders=colluders)
 
     @property
     def unknown(self) -> Unknown:
         """The number that a limit decides. Raises InputError if none is left out."""
-        if self.noise_multiplier is None:
-            if self.rounds is None:
-                raise InputError(
-                    "give rounds to find the noise, a noise multiplier to find the rounds, or both "
-                    "to find the sampling rate"
-                )
-            return "noise_multiplier"
-        if self.rounds is None:
-            return "rounds"
-        if self.sampling_rate is None:
-            return "sampling_rate"
+        if self.noise_multiplier is None and self.rounds is None:
+            raise InputError(
+                "give rounds to find the noise, a noise multiplier to find the rounds, or both "
+                "to find the sampling rate"
+            )
+        unknowns: tuple[Unknown, ...] = ("noise_multiplier", "rounds", "sampling_rate")
+        for name in unknowns:
+            if getattr(self, name) is None:
+                return name
         raise InputError(
             "noise multiplier, rounds and sampling rate are all given beside a limit; leave one "
             "out to compute it, or leave out the limit to state what they guarantee"
@@ -160,43 +154,39 @@ class ByHand:
 
         Raises InputError if no number meets it.
         """
-        unknown, relation, steps = self.unknown, self._relation, self._steps
-        setting = (self._trust, vantage, self._clients, steps, self.participants)
-        colluders = self.colluding or 0
-        nominal_noise_multiplier(1.0, *setting, colluders)  # raises where no noise helps
+        unknown, relation = self.unknown, self._relation
+        trust, clients, steps, participants, colluders = self._setting
+        setting = (trust, vantage, clients, steps, participants, colluders)
+        nominal_noise_multiplier(1.0, *setting)  # raises where no noise helps
         all_steps = steps * (self.rounds or 1)
+        rate = 1.0 if self.sampling_rate is None else self.sampling_rate
         if self.noise_multiplier is None:
-            least = calibration.noise_multiplier(requirement, all_steps, self._rate, relation)
-            nominal = nominal_noise_multiplier(least, *setting, colluders)
+            least = calibration.noise_multiplier(requirement, all_steps, rate, relation)
+            nominal = nominal_noise_multiplier(least, *setting)
             return replace(self, noise_multiplier=nominal).releases()
-        effective = effective_noise_multiplier(self.noise_multiplier, *setting, colluders)
+        effective = effective_noise_multiplier(self.noise_multiplier, *setting)
         if unknown == "rounds":
-            most = calibration.steps(requirement, effective, self._rate, relation, steps)
+            most = calibration.steps(requirement, effective, rate, relation, steps)
             return replace(self, rounds=most // steps).releases()
-        rate = calibration.sampling_rate(requirement, effective, all_steps, relation)
-        return replace(self, sampling_rate=rate).releases()
+        highest = calibration.sampling_rate(requirement, effective, all_steps, relation)
+        return replace(self, sampling_rate=highest).releases()
 
     def named(self) -> list[str]:
         """Return the names of the given numbers, without those that may be supposed of a source."""
         given = {name: value for name, value in vars(self).items() if value is not None}
-        return [name.replace("_", " ") for name in given if name not in SUPPOSED]
-
-    @property
-    def _rate(self) -> float:
-        return 1.0 if self.sampling_rate is None else self.sampling_rate
+        return [name.replace("_", " ") for name in given if name not in ("trust", "colluding")]
 
     @property
     def _relation(self) -> Neighbouring:
         return chosen(Neighbouring, self.neighbouring, Neighbouring.ADD_REMOVE)
 
     @property
-    def _trust(self) -> Trust:
-        return chosen(Trust, self.trust, Trust.CENTRAL)
-
-    @property
-    def _clients(self) -> int:
-        return 2 if self.clients is None else self.clients
-
-    @property
-    def _steps(self) -> int:
-        return 1 if self.local_steps is None else self.local_steps
+    def _setting(self) -> tuple[Trust, int, int, int | None, int]:
+        """Trust, clients, local steps, participants and colluders."""
+        return (
+            chosen(Trust, self.trust, Trust.CENTRAL),
+            2 if self.clients is None else self.clients,
+            1 if self.local_steps is None else self.local_steps,
+            self.participants,
+            self.colluding or 0,
+        )

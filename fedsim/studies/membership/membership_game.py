@@ -75,7 +75,7 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Member
     rounds.refuse_unplayed(rules, rounds.MEMBERSHIP)
     _check_memory(config.run.memory_limit, config.data, count)
     inside = inclusion(config.run.seed, count, size)
-    _check_coins(config.run.seed, inside, count)
+    _check_coins(inside, count)
     loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)
     records = loaded.members(np.arange(size))
     others = tuple(tensor[:POPULATION] for tensor in loaded.held_out())
@@ -153,37 +153,31 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:
 
 def _check_memory(memory_limit: int | None, data: DataConfig, count: int) -> None:
     """Raise InputError if the losses, with the copies that attacks make, do not fit into memory."""
-    models, limit = max(1, count), memory_limit
-    available = spare(torch.device("cpu")) if limit is None else limit
+    available = spare(torch.device("cpu")) if memory_limit is None else memory_limit
     each = COPIES * 8 * (data.records + min(POPULATION, data.held_out))
-    if models * each > available:
-        fits = available // each
-        fewer = f"--models at most {fits}, or " * (fits >= 2 * (FEWEST + 1))
+    if count * each > available:
         raise InputError(
-            f"--models is {count}. Its losses take {readable(models * each)} with the copies that "
-            f"attacks make, but {readable(available)} are available (run.max-memory); give "
-            f"{fewer}fewer data.records"
+            f"--models is {count}. Its losses take {readable(count * each)} with the copies that "
+            f"attacks make, but {readable(available)} are available (run.max-memory); give at "
+            f"most {available // each} models, or fewer data.records"
         )
 
 
-def _check_coins(seed: int, inside: Bools, count: int) -> None:
+def _check_coins(inside: Bools, count: int) -> None:
     """Raise InputError if a record lacks shadow models, or if a model has no or all records.
 
     A record needs FEWEST + 1 shadow models with it and as many without it, since the choice of a
     threshold leaves one of them out.
     """
-    shadows, records = inside[of_shadows(len(inside))], inside.shape[1]
-    members = shadows.sum(axis=0)
+    shadows = inside[of_shadows(len(inside))]
+    members, sizes = shadows.sum(axis=0), inside.sum(axis=1)
     if np.minimum(members, len(shadows) - members).min() <= FEWEST:
         raise InputError(
             f"--models is {count}: every second model is a shadow model. For some record, too few "
-            "of them have it in their training data, or too few lack it; give more --models, "
-            f"such as {max(32, 2 * count)}"
+            "of them have it in their training data, or too few lack it; give more --models"
         )
-    sizes = inside.sum(axis=1)
-    if alike := np.flatnonzero((sizes == 0) | (sizes == records)).tolist():
+    if ((sizes == 0) | (sizes == inside.shape[1])).any():
         raise InputError(
-            f"model {alike[0]} would be trained on {'no' if not sizes[alike[0]] else 'every'} "
-            f"record, with run.seed = {seed} and data.records = {records}; give more records, or "
-            "another seed"
+            "a model would be trained on no record, or on every record; give more data.records, "
+            "or another run.seed"
         )

@@ -1,13 +1,11 @@
 """The report of `fedsim attack`: JSON, terminal, and a page."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
 from scipy.special import stdtrit
 
 import fedsim
@@ -17,23 +15,21 @@ from adversaries.attacks.membership_attacks import Attack
 from adversaries.attacks.roc import Estimate, Performance, performance
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.verdicts import StateWords, standing, words_of
-from fedsim.common import report_directory
+from fedsim.audits.results.verdicts import standing, words_of
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration.objects import Experiment
 from fedsim.privacy import risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.reports.document import blocks as doc
-from fedsim.reports.document import first_screen, terminal
 from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled, share, shares
-from fedsim.reports.document.html import render
-from fedsim.reports.document.wording import DASH, number, percent, plain, span
+from fedsim.reports.document.wording import DASH, number, percent, span
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.plot import Plot
 from fedsim.reports.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
+from fedsim.studies.page import StudyPage
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -44,22 +40,20 @@ DRAWN = np.geomspace(1e-5, 1, 101)
 RESAMPLING_SEED = 0x5EED
 """Seed of the bootstrap. It is fixed, so that the same losses give the same report."""
 
-LOWER = "Attacks give lower bounds: another attack may succeed where these fail."
-
 LABEL = (
-    f"{LOWER} Every second model is a shadow model, and the others are attacked. Intervals are "
-    "over the attacked models, for these records and shadow models; others would give somewhat "
-    "different numbers. The limit of differential privacy is for one record. It holds against an "
-    "adversary that knows all other records and sees every global model, but is not a client."
+    "Attacks give lower bounds: another attack may succeed where these fail. Every second model "
+    "is a shadow model, and the others are attacked. Intervals are over the attacked models, for "
+    "these records and shadow models; others would give somewhat different numbers. The limit of "
+    "differential privacy is for one record. It holds against an adversary that knows all other "
+    "records and sees every global model, but is not a client."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """An attack and its performance on the attacked models; threshold: how it was chosen."""
+    """An attack and its performance on the attacked models."""
 
     attack: Attack
-    threshold: str
     measured: Performance
 
     @property
@@ -70,6 +64,12 @@ class Attacked:
     def interval(self) -> tuple[float, float] | None:
         interval = self.measured.advantage.interval
         return interval and interval.ends
+
+    @property
+    def threshold(self) -> str:
+        """How the threshold was chosen."""
+        fixed = self.attack.threshold is not None
+        return "fixed in advance" if fixed else "chosen on the shadow models"
 
     @cached_property
     def roc(self) -> Rates:
@@ -91,6 +91,7 @@ class Limits:
 
     @classmethod
     def of(cls, described: Mechanism, delta: float) -> "Limits":
+        """Return the limits of a mechanism at a delta."""
         drawn, at = (risks.true_positives(described, rates) for rates in (DRAWN, RATES))
         allowed_at = dict(zip(RATES, at.tolist(), strict=True))
         epsilon, advantage = PLD.epsilon(described, delta), PLD.delta(described, 0.0)
@@ -113,10 +114,6 @@ class MembershipReport:
     limits: Limits | None
     attacks: Mapping[str, Attacked]
     seconds: float
-
-    @property
-    def shadow_models(self) -> int:
-        return len(self.game.observations.losses) - len(self.inclusion)
 
     @property
     def most(self) -> float | None:
@@ -147,7 +144,7 @@ class MembershipReport:
         """Return the report as strict JSON values."""
         experiment, game, members = self.experiment, self.game, self.inclusion
         scheme = experiment.game.scheme
-        population = game.observations.population
+        population, models = game.observations.population, len(game.observations.losses)
         report = {
             "kind": "membership inference",
             "label": LABEL,
@@ -157,8 +154,8 @@ class MembershipReport:
             "held_out": experiment.data.held_out,
             "population": 0 if population is None else population.shape[1],
             "model": experiment.game.model.name,
-            "models": len(game.observations.losses),
-            "shadow_models": self.shadow_models,
+            "models": models,
+            "shadow_models": models - len(members),
             "games": len(members),
             "pairs": members.size,
             "members": int(members.sum()),
@@ -215,10 +212,8 @@ def assemble(
     results = {}
     for name, attack in attacks.items():
         scores, threshold = membership_game.attacked(attack, game.observations)
-        fixed = attack.threshold is not None
-        threshold_is = "fixed in advance" if fixed else "chosen on the shadow models"
         measured = performance(scores, members, confidence, RATES, generator, threshold)
-        results[name] = Attacked(attack, threshold_is, measured)
+        results[name] = Attacked(attack, measured)
     protects = game.mechanism
     limits = None if protects is None else Limits.of(protects, experiment.game.scheme.privacy.delta)
     return MembershipReport(experiment, confidence, game, members, limits, results, seconds)
@@ -232,27 +227,28 @@ def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
     return None if rates is None else {"false_positive": rates[0], "true_positive": rates[1]}
 
 
-STRONGEST = (
-    "Of {attacks} attacks on {models} models of {records} records, {title} has the largest "
-    "advantage: {advantage}. It was selected on the same models, so its advantage is probably "
-    "smaller on others."
-)
-ONLY = "{title} has an advantage of {advantage} on {models} models of {records} records."
+def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
+    """Return a lower bound on an advantage, at `ALARM_CONFIDENCE` for all attacks together.
+
+    Returns:
+        The bound; -1 if the advantage has no standard error.
+    """
+    if advantage.standard_error is None:
+        return -1.0
+    # One-sided, with an equal share of the error for each attack (Bonferroni).
+    quantile = stdtrit(advantage.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
+    return float(advantage.point - quantile * advantage.standard_error)
 
 
 def verdict(report: MembershipReport) -> list[str]:
     """Return sentences about the strongest attack and the limit of theory."""
-    best = report.best_first[0]
-    sentence = STRONGEST if len(report.attacks) > 1 else ONLY
-    advantage = _with(best.advantage, best.interval, number)
+    best, models = report.best_first[0], len(report.inclusion)
+    between = "" if best.interval is None else f" ({span(best.interval, number)})"
     sentences = [
-        sentence.format(
-            attacks=len(report.attacks),
-            models=len(report.inclusion),
-            records=report.experiment.data.records,
-            title=best.attack.title,
-            advantage=advantage,
-        )
+        f"The strongest attack, {best.attack.title}, has an advantage of "
+        f"{number(best.advantage)}{between} on {models} models of "
+        f"{report.experiment.data.records} records. The strongest of several is selected on the "
+        "same models, so that its advantage is probably smaller on others."
     ]
     if best.interval is not None and best.interval[0] <= 0:
         sentences.append("This may be chance: the interval reaches 0.")
@@ -271,82 +267,48 @@ def verdict(report: MembershipReport) -> list[str]:
     return sentences
 
 
-def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
-    """Return a lower bound on an advantage, at `ALARM_CONFIDENCE` for all attacks together.
-
-    Returns:
-        The bound; -1 if the advantage has no standard error.
-    """
-    if advantage.standard_error is None:
-        return -1.0
-    # One-sided, with an equal share of the error for each attack (Bonferroni).
-    quantile = stdtrit(advantage.trials - 1, 1 - (1 - ALARM_CONFIDENCE) / attacks)
-    return float(advantage.point - quantile * advantage.standard_error)
-
-
 def headings(report: MembershipReport) -> list[str]:
+    """Return the names of the columns of `rows`."""
     rates = next((each.measured.true_positive for each in report.attacks.values()), ())
     return ["attack", "advantage", "AUC", *(f"TPR at FPR {percent(rate)}" for rate in rates)]
 
 
-def rows(report: MembershipReport, attacks: Sequence[Attacked] = ()) -> list[list[str]]:
-    """Return a row of text for each attack, and a last row with the limit of theory.
-
-    Args:
-        attacks: the attacks to show; () for all.
-    """
-
-    def estimated(estimate: Estimate, wording: Callable[[Any], str]) -> str:
-        return _with(estimate.point, estimate.interval and estimate.interval.ends, wording)
-
+def rows(report: MembershipReport) -> list[list[str]]:
+    """Return a row of text for each attack, and a last row with the limit of theory."""
     cells = [
         [
             each.attack.title,
             _with(each.advantage, each.interval, number),
-            estimated(each.measured.area, number),
-            *(estimated(at, percent) for at in each.measured.true_positive.values()),
+            _estimated(each.measured.area, number),
+            *(_estimated(at, percent) for at in each.measured.true_positive.values()),
         ]
-        for each in attacks or report.attacks.values()
+        for each in report.attacks.values()
     ]
-    return [*cells, *_allowed(report)]
-
-
-def _allowed(report: MembershipReport) -> list[list[str]]:
-    """Return the row with the limit of theory, if there is one."""
     if (limits := report.limits) is None:
-        return []
-    first = next(iter(report.attacks.values()))
-    allowed = [percent(limits.allowed_at[rate]) for rate in first.measured.true_positive]
-    return [["allowed", number(limits.advantage), DASH, *allowed]]
+        return cells
+    rates = next(iter(report.attacks.values())).measured.true_positive
+    allowed = [percent(limits.allowed_at[rate]) for rate in rates]
+    return [*cells, ["allowed", number(limits.advantage), DASH, *allowed]]
 
 
-def _with(value: float, interval: tuple[float, float] | None, wording: Callable[[Any], str]) -> str:
-    return wording(value) if interval is None else f"{wording(value)} ({span(interval, wording)})"
+def _estimated(estimate: Estimate, wording: Any) -> str:
+    return _with(estimate.point, estimate.interval and estimate.interval.ends, wording)
 
 
-def summary(report: MembershipReport) -> RenderableType:
-    """Return the report for a terminal: the page has the other intervals, and explains more."""
-    rows = [
-        [
-            name,
-            _with(each.advantage, each.interval, number),
-            number(each.measured.area.point),
-            *(percent(at.point) for at in each.measured.true_positive.values()),
-        ]
-        for name, each in report.attacks.items()
-    ]
-    table = doc.tabulated(headings(report), [*rows, *_allowed(report)])
-    block = terminal.table(table, dense=True)
-    return terminal.shown(*map(doc.Prose, verdict(report)), block, doc.Prose(LOWER))
+def _with(value: float, interval: tuple[float, float] | None, wording: Any) -> str:
+    """Return a value, and its interval in a second line."""
+    return wording(value) if interval is None else f"{wording(value)}\n{span(interval, wording)}"
 
 
-def write_membership(report: MembershipReport, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the path of the page."""
-    return report_directory.write_report(directory, report.as_json(), render_html(report))
-
-
-def render_html(report: MembershipReport) -> str:
-    """Return the page, which needs no other file, script or network."""
+def page(report: MembershipReport) -> StudyPage:
+    """Return what the study says, with its table and figure."""
+    experiment, values = report.experiment, report.as_json()
+    how = (
+        f"Intervals of {100 * report.confidence:g}%: Student's t across "
+        f"{len(report.inclusion)} attacked models for the advantage, a bootstrap over them for the "
+        "rest. A fair coin puts each record of D into a model's training data. The other "
+        f"{values['shadow_models']} models are shadow models; they also choose the thresholds."
+    )
     caption = (
         "True positive rate at each false positive rate, on log scales. The left side matters: "
         "there, an attacker rarely names a record that was not used."
@@ -355,30 +317,30 @@ def render_html(report: MembershipReport) -> str:
         (each.attack.title, f"{each.attack.source}; threshold {each.threshold}")
         for each in report.attacks.values()
     ]
-    how = (
-        f"Intervals of {100 * report.confidence:g}%: Student's t across "
-        f"{len(report.inclusion)} attacked models for the advantage, a bootstrap over them for the "
-        "rest. A fair coin puts each record of D into a model's training data. The other "
-        f"{report.shadow_models} models are shadow models; they also choose the thresholds."
+    bars = doc.Bars(
+        [_bar(report, each) for each in report.best_first],
+        "How often an attack is right about whether a record was used "
+        f"({percent(report.confidence)} intervals).",
     )
-    return render(
-        doc.Document(
-            title=f"Membership inference on {report.experiment.run.name}",
-            kind="Membership inference",
-            heading=report.experiment.run.name,
-            first=first(report),
-            blocks=[
-                doc.Label("An attack, not a guarantee.", LABEL),
-                doc.Heading("Results of the attacks"),
-                doc.tabulated(headings(report), rows(report)),
-                doc.Prose(how, small=True),
-                doc.Figure("roc", roc(report), "", caption),
-                doc.Heading("The attacks"),
-                doc.Listing(sources, several=True),
-                doc.Heading("Settings"),
-                doc.Listing(_settings(report), several=True),
-            ],
-        )
+    return StudyPage(
+        kind="Membership inference",
+        name=experiment.run.name,
+        data=f"{experiment.data.name}, {experiment.data.records} records",
+        answer=verdict(report),
+        alarming=bool(report.alarms),
+        figure=bars,
+        table=doc.tabulated(headings(report), rows(report)),
+        label=LABEL,
+        checks=_checks(report),
+        steps=list(filter(None, [_state(report, report.best_first[0]).advice])),
+        limits=LABEL,
+        sections=[
+            doc.Prose(how, small=True),
+            doc.Figure("roc", roc(report), "", caption),
+            doc.Heading("The attacks"),
+            doc.Listing(sources, several=True),
+        ],
+        document=values,
     )
 
 
@@ -388,39 +350,7 @@ def roc(report: MembershipReport) -> Plot:
     return training_figures.roc({each.attack.title: each.roc for each in best}, report.allowed)
 
 
-MOST = 4
-"""Number of attacks on the first screen, those with the largest advantage."""
-
-
-def first(report: MembershipReport) -> doc.FirstScreen:
-    """Return the first screen of the page: the strongest attacks beside the limit of theory."""
-    best, data = report.best_first[:MOST], report.experiment.data
-    words = _state(report, best[0])
-    return doc.FirstScreen(
-        answer=verdict(report),
-        alarming=bool(report.alarms),
-        figure=doc.Bars(
-            [_bar(report, each) for each in best],
-            "How often an attack is right about whether a record was used "
-            f"({percent(report.confidence)} intervals).",
-        ),
-        table=doc.tabulated(
-            ("Attack", "Advantage", "AUC"), [row[:3] for row in rows(report, best)]
-        ),
-        checks=_checks(report, best[0]),
-        steps=[words.advice] if words.advice else [],
-        sign_off=first_screen.sign_off(
-            data=f"{data.name}, {data.records} records",
-            date=first_screen.today(),
-            limits=(
-                f"{len(report.inclusion)} models were attacked, with {report.shadow_models} shadow "
-                "models. Another attack may succeed where these fail."
-            ),
-        ),
-    )
-
-
-def _state(report: MembershipReport, attacked: Attacked) -> StateWords:
+def _state(report: MembershipReport, attacked: Attacked) -> verdicts.StateWords:
     """Return how an attack compares with the limit of differential privacy."""
     most = report.most
     alarmed = any(report.attacks[name] is attacked for name in report.alarms)
@@ -436,7 +366,7 @@ def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:
     return doc.Bar(attacked.attack.title, mark, share(attacked.advantage), ends, limit)
 
 
-def _checks(report: MembershipReport, best: Attacked) -> list[doc.Check]:
+def _checks(report: MembershipReport) -> list[doc.Check]:
     allowed = settled(
         not report.alarms,
         "No attack has more advantage than differential privacy allows.",
@@ -444,18 +374,7 @@ def _checks(report: MembershipReport, best: Attacked) -> list[doc.Check]:
     )
     if report.most is None:
         return [allowed, doc.Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
-    below = best.interval is not None and best.interval[1] < report.most
+    interval = report.best_first[0].interval
+    below = interval is not None and interval[1] < report.most
     text = "The interval of the strongest attack lies below the limit."
     return [allowed, doc.Check(PASSED if below else OPEN, text)]
-
-
-SETTINGS = (
-    *("data", "records", "held_out", "population", "model", "models", "shadow_models", "games"),
-    *("pairs", "rounds", "sampling_rate", "clipping", "noise_multiplier", "trust", "clients"),
-    *("seed", "accuracy", "seconds"),
-)
-
-
-def _settings(report: MembershipReport) -> list[tuple[str, str]]:
-    values = report.as_json()
-    return [(key.replace("_", " "), plain(values[key])) for key in SETTINGS]

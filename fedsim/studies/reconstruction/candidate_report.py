@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from scipy.special import ndtri
@@ -12,18 +11,15 @@ import fedsim
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.common import report_directory
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Config
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism
-from fedsim.reports.document import blocks as shown
-from fedsim.reports.document import first_screen
-from fedsim.reports.document.blocks import Block, Document, Figure, FirstScreen, Heading, Prose
-from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED
-from fedsim.reports.document.html import render
-from fedsim.reports.document.wording import percent, plain, span
+from fedsim.reports.document import blocks as doc
+from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled
+from fedsim.reports.document.wording import percent, span
 from fedsim.reports.figures import run_figures
+from fedsim.studies.page import StudyPage
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (
@@ -173,9 +169,10 @@ def answer(report: ReconstructionReport) -> list[str]:
     return [said, *(f"ALARM: {text}" for text in report.contradictions.values())]
 
 
-def table(report: ReconstructionReport) -> shown.Table:
-    """Return baseline, measurement, the adversary's own belief, and the bound."""
-    between = f"{100 * report.config.audit.confidence:g}% interval {span(report.interval, percent)}"
+def page(report: ReconstructionReport) -> StudyPage:
+    """Return what the study says, with its table and figure."""
+    config = report.config
+    between = f"{100 * config.audit.confidence:g}% interval {span(report.interval, percent)}"
     baseline = percent(report.candidates.baseline)
     rows = [
         ("without the training", baseline, "the most frequent candidate"),
@@ -183,94 +180,54 @@ def table(report: ReconstructionReport) -> shown.Table:
         ("by the adversary's own belief", percent(report.believed), "mean of its certainty"),
         ("theory allows at most", percent(report.bound), "any attack"),
     ]
-    return shown.tabulated(("Right guesses", "share", "remark"), rows)
-
-
-def blocks(report: ReconstructionReport) -> list[Block]:
-    """Return the answer and the table, for a terminal or a notebook."""
-    return [*map(Prose, answer(report)), table(report), Prose(NOTE, small=True)]
-
-
-def write_reconstruction(report: ReconstructionReport, directory: Path) -> Path:
-    """Write report.html and report.json into a directory; return the path of the page."""
-    return report_directory.write_report(directory, report.as_json(), render_html(report))
-
-
-def render_html(report: ReconstructionReport) -> str:
-    """Return the page, which needs no other file, script or network."""
     caption = (
         "Largest success of any attack, against its success without the training. The mark is the "
         "measured success with its interval; the dashed line is an attack that learns nothing."
     )
     mark = report.candidates.baseline, report.success, *report.interval
     drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
-    config, values = report.config, report.as_json()
-    kind = "Reconstruction" if report.column is None else "Attribute inference"
-    return render(
-        Document(
-            title=f"{kind} on {config.run.name}",
-            kind=kind,
-            heading=config.run.name,
-            first=FirstScreen(
-                answer=answer(report),
-                alarming=bool(report.contradictions),
-                table=table(report),
-                checks=_shown_checks(report),
-                steps=_steps(report),
-                sign_off=first_screen.sign_off(
-                    data=f"{config.data.name}, {config.data.records} records",
-                    date=first_screen.today(),
-                    limits="One target, one set of candidates; other candidates are easier or "
-                    "harder to tell apart.",
-                ),
-            ),
-            blocks=[
-                Figure("success", drawing, "Success of any attack.", caption),
-                Heading("How it was measured"),
-                Prose(NOTE),
-                Heading("Settings"),
-                shown.Listing([(key.replace("_", " "), plain(values[key])) for key in SETTINGS]),
-            ],
-        )
+    return StudyPage(
+        kind="Reconstruction" if report.column is None else "Attribute inference",
+        name=config.run.name,
+        data=f"{config.data.name}, {config.data.records} records",
+        answer=answer(report),
+        alarming=bool(report.contradictions),
+        table=doc.tabulated(("Right guesses", "share", "remark"), rows),
+        label=NOTE,
+        checks=_checked(report),
+        steps=_steps(report),
+        limits="One target, one set of candidates; other candidates are easier or harder to tell "
+        "apart.",
+        sections=[doc.Figure("success", drawing, "Success of any attack.", caption)],
+        document=report.as_json(),
     )
 
 
-SETTINGS = (
-    *("candidates", "column", "prior", "trials", "rounds", "sampling_rate", "noise_multiplier"),
-    *("trust", "vantage", "clients", "seed", "seconds"),
-)
-
-
-def _steps(report: ReconstructionReport) -> list[shown.Words]:
+def _steps(report: ReconstructionReport) -> list[doc.Words]:
     if report.contradictions:
         return ["Do not rely on the stated ε; the warnings say what contradicts it."]
     baseline = f"--baseline-risk {report.candidates.baseline:.3g}"
+    command = f"fedsim choose CONFIG --max-risk {0.9 * report.bound:.2g} {baseline}"
     return [
         "Rely on the bound, which holds for any attack and any candidates.",
-        [
-            "To lower it, choose the noise for a limit: ",
-            shown.Code(f"fedsim choose CONFIG --max-risk {0.9 * report.bound:.2g} {baseline}"),
-        ],
+        ["To lower it, choose the noise for a limit: ", doc.Code(command)],
     ]
 
 
-def _shown_checks(report: ReconstructionReport) -> list[shown.Check]:
-    contradictions = report.contradictions
+def _checked(report: ReconstructionReport) -> list[doc.Check]:
+    failed = report.contradictions
+    within = report.interval[1] <= report.bound
+    reaches = FAILED if "success" in failed else OPEN
     return [
-        first_screen.settled(
-            "success" not in contradictions,
+        settled(
+            "success" not in failed,
             "The success is not above its bound.",
             "The success is above its bound.",
         ),
-        first_screen.settled(
-            "posterior" not in contradictions,
+        settled(
+            "posterior" not in failed,
             "The adversary's posterior agrees with the true candidates.",
             "The adversary's posterior does not agree with the true candidates.",
         ),
-        shown.Check(PASSED, "The interval of the success does not reach above the bound.")
-        if report.interval[1] <= report.bound
-        else shown.Check(
-            FAILED if "success" in contradictions else OPEN,
-            "The interval of the success reaches above the bound.",
-        ),
+        doc.Check(PASSED if within else reaches, "The interval of the success is below the bound."),
     ]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adversaries.arrays import Floats, Ints
+from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from fedsim.common.blocks import run, slices
 from fedsim.common.device import single_threaded_kernels
@@ -24,75 +24,17 @@ from fedsim.game.federation import Federation
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.studies.rounds import Progress
 
-ROUNDING = 1e-6
-"""Difference, as a share of the bound of clipping, below which pairs count as equal."""
-
-
-Counts = tuple[slice, Floats, Ints, Ints]
-"""Of a block of pairs: its records, `by_record`, `exceeded` and `best`, as in `_Search`."""
-
-
-class _Search:
-    """The largest of all pairs seen so far.
-
-    Attributes:
-        by_record: float64 [n], largest local sensitivity of every record.
-        exceeded: int64 [m + 1], at i: number of pairs that exceed exactly i thresholds.
-        best: int64 [c], keys of the largest pairs, the largest last. A key orders pairs by their
-            sensitivity in units of ROUNDING, and equal pairs by position: if all gradients are
-            clipped, all pairs may be equal.
-    """
-
-    def __init__(self, members: int, width: int, bound: float, thresholds: Tensor, kept: int):
-        """Begin a search of `width` pairs for each record; thresholds: ascending [m]."""
-        self._width, self._total, self._bound, self._kept = width, members * width, bound, kept
-        self._thresholds = thresholds
-        self.by_record = np.zeros(members)
-        self.exceeded = np.zeros(len(thresholds) + 1, dtype=np.int64)
-        self.best = np.empty(0, dtype=np.int64)
-
-    def count(self, rows: slice, columns: slice, distances: Tensor) -> Counts:
-        """Return the counts of one block of local sensitivities, float64 [r, c]."""
-        flat = distances.flatten()
-        passed = torch.bucketize(flat, self._thresholds)
-        records = torch.arange(rows.start, rows.stop, device=flat.device)
-        others = torch.arange(columns.start, columns.stop, device=flat.device)
-        places = (records[:, None] * self._width + others).flatten()
-        keys = (flat / (ROUNDING * self._bound)).round_().long() * self._total - places
-        return (
-            rows,
-            distances.amax(1).cpu().numpy(),
-            passed.bincount(minlength=len(self.exceeded)).cpu().numpy(),
-            keys.topk(min(self._kept, len(keys))).values.cpu().numpy(),
-        )
-
-    def add(self, counts: Counts) -> None:
-        rows, by_record, exceeded, best = counts
-        np.maximum(self.by_record[rows], by_record, out=self.by_record[rows])
-        self.exceeded += exceeded
-        self.best = np.sort(np.concatenate([self.best, best]))[-self._kept :]
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return record and replacement of the largest pairs."""
-        # A key is a multiple of the total less the place, so the place is its negative remainder.
-        records, others = np.divmod(-self.best % self._total, self._width)
-        return list(zip(records.tolist(), others.tolist(), strict=True))
-
-
 Pair = tuple[int, int | None]
 """A position in D, and one in the pool; None if the record is removed and not replaced."""
+
+ROUNDING = 1e-6
+"""Difference, as a share of the bound of clipping, below which pairs count as equal."""
 
 LENIENT = 1 + 1e-5
 """Factor by which a norm may exceed its bound by rounding. Above it, clipping is broken."""
 
-SPARE = 64
-"""Number of candidates kept besides the largest, since rounding may change their order."""
-
-GRADIENTS_PER_REPORT = 2**12
-
 ROWS_BYTES = 2**30
 """Memory for gradients of D at once. If D has more, the pool's gradients are computed again."""
-
 
 BLOCK_PAIRS = 2**21
 """Pairs that one thread compares at once, in arrays of 16 MiB."""
@@ -108,40 +50,31 @@ class Ranked:
     rank: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Truth:
     """The result of the exhaustive search at one model, over all pairs or all records of D.
 
     Attributes:
         bound: largest local sensitivity that clipping allows, C or 2C.
-        by_record: float64 [n], largest local sensitivity of every record of D, over replacements.
+        largest: the pair of the largest local sensitivity; of equals, the first.
+        given: the pairs that were named.
     """
 
     pairs: int
     bound: float
-    largest: tuple[Ranked, ...]
+    largest: Ranked
     given: tuple[Ranked, ...]
-    by_record: Floats
-
-    def percentile(self, pair: Ranked) -> float:
-        """Return the percentage of pairs with no larger local sensitivity, in (0, 100]."""
-        return 100 * (1 - (pair.rank - 1) / self.pairs)
 
 
-def record_sensitivities(
-    loaded: Federation, parameters: Tensor, progress: Progress | None = None
-) -> Floats:
+def record_sensitivities(loaded: Federation, parameters: Tensor) -> Floats:
     """Return |g(x)| of every record x of D at every model [T, P], [T, n]."""
     members = len(loaded.split.members)
-    tensors = loaded.members(np.arange(members))
     groups = torch.arange(members, device=loaded.device)[:, None]
-    norms = _distances(loaded, parameters, tensors, groups, progress)
+    norms = _distances(loaded, parameters, loaded.members(np.arange(members)), groups)
     return _within(norms, loaded.clipper.clipping_norm)
 
 
-def pair_sensitivities(
-    loaded: Federation, parameters: Tensor, pairs: Sequence[Pair], progress: Progress | None = None
-) -> Floats:
+def pair_sensitivities(loaded: Federation, parameters: Tensor, pairs: Sequence[Pair]) -> Floats:
     """Return |g(x) - g(x')| of some pairs at every model, or |g(x)| if all x' are None, [T, m]."""
     if not pairs:
         return np.empty((len(parameters), 0))
@@ -152,21 +85,18 @@ def pair_sensitivities(
     kept, rows = np.unique(np.asarray(records, dtype=np.intp), return_inverse=True)
     features, labels = loaded.members(kept)
     groups = rows[:, None]
-    if replacements[0] is not None:
+    if neighbouring is Neighbouring.REPLACE:
         others, columns = np.unique(np.asarray(replacements, dtype=np.intp), return_inverse=True)
         more = loaded.pool(others.tolist())
         features, labels = torch.cat([features, more[0]]), torch.cat([labels, more[1]])
         groups = np.stack([rows, len(kept) + columns], axis=1)
     indices = torch.from_numpy(groups).to(loaded.device)
-    distances = _distances(loaded, parameters, (features, labels), indices, progress)
-    return _within(distances, groups.shape[1] * loaded.clipper.clipping_norm)
+    distances = _distances(loaded, parameters, (features, labels), indices)
+    return _within(distances, sensitivity(neighbouring, loaded.clipper.clipping_norm))
 
 
 def sensitivity_matrix(
-    loaded: Federation,
-    parameters: Tensor,
-    replacements: Sequence[int] | npt.NDArray[np.intp],
-    progress: Progress | None = None,
+    loaded: Federation, parameters: Tensor, replacements: Sequence[int] | npt.NDArray[np.intp]
 ) -> Floats:
     """Return |g(x) - g(x')| of every x of D and some x' of the pool at one model, [n, p'].
 
@@ -180,7 +110,7 @@ def sensitivity_matrix(
     def fill(rows: slice, part: slice, distances: Tensor) -> None:
         matrix[rows, part] = distances.cpu().numpy()
 
-    for _ in _each_block(loaded, parameters, columns, fill, progress):
+    for _ in _each_block(loaded, parameters, columns, fill):
         pass
     return _within(matrix, 2 * loaded.clipper.clipping_norm)
 
@@ -189,47 +119,50 @@ def largest(
     loaded: Federation,
     parameters: Tensor,
     neighbouring: Neighbouring,
-    top: int = 1,
     of: Sequence[Pair] = (),
     progress: Progress | None = None,
 ) -> Truth:
-    """Return the pairs of the largest local sensitivity at one model, and the ranks of others.
+    """Return the pair of the largest local sensitivity at one model, and the ranks of others.
 
     Local sensitivities that round to the same multiple of ROUNDING times the bound count as equal;
-    of equal pairs, the lowest positions come first. The search takes bounded memory and one pass
-    over the pool. Raises InputError if a position does not exist, `top` exceeds the number of
-    pairs, or gradients are not clipped.
+    of equal pairs, the lowest positions come first. The search takes bounded memory. Raises
+    InputError if a position does not exist, or gradients are not clipped.
     """
     replace = neighbouring is Neighbouring.REPLACE
     members, pool = len(loaded.split.members), len(loaded.split.pool)
-    total = members * pool if replace else members
-    _check_searchable(loaded, neighbouring, top, total, of)
+    _check_searchable(loaded, neighbouring, of)
     bound = sensitivity(neighbouring, loaded.clipper.clipping_norm)
-    models = parameters[None]
-    # The named pairs come first: their rank is 1 plus the number of pairs above their threshold.
-    named = pair_sensitivities(loaded, models, of)[0]
-    thresholds = np.sort(named + ROUNDING * bound)
-    on_device = torch.from_numpy(thresholds).to(loaded.device)
-    width = pool if replace else 1
-    search = _Search(members, width, bound, on_device, min(total, top + SPARE))
-    # A block is counted and dropped, so that memory stays bounded.
+    unit = ROUNDING * bound
+    named = pair_sensitivities(loaded, parameters[None], of)[0]
+    above = np.zeros(len(named), np.int64)
+    best = (-1, 0, 0)  # local sensitivity in units of rounding, then minus the positions
+
+    def seen(rows: slice, part: slice, distances: Tensor) -> tuple[tuple[int, int, int], list[int]]:
+        _within(np.array([float(distances.max())]), bound)
+        steps = (distances / unit).round_()
+        at = int(steps.flatten().eq(steps.max()).nonzero()[0])
+        row, column = divmod(at, steps.shape[1])
+        exceeding = [int((distances > value + unit).sum()) for value in named.tolist()]
+        return (int(steps.max()), -(rows.start + row), -(part.start + column)), exceeding
+
     if replace:
-        for counts in _each_block(loaded, parameters, np.arange(pool), search.count, progress):
-            search.add(counts)
+        blocks = _each_block(loaded, parameters, np.arange(pool), seen, progress)
     else:
-        norms = torch.from_numpy(record_sensitivities(loaded, models, progress)[0])
-        column = norms.to(loaded.device)[:, None]
-        search.add(search.count(slice(0, members), slice(0, 1), column))
-    _within(search.by_record, bound)
-    # `exceeded` counts pairs by the number of thresholds below them; sum up from the highest.
-    above = search.exceeded[::-1].cumsum()[::-1][1:]
-    ranks = 1 + above[np.searchsorted(thresholds, named + ROUNDING * bound)]
-    candidates = [(x, other if replace else None) for x, other in search.pairs()]
-    # The candidates are measured again by norms, since inner products lose digits.
-    exact = pair_sensitivities(loaded, models, candidates)[0]
-    first = _order(candidates, exact, ROUNDING * bound)[:top]
-    given = tuple(_ranked(*each) for each in zip(of, named, ranks, strict=True))
-    return Truth(total, bound, first, given, search.by_record)
+        norms = torch.from_numpy(record_sensitivities(loaded, parameters[None])[0])
+        blocks = iter([seen(slice(0, members), slice(0, 1), norms[:, None])])
+    for found, exceeding in blocks:
+        best = max(best, found)
+        above += np.array(exceeding, np.int64)
+    first = -best[1], -best[2] if replace else None
+    # It is measured again by norms, since inner products lose digits.
+    value = float(pair_sensitivities(loaded, parameters[None], [first])[0, 0])
+    given = zip(of, named.tolist(), above.tolist(), strict=True)
+    return Truth(
+        members * pool if replace else members,
+        bound,
+        Ranked(*first, value, 1),
+        tuple(Ranked(*pair, own, 1 + higher) for pair, own, higher in given),
+    )
 
 
 def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbouring) -> None:
@@ -240,51 +173,34 @@ def check_pairs(loaded: Federation, pairs: Sequence[Pair], neighbouring: Neighbo
             f"a pair has {'no' if replace else 'a'} replacement, but privacy.neighbouring is "
             f"'{neighbouring}'; give pairs of this kind"
         )
-    records = np.asarray([record for record, _ in pairs], dtype=np.intp)
+    records = [record for record, _ in pairs]
+    others = [other for _, other in pairs if other is not None]
     _check_positions("record", records, len(loaded.split.members), "D")
-    columns = [other for _, other in pairs if other is not None]
-    _check_positions(
-        "replacement", np.asarray(columns, dtype=np.intp), len(loaded.split.pool), "the pool"
-    )
+    _check_positions("replacement", others, len(loaded.split.pool), "the pool")
 
 
-def _check_positions(name: str, positions: npt.NDArray[np.intp], count: int, where: str) -> None:
-    wrong = positions[(positions < 0) | (positions >= count)]
-    if wrong.size:
+def _check_positions(
+    name: str, positions: Sequence[int] | npt.NDArray[np.intp], count: int, where: str
+) -> None:
+    if wrong := [int(each) for each in positions if not 0 <= each < count]:
         raise InputError(
             f"the {name} is {wrong[0]}, but {where} has {count} records; give 0 to {count - 1}"
         )
 
 
-def _check_searchable(
-    loaded: Federation, neighbouring: Neighbouring, top: int, total: int, of: Sequence[Pair]
-) -> None:
+def _check_searchable(loaded: Federation, neighbouring: Neighbouring, of: Sequence[Pair]) -> None:
     """Raise InputError, before the search, if it is impossible."""
     if loaded.clipper.clipping_norm == math.inf:
         raise InputError(
             "the gradients of records are not clipped, so that local sensitivity has no bound; "
             'set training.clipping = true and privacy.unit = "record"'
         )
-    if not total:
+    if neighbouring is Neighbouring.REPLACE and not len(loaded.split.pool):
         raise InputError(
             "the pool has no record that could replace one of D; lower data.records or "
             'data.held-out, or set privacy.neighbouring = "add-remove"'
         )
-    if not 1 <= top <= total:
-        raise InputError(f"top is {top}, but there are {total} pairs; give 1 to {total}")
     check_pairs(loaded, of, neighbouring)
-
-
-def _order(pairs: Sequence[Pair], values: Floats, equal: float) -> tuple[Ranked, ...]:
-    """Return pairs from the largest on; of equal multiples of `equal`, lowest positions first."""
-    steps = np.round(values / equal)
-    ranks = 1 + (steps[:, None] > steps).sum(axis=0)
-    order = sorted(range(len(pairs)), key=lambda i: (-steps[i], pairs[i][0], pairs[i][1] or 0))
-    return tuple(_ranked(pairs[i], values[i], ranks[i]) for i in order)
-
-
-def _ranked(pair: Pair, value: np.float64, rank: np.int64) -> Ranked:
-    return Ranked(pair[0], pair[1], float(value), int(rank))
 
 
 def _within(sensitivities: Floats, bound: float) -> Floats:
@@ -299,25 +215,12 @@ def _within(sensitivities: Floats, bound: float) -> Floats:
 
 
 def _distances(
-    loaded: Federation,
-    parameters: Tensor,
-    tensors: tuple[Tensor, Tensor],
-    groups: Tensor,
-    progress: Progress | None,
+    loaded: Federation, parameters: Tensor, tensors: tuple[Tensor, Tensor], groups: Tensor
 ) -> Floats:
     """Return |g(x)| or |g(x) - g(x')| at every model, [T, m], of groups [m, 1 or 2] of tensors."""
-    distances = np.empty((len(parameters), len(groups)))
-    done = 0
-    together = max(1, GRADIENTS_PER_REPORT // max(1, len(parameters)))
-    for part in slices(len(groups), together):
-        for trials in slices(len(parameters), GRADIENTS_PER_REPORT):
-            some = parameters[trials].to(loaded.device)
-            chosen = groups[part].expand(len(some), -1, -1)
-            block = loaded.clipper.clipped_distances(some, *tensors, chosen)
-            distances[trials, part] = block.cpu().numpy()
-            done += block.numel()
-            if progress is not None:
-                progress(done / distances.size)
+    models = parameters.to(loaded.device)
+    chosen = groups.expand(len(models), -1, -1)
+    distances: Floats = loaded.clipper.clipped_distances(models, *tensors, chosen).cpu().numpy()
     return distances
 
 
@@ -329,7 +232,7 @@ def _each_block(
     parameters: Tensor,
     columns: npt.NDArray[np.intp],
     use: Callable[[slice, slice, Tensor], Result],
-    progress: Progress | None,
+    progress: Progress | None = None,
 ) -> Iterator[Result]:
     """Yield the result of `use` for every block of |g(x) - g(x')|, float64 [r, c].
 

@@ -5,11 +5,9 @@ first model and during training, and compares how dissimilarities and local sens
 Source: Bernau et al., Definition 6, section 6.1.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,26 +32,24 @@ from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration.challenge import ChallengeConfig
 from fedsim.configuration.objects import Experiment, GameRules
 from fedsim.game import challenge, federation
-from fedsim.game.challenge import initial_parameters
 from fedsim.game.federation import Federation
+from fedsim.game.mechanisms import privacy
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.studies import rounds
-from fedsim.studies.rounds import Progress
-from fedsim.studies.sensitivity import gradient_sensitivity, sensitivity_course
-from fedsim.studies.sensitivity.gradient_sensitivity import Ranked, Truth, largest
-
-Stages = Callable[[str], Progress]
-"""Called with the name of a stage when it begins; returns the callback for its progress."""
+from fedsim.studies.rounds import Progress, Round
+from fedsim.studies.sensitivity import gradient_sensitivity
+from fedsim.studies.sensitivity.gradient_sensitivity import (
+    Ranked,
+    Truth,
+    check_pairs,
+    largest,
+    pair_sensitivities,
+)
 
 COMPARED_RECORDS = 256
 
 COMPARED_PAIRS = 2**15
 """Most pairs in a rank correlation, which take a second or two for each dissimilarity."""
-
-LABEL = (
-    "Local sensitivity is a measurement on the private data, not a DP release. Show this report "
-    "only to people who may see the records."
-)
 
 CHOICES = {
     "max": "most dissimilar",
@@ -68,8 +64,7 @@ class View:
     """All pairs at the model from which one step of the first trial starts.
 
     Attributes:
-        correlations: rank correlation of each dissimilarity, the highest first; {} if they are
-            undefined.
+        correlations: rank correlation of each dissimilarity, the highest first.
         refusals: dissimilarity -> why it has no correlation.
     """
 
@@ -78,14 +73,9 @@ class View:
     correlations: Mapping[str, RankCorrelation]
     refusals: Mapping[str, str]
 
-    @property
-    def measures(self) -> dict[str, RankCorrelation | str]:
-        """The rank correlation of each dissimilarity, the highest first, or why it has none."""
-        return {**self.correlations, **self.refusals}
-
     def reach(self, pair: Ranked) -> float:
         """Return a pair's local sensitivity, divided by the largest of all pairs."""
-        return rank_correlation.reach(pair.sensitivity, self.truth.largest[0].sensitivity)
+        return rank_correlation.reach(pair.sensitivity, self.truth.largest.sensitivity)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +98,7 @@ class PairCandidate:
     @property
     def name(self) -> str:
         """The name of the pair by its choice, such as "max 2"."""
-        several = self.choice in ("max", "min")
-        return f"{self.choice} {self.place}" if several else self.choice
+        return f"{self.choice} {self.place}" if self.choice in ("max", "min") else self.choice
 
     @property
     def rms(self) -> float:
@@ -145,53 +134,46 @@ def study(
     batch: int,
     top: int = 3,
     trials: int = 20,
-    stages: Stages = lambda name: lambda done: None,
+    progress: Progress = lambda done: None,
 ) -> Study:
     """Return a study of the configured choice, with `top` pairs from each end of the ranking.
 
-    batch: number of trials that are trained at a time (see `plan.fit_batch`).
+    Args:
+        batch: number of trials that are trained at a time (see `plan.fit_batch`).
+        progress: receives the share of the work that is done: half of it is the training.
     """
     check_study(experiment, top, trials)
     rules = experiment.game
-
-    @contextmanager
-    def stage(name: str) -> Iterator[Progress]:
-        progress = stages(name)
-        yield progress
-        progress(1.0)
-
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
     between = _compared(rules, loaded, device.threads(experiment.run.threads))
-    ranked = _ranked(experiment, loaded, between, top, stage)
+    ranked = _ranked(experiment, loaded, between, top)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
-    with stage("local sensitivity of all pairs") as progress:
-        theta = initial_parameters(rules, loaded).to(loaded.device)
-        truth = largest(loaded, theta, neighbouring, top=1, of=pairs, progress=progress)
-    steps = {1: (truth, theta)}
-    for worst in truth.largest:
-        pairs.append((worst.record, worst.replacement))
-        ranked.append(("worst", 1, _distance(rules.challenge, loaded, between, *pairs[-1])))
-    with stage("local sensitivity during training") as progress:
-        last = {rules.scheme.training.rounds} - {1}
-        course = sensitivity_course.follow(experiment, batch, pairs, trials, progress, last)
-        steps |= {point.round: (point.truth, point.model) for point in course.checkpoints}
-    with stage("dissimilarities against local sensitivity") as progress:
-        models = [model for _, model in steps.values()]
-        compared, heuristics, truths = _sampled(rules, loaded, between, models, progress)
-        views = tuple(
-            View(step, truth, *_compare(rules.seed, confidence, heuristics, sensitivities))
-            for (step, (truth, _)), sensitivities in zip(steps.items(), truths, strict=True)
-        )
-    # The worst pair was not among the pairs that the first view ranked.
-    given = [(*view.truth.given, *truth.largest)[: len(pairs)] for view in views]
+    theta = challenge.initial_parameters(rules, loaded).to(loaded.device)
+    search = partial(largest, loaded, neighbouring=neighbouring)
+    truth = search(theta, of=pairs, progress=lambda done: progress(done / 4))
+    worst = (truth.largest.record, truth.largest.replacement)
+    ranked.append(("worst", 1, _distance(rules.challenge, loaded, between, *worst)))
+    truths = {1: replace(truth, given=(*truth.given, truth.largest))}
+    sensitivities, last = follow(
+        experiment, batch, [*pairs, worst], trials, lambda done: progress(1 / 4 + done / 2)
+    )
+    thetas = [theta]
+    if (steps := rules.scheme.training.rounds) > 1:
+        truths[steps], thetas = search(last, of=[*pairs, worst]), [theta, last]
+    compared, heuristics, measured = _sampled(rules, loaded, between, thetas)
+    views = tuple(
+        View(step, truth, *_correlations(rules.seed, confidence, heuristics, own))
+        for (step, truth), own in zip(truths.items(), measured, strict=True)
+    )
+    progress(1.0)
     candidates = tuple(
         PairCandidate(
             choice,
             place,
             pair,
             int(loaded.client_of[pair.record]),
-            tuple(view[i] for view in given),
-            course.sensitivities[:, :, i],
+            tuple(view.truth.given[i] for view in views),
+            sensitivities[:, :, i],
         )
         for i, (choice, place, pair) in enumerate(ranked)
     )
@@ -201,16 +183,15 @@ def study(
 def check_study(experiment: Experiment, top: int, trials: int) -> None:
     """Raise InputError, before the work, if the configuration or a number is not allowed."""
     rules = experiment.game
-    privacy, given = rules.scheme.privacy, rules.challenge
+    given = rules.challenge
     rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
-    if trials < 1:
-        raise InputError(f"trials is {trials}; give 1 or more")
-    if top < 1:
-        raise InputError(f"top is {top}; give 1 or more")
+    for name, number in (("trials", trials), ("top", top)):
+        if number < 1:
+            raise InputError(f"{name} is {number}; give 1 or more")
     measure(given.dissimilarity)
     loaded = federation.load(experiment)
     dataset_sensitivity.check_choice(
-        privacy.neighbouring.value,
+        rules.scheme.privacy.neighbouring.value,
         given.choice,
         top,
         len(_among(given.client, loaded)),
@@ -218,6 +199,42 @@ def check_study(experiment: Experiment, top: int, trials: int) -> None:
     )
     if given.record >= 0:
         challenge.choose(experiment)
+
+
+def follow(
+    experiment: Experiment,
+    batch: int,
+    pairs: Sequence[gradient_sensitivity.Pair],
+    trials: int,
+    progress: Progress | None = None,
+) -> tuple[Floats, Tensor]:
+    """Train trials 0..T-1 on D and measure the local sensitivity of the pairs in every round.
+
+    With privacy.sensitivity = "local", each round's noise is scaled to the local sensitivity of
+    pairs[0], the challenge. Results do not depend on the batch, up to rounding.
+
+    Returns:
+        Local sensitivities, float64 [T, k, m], and the model from which the first trial's last
+        round starts, float32 [P].
+    """
+    rules, scheme = experiment.game, experiment.game.scheme
+    rounds.refuse_unplayed(rules, rounds.SENSITIVITY)
+    loaded, length = federation.load(experiment), scheme.training.rounds
+    check_pairs(loaded, pairs, scheme.privacy.neighbouring)
+    multiplier = privacy.noise_multiplier(scheme)
+    sensitivities, last = np.empty((trials, length, len(pairs))), list[Tensor]()
+
+    def release(round: Round) -> Tensor:
+        measured = pair_sensitivities(loaded, round.theta, pairs)
+        if round.trials.start == 0 and round.number == length:
+            last.append(round.theta[0].clone())
+        sensitivities[round.rows, round.number - 1] = measured
+        local = scheme.privacy.sensitivity == "local"
+        return round.clean_sum() + round.noise(multiplier, measured[:, 0] if local else None)
+
+    for part in rounds.batches(trials, batch):
+        rounds.train(rules, loaded, part, release, progress=rounds.share(progress, trials))
+    return sensitivities, last[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,23 +258,19 @@ def _compared(rules: GameRules, loaded: Federation, threads: int) -> Compared:
     )
 
 
-Stage = Callable[[str], AbstractContextManager[Progress]]
 Placed = tuple[str, int, Pair]
 """A choice, the place in it, and the pair."""
 
 
 def _ranked(
-    experiment: Experiment, loaded: Federation, compared: Compared, top: int, stage: Stage
+    experiment: Experiment, loaded: Federation, compared: Compared, top: int
 ) -> list[Placed]:
     """Return the pairs by dissimilarity, the experiment's own challenge first.
 
     If challenge.client is set, all pairs are of that client's records, as the challenge is.
     """
-    rules = experiment.game
-    given, neighbouring = rules.challenge, rules.scheme.privacy.neighbouring.value
-    name, among = given.dissimilarity, _among(given.client, loaded)
-    features, pool = compared.features, compared.pool
-    how: dict[str, Any] = {"columns": compared.columns, "threads": compared.threads}
+    given = experiment.game.challenge
+    among = _among(given.client, loaded)
     ranked: list[Placed] = []
     for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
         if choice == "given":
@@ -265,17 +278,16 @@ def _ranked(
             assert chosen.record is not None
             pairs = [_distance(given, loaded, compared, chosen.record, chosen.replacement)]
         else:
-            with stage(f"{name}: {CHOICES[choice]}") as progress:
-                selected = select(
-                    features[among],
-                    pool,
-                    name,
-                    neighbouring,
-                    choice=choice,
-                    top=top,
-                    progress=progress,
-                    **how,
-                )
+            selected = select(
+                compared.features[among],
+                compared.pool,
+                given.dissimilarity,
+                experiment.game.scheme.privacy.neighbouring.value,
+                choice=choice,
+                top=top,
+                columns=compared.columns,
+                threads=compared.threads,
+            )
             pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
         # A pair of several choices has a row for each, so that the places have no gaps.
         ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
@@ -311,11 +323,7 @@ Heuristics = dict[str, Floats | str]
 
 
 def _sampled(
-    rules: GameRules,
-    loaded: Federation,
-    compared: Compared,
-    thetas: list[Tensor],
-    progress: Progress,
+    rules: GameRules, loaded: Federation, compared: Compared, thetas: list[Tensor]
 ) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
     """Return distances by every dissimilarity, and local sensitivities at every model [P].
 
@@ -325,8 +333,7 @@ def _sampled(
     features, pool, columns = compared.features, compared.pool, compared.columns
     size: tuple[int, int | None] = (len(features), None)
     if pool is None:
-        norms = gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))
-        truths = list(norms)
+        truths = [*gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))]
     else:
         draw = generator(rules.seed, StreamRole.COMPARED)
 
@@ -341,7 +348,7 @@ def _sampled(
             gradient_sensitivity.sensitivity_matrix(loaded, theta, others)[rows] for theta in thetas
         ]
     heuristics: Heuristics = {}
-    for done, name in enumerate(MEASURES, 1):
+    for name in MEASURES:
         if name in BY_COLUMN and not loaded.split.dataset.categorical:
             heuristics[name] = "no column is categorical, so that it orders pairs like manhattan"
             continue
@@ -357,12 +364,11 @@ def _sampled(
             heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
         except InputError as reason:
             heuristics[name] = str(reason)
-        progress(done / len(MEASURES))
     # Clipped gradients differ by rounding, which must not count as an order.
     return size, heuristics, [np.round(t / loaded.clipper.clipping_norm, 6) for t in truths]
 
 
-def _compare(
+def _correlations(
     seed: int, confidence: float, heuristics: Heuristics, truth: Floats
 ) -> tuple[dict[str, RankCorrelation], dict[str, str]]:
     """Return the rank correlations of the dissimilarities, and why some have none."""
@@ -372,18 +378,15 @@ def _compare(
     applicable: dict[str, Floats] = {}
     refusals: dict[str, str] = {}
     for name, distances in heuristics.items():
-        if isinstance(distances, str):
-            refusals[name] = distances
-            continue
         try:
+            if isinstance(distances, str):
+                raise InputError(distances)
             rank_correlation.places(distances, truth)
+            applicable[name] = distances
         except InputError as reason:
             refusals[name] = str(reason)
-        else:
-            applicable[name] = distances
     if not applicable:
         return {}, refusals
     # The same bootstrap samples in every view.
     draw = generator(seed, StreamRole.COMPARED, trial=1)
-    compared = rank_correlation.compare(applicable, truth, confidence, draw)
-    return compared, refusals
+    return rank_correlation.compare(applicable, truth, confidence, draw), refusals

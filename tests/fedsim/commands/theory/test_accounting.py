@@ -187,7 +187,6 @@ def test_the_printed_answer_explains_itself() -> None:
     assert "at most 90 % sure" in calibrated
     assert "largest change that one person's record can cause" in calibrated
     assert "largest change that one person's record can cause" in accounted
-    assert "Theorem 2 of Bernau et al. gives 0.1674, which may be exceeded" in accounted
     for name in ACCOUNTANTS:
         assert f"{name}: " in calibrated
         assert f"{name}: " in accounted

@@ -45,7 +45,6 @@ def test_the_least_noise_that_meets_the_limit_is_chosen() -> None:
     assert (found.state, found.chosen) == ("chosen", LEAST)
     # Within two points of the best of those that meet it, not of all.
     assert found.strictest == MIDDLE
-    assert found.nearest == ()
 
 
 def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds() -> None:
@@ -64,13 +63,13 @@ def test_with_a_least_value_the_strictest_that_surely_reaches_it() -> None:
     assert choose([LEAST], ("AUC", 0.789)).chosen == LEAST
     undecided = choose(ALL, ("AUC", 0.805))
     assert (undecided.state, undecided.chosen) == ("cannot tell", None)
+    assert undecided.undecided == LEAST
     assert choose(ALL, ("accuracy", 0.1)).state == "cannot tell"
 
 
-def test_where_nothing_meets_both_it_says_what_is_nearest() -> None:
+def test_where_nothing_meets_both_nothing_is_chosen() -> None:
     found = choose(ALL, ("AUC", 0.85))
     assert (found.state, found.chosen) == ("none", None)
-    assert found.nearest == (LEAST, LOOSE)
     nothing = choose([LOOSE])
     assert (nothing.state, nothing.chosen, nothing.strictest) == ("none", None, None)
     assert choose([]).state == "none"

@@ -79,18 +79,11 @@ class TestOfTheReferenceVectors:
         np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-5)
 
     def test_the_search_finds_the_first_of_two_that_are_equal(self) -> None:
-        replaced = largest(self.known, ZERO[0], REPLACE, top=3, of=[(2, 0), (1, 0)])
-        assert [(x.record, x.replacement, x.rank) for x in replaced.largest] == [
-            (0, 0, 1),
-            (2, 0, 1),
-            (1, 0, 3),
-        ]
+        replaced = largest(self.known, ZERO[0], REPLACE, of=[(2, 0), (1, 0)])
+        assert (replaced.largest.record, replaced.largest.replacement) == (0, 0)
         assert [x.rank for x in replaced.given] == [1, 3]
-        removed = largest(self.known, ZERO[0], ADD_REMOVE, top=2)
-        assert [(x.record, x.replacement, x.rank) for x in removed.largest] == [
-            (0, None, 1),
-            (2, None, 1),
-        ]
+        removed = largest(self.known, ZERO[0], ADD_REMOVE)
+        assert (removed.largest.record, removed.largest.replacement) == (0, None)
         assert (removed.pairs, removed.bound, replaced.bound) == (3, 3, 6)
 
 
@@ -101,11 +94,8 @@ def test_where_all_gradients_are_clipped_alike_the_first_comes_first(
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2**13)
     members, pool = np.tile([[4.0, 0.0]], (300, 1)), np.tile([[0.0, 9.0]], (50, 1))
     known = known_gradients(members, pool)
-    truth = largest(known, ZERO[0], neighbouring, top=3)
-    assert [(x.record, x.replacement or 0) for x in truth.largest] == (
-        [(0, 0), (1, 0), (2, 0)] if neighbouring is ADD_REMOVE else [(0, 0), (0, 1), (0, 2)]
-    )
-    assert {x.rank for x in truth.largest} == {1}
+    first = largest(known, ZERO[0], neighbouring).largest
+    assert (first.record, first.replacement or 0, first.rank) == (0, 0, 1)
 
 
 def test_the_gradient_of_a_linear_model_has_a_closed_form(small: Callable[..., Config]) -> None:
@@ -143,11 +133,10 @@ def test_all_pairs_equal_torch_func_record_by_record(
     pairs = [(3, 4), (23, 29), (3, 0)]
     measured = pair_sensitivities(known, theta[None], pairs)[0]
     np.testing.assert_allclose(measured, [expected[pair] for pair in pairs], rtol=1e-5)
-    truth = largest(known, theta, REPLACE, top=4, of=pairs)
-    order = np.argsort(-expected, axis=None)[:4]
-    assert [x.record * 30 + x.replacement for x in truth.largest] == order.tolist()
+    truth = largest(known, theta, REPLACE, of=pairs)
+    first = np.unravel_index(expected.argmax(), expected.shape)
+    assert (truth.largest.record, truth.largest.replacement) == first
     assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
-    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), rtol=1e-5)
 
 
 def tiny_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
@@ -207,16 +196,13 @@ def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
     everything = [(i, j) for i in range(len(members)) for j in range(len(pool))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gradient_sensitivity, "ROWS_BYTES", rows_bytes)
-        truth = largest(known, ZERO[0], REPLACE, top=len(everything), of=everything)
+        truth = largest(known, ZERO[0], REPLACE, of=everything)
     values = expected.ravel()
     ranks = 1 + (values[None] > values[:, None] + 3e-6).sum(axis=1)
     assert [found.rank for found in truth.given] == ranks.tolist()
-    np.testing.assert_allclose(truth.by_record, expected.max(axis=1), atol=2e-5)
-    best = truth.largest[0]
+    best = truth.largest
     assert (best.record, best.replacement) == everything[int(np.argmin(ranks))]
-    assert sorted((x.record, x.replacement) for x in truth.largest) == everything
-    descending = [found.sensitivity for found in truth.largest]
-    np.testing.assert_allclose(descending, np.sort(values)[::-1], atol=1e-5)
+    assert best.sensitivity == pytest.approx(values.max(), abs=1e-5)
     assert truth.pairs == len(everything)
 
 
@@ -240,16 +226,6 @@ def normal() -> tuple[Federation, Floats]:
     )
 
 
-def test_percentiles_are_those_of_all_pairs(
-    normal: tuple[Federation, Floats],
-) -> None:
-    known, expected = normal
-    truth = largest(known, torch.zeros(5), REPLACE, of=[(0, 0)])
-    at_most = 100 * (expected <= expected[0, 0] + 1e-5).mean()
-    assert truth.percentile(truth.given[0]) == pytest.approx(at_most)
-    assert truth.percentile(truth.largest[0]) == 100
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("block", [1, 2**13, 2**25])
 def test_neither_blocks_nor_threads_matter(
@@ -261,7 +237,6 @@ def test_neither_blocks_nor_threads_matter(
     known, expected = normal
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
     monkeypatch.setattr(gradient_sensitivity, "ROWS_BYTES", 700)
-    monkeypatch.setattr(gradient_sensitivity, "GRADIENTS_PER_REPORT", 7)
     monkeypatch.setattr(gradient_sensitivity, "BLOCK_PAIRS", 100)
     model = known.model
     known = replace(known, clipper=Clipper(model, 2.0, threads))
@@ -269,9 +244,11 @@ def test_neither_blocks_nor_threads_matter(
     pairs = [(0, 3), (39, 89), (2, 3)]
     found = pair_sensitivities(known, models_of_trials, pairs)
     np.testing.assert_allclose(found, [[expected[p] for p in pairs]] * 9, rtol=1e-5)
-    truth = largest(known, models_of_trials[0], REPLACE, top=3, of=pairs)
-    order = np.argsort(-expected, axis=None)[:3]
-    assert [x.record * 90 + x.replacement for x in truth.largest] == order.tolist()
+    reports: list[float] = []
+    truth = largest(known, models_of_trials[0], REPLACE, pairs, reports.append)
+    assert (reports, reports[-1]) == (sorted(reports), 1)
+    first = np.unravel_index(expected.argmax(), expected.shape)
+    assert (truth.largest.record, truth.largest.replacement) == first
     assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
 
 
@@ -280,20 +257,6 @@ def test_pairs_that_are_almost_equal_lose_digits_and_no_more() -> None:
     known = known_gradients(near, np.array([[1.0, 2 + 2**-20]]))
     found = sensitivity_matrix(known, ZERO[0], [0])
     assert found[0, 0] == pytest.approx(2**-20, abs=3e-7)
-
-
-def test_progress_ends_at_the_whole(normal: tuple[Federation, Floats]) -> None:
-    known, _ = normal
-    for measure in (
-        lambda report: largest(known, torch.zeros(5), REPLACE, progress=report),
-        lambda report: largest(known, torch.zeros(5), ADD_REMOVE, progress=report),
-        lambda report: sensitivity_matrix(known, torch.zeros(5), [1, 2], report),
-        lambda report: pair_sensitivities(known, torch.zeros(2, 5), [(0, 0)], report),
-    ):
-        reports: list[float] = []
-        measure(reports.append)
-        assert reports == sorted(reports)
-        assert reports[-1] == 1
 
 
 def test_an_unclipped_gradient_is_a_broken_promise(
@@ -315,25 +278,22 @@ def test_an_unclipped_gradient_is_a_broken_promise(
 
 
 @pytest.mark.parametrize(
-    ("neighbouring", "top", "of", "message"),
+    ("neighbouring", "of", "message"),
     [
-        (REPLACE, 0, [], "top is 0, but there are 3600 pairs; give 1 to 3600"),
-        (ADD_REMOVE, 41, [], "give 1 to 40"),
-        (REPLACE, 1, [(0, None)], "a pair has no replacement"),
-        (ADD_REMOVE, 1, [(0, 1)], "a pair has a replacement"),
-        (REPLACE, 1, [(40, 0)], "the record is 40, but D has 40 records; give 0 to 39"),
-        (REPLACE, 1, [(0, -1)], "the replacement is -1, but the pool has 90 records"),
+        (REPLACE, [(0, None)], "a pair has no replacement"),
+        (ADD_REMOVE, [(0, 1)], "a pair has a replacement"),
+        (REPLACE, [(40, 0)], "the record is 40, but D has 40 records; give 0 to 39"),
+        (REPLACE, [(0, -1)], "the replacement is -1, but the pool has 90 records"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(
     neighbouring: Neighbouring,
-    top: int,
     of: list[tuple[int, int | None]],
     message: str,
     normal: tuple[Federation, Floats],
 ) -> None:
     with pytest.raises(InputError, match=message):
-        largest(normal[0], torch.zeros(5), neighbouring, top, of)
+        largest(normal[0], torch.zeros(5), neighbouring, of)
 
 
 def test_an_empty_pool_and_unclipped_gradients_are_refused() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
@@ -12,13 +13,15 @@ from adversaries.neighbours.dataset_sensitivity import rank_records
 from adversaries.neighbours.dissimilarity import measure
 from fedsim.configuration import Config, Scalar
 from fedsim.configuration.objects import Experiment
+from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import plan
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.learning.training import models
+from fedsim.studies.rounds import Progress
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, pair_sensitivities
-from fedsim.studies.sensitivity.sensitivity_study import Stages, Study
+from fedsim.studies.sensitivity.sensitivity_study import Study, follow
 
 TRIALS, TOP = 4, 2
 DATA = ("digits", "breast-cancer")
@@ -26,13 +29,11 @@ RELATIONS = ("add-remove", "replace")
 Small = Callable[..., Config]
 
 
-def study(
-    config: Config, top: int, trials: int, stages: Stages = lambda name: lambda done: None
-) -> Study:
+def study(config: Config, top: int, trials: int, progress: Progress = lambda done: None) -> Study:
     """Return the study of a configuration, with as many trials in a batch as fit in memory."""
     batch = plan.fit_batch(config).trials.batch
     experiment, confidence = config.experiment, config.audit.confidence
-    return sensitivity_study.study(experiment, confidence, batch, top, trials, stages)
+    return sensitivity_study.study(experiment, confidence, batch, top, trials, progress)
 
 
 CASES = [(data, relation) for data in DATA for relation in RELATIONS]
@@ -63,7 +64,7 @@ def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study)
     view = found.views[0]
     assert view.step == 1
     assert view.truth.pairs == len(pairs)
-    assert view.truth.largest[0].sensitivity == pytest.approx(values.max())
+    assert view.truth.largest.sensitivity == pytest.approx(values.max())
     for candidate in found.candidates:
         own = by_pair[candidate.pair.record, candidate.pair.replacement]
         seen = candidate.seen[0]
@@ -198,10 +199,10 @@ def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Smal
     assert found.views[0].reach(found.candidates[0].seen[0]) == pytest.approx(1)
 
 
-def test_stages_end_complete(small: Small) -> None:
-    told: dict[str, list[float]] = {}
-    study(small(), 1, 2, lambda name: told.setdefault(name, []).append)
-    assert all(done[-1] == 1 and done == sorted(done) for done in told.values())
+def test_progress_reaches_the_whole(small: Small) -> None:
+    told: list[float] = []
+    study(small(), 1, 2, told.append)
+    assert (told, told[-1]) == (sorted(told), 1)
 
 
 def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
@@ -242,7 +243,56 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
 def test_what_cannot_be_studied_is_refused_before_the_work(
     small: Small, changes: dict[str, Scalar], top: int, trials: int, message: str
 ) -> None:
-    begun: dict[str, list[float]] = {}
+    begun: list[float] = []
     with pytest.raises(InputError, match=message):
-        study(small(changes), top, trials, lambda name: begun.setdefault(name, []).append)
+        study(small(changes), top, trials, begun.append)
     assert not begun
+
+
+REPLACE: dict[str, Scalar] = {"privacy.neighbouring": "replace"}
+MODES: list[dict[str, Scalar]] = [
+    {"privacy.sensitivity": "local"},
+    REPLACE,
+    REPLACE | {"privacy.sensitivity": "local", "federation.trust": "local"},
+    {
+        "training.optimizer": "adam",
+        "training.schedule": "cosine",
+        "training.learning-rate": 0.05,
+        "federation.trust": "local",
+        "model.name": "mlp",
+    },
+    REPLACE | {"training.momentum": 0.9, "trials.batch": 3},
+]
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
+def test_it_is_what_a_run_records_in_the_world_of_d(
+    mode: dict[str, Scalar], small: Small, run: Callable[[Config], Arrays]
+) -> None:
+    """With little noise, and clipping that leaves some gradients as they are."""
+    keys = {
+        "privacy.rho-beta": 0.0,
+        "privacy.noise-multiplier": 0.1,
+        "training.clipping-norm": 5.0,
+    }
+    config = small(keys | mode)
+    transcript, chosen = run(config), challenge.choose(config.experiment)
+    assert chosen.record is not None
+    pair, batch = (chosen.record, chosen.replacement), plan.fit_batch(config).trials.batch
+    measured, _ = follow(config.experiment, batch, [pair], config.trials.count)
+    on_d = transcript["worlds"]
+    assert 0 < on_d.sum() < len(on_d)
+    recorded = transcript["sensitivities"]
+    np.testing.assert_allclose(measured[on_d, :, 0], recorded[on_d], rtol=1e-5)
+    # In the other world the models are others, from the second round on.
+    assert (np.abs(measured[~on_d, 1:, 0] / recorded[~on_d, 1:] - 1) > 1e-4).any()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_measures_the_same(small: Small) -> None:
+    config, on_gpu = (small(REPLACE | {"run.device": name}) for name in ("cpu", "cuda"))
+    expected, found = (
+        follow(c.experiment, plan.fit_batch(c).trials.batch, [(0, 0), (3, 5)], 3)
+        for c in (config, on_gpu)
+    )
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
