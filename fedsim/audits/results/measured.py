@@ -118,24 +118,12 @@ class MembershipAttack:
 
 @dataclass(frozen=True)
 class CraftedResult:
-    """What a crafted target proves about one record."""
+    """What the released model alone proves of a crafted target."""
 
-    kind: str
-    """How the target was crafted, as in `challenge.kind`."""
-    label: int | None
-    """Class that the target was given; None where it has no class."""
     description: str
-    """The kind in words."""
-    initialisation: str
-    """Initial model of each trial, as in `model.initialisation`."""
-    delta: Real
-    """Delta of every epsilon here."""
-    confidence: Real
-    """Confidence of every bound here, in (0, 1)."""
-    epsilon: Real
-    """Epsilon of one record, tight at delta."""
+    """How the target was crafted, in words."""
     lower_bounds: Mapping[str, Bound]
-    """Lower bounds on the epsilon of one record."""
+    """Lower bounds on the epsilon of one record; empty where the model was not scored."""
 
 
 @dataclass(frozen=True)

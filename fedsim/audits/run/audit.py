@@ -68,7 +68,7 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
         *_belief_checks(run, report),
         *one_run_report.checks(report.one_run),
         *run.proven.checks(report.here.limit.epsilon),
-        *empirical.crafted_checks(report.crafted, run.transcript),
+        *empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
         *trade_off_report.checks(report.trade_offs, run.vantage),
         *residual_report.checks(report.residuals),
     ]

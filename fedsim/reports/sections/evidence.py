@@ -147,14 +147,15 @@ another such audit.</p>
 """
 
 CRAFTED = """
-{% set crafted = report.crafted %}
+{% set crafted, delta = report.crafted, report.bounds.delta %}
 <p>The target was crafted to be noticed: the bounds say how identifiable a record can be under this
 noise, not how identifiable a record of these data is.</p>
 <dl>
 {{ fact("Target", crafted.description) }}
-{% if crafted.label is not none %}{{ fact("Its label", crafted.label) }}{% endif %}
-{{ fact("First model", crafted.initialisation) }}
-{{ fact("ε of one record at δ = " ~ crafted.delta | plain, crafted.epsilon | number) }}
+{% set label = report.challenge.label %}
+{% if label is not none %}{{ fact("Its label", label) }}{% endif %}
+{{ fact("First model", report.config["model.initialisation"]) }}
+{{ fact("ε of one record at δ = " ~ delta | plain, report.here.limit.epsilon | number) }}
 {% for name, bound in crafted.lower_bounds.items() %}
 {{ fact("ε of one record at least, " ~ crafted_bounds[name],
         bound.epsilon | number ~ " (" ~ (bound.reason or bound.method) ~ ")") }}
@@ -164,9 +165,6 @@ noise, not how identifiable a record of these data is.</p>
 """
 
 CRAFTED_BOUNDS = {
-    "identification": "by identification",
-    "identification_mu_gdp": "by identification, for a Gaussian mechanism",
-    "identification_gaussian": "by identification, for normal log-odds",
     "released_model": "from the released model alone",
     "released_model_mu_gdp": "from the released model alone, for a Gaussian mechanism at its own "
     "threshold",
