@@ -28,20 +28,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 5_900,
+    "adversaries": 5_800,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_300,
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
-    "fedsim/deployment": 3_300,
-    "fedsim/audits": 16_300,
-    "fedsim/reports": 8_800,
+    "fedsim/deployment": 3_600,
+    "fedsim/audits": 15_500,
+    "fedsim/reports": 8_700,
     "fedsim/studies": 5_500,
-    "fedsim/commands": 5_700,
+    "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 60_100,
+    "tests": 58_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

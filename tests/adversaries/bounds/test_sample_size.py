@@ -13,7 +13,7 @@ from adversaries.statistics.estimators import advantage
 
 
 @pytest.mark.parametrize("expected", [0.0, 0.3, 0.9])
-def test_the_expected_length_is_the_mean_over_all_outcomes(expected: float) -> None:
+def test_the_expected_length_is_the_mean_over_all_outcomes(expected):
     trials, mean = 40, 0.0
     worlds = np.tile([True, False], trials // 2)
     for count in range(trials + 1):
@@ -23,7 +23,7 @@ def test_the_expected_length_is_the_mean_over_all_outcomes(expected: float) -> N
     assert expected_halfwidth(expected, trials, 0.95) == pytest.approx(mean, rel=1e-6)
 
 
-def test_the_number_of_trials_is_the_smallest_that_is_enough() -> None:
+def test_the_number_of_trials_is_the_smallest_that_is_enough():
     trials = trials_needed(0.3, 0.1, 0.95)
     assert trials % 2 == 0
     assert expected_halfwidth(0.3, trials, 0.95) <= 0.1
@@ -33,11 +33,11 @@ def test_the_number_of_trials_is_the_smallest_that_is_enough() -> None:
 @pytest.mark.parametrize(
     ("expected", "halfwidth"), [(1.0, 0.1), (float("nan"), 0.1), (0.3, 0.0), (0.3, 1e-6)]
 )
-def test_what_cannot_be_asked_for_is_refused(expected: float, halfwidth: float) -> None:
+def test_what_cannot_be_asked_for_is_refused(expected, halfwidth):
     with pytest.raises(InputError):
         trials_needed(expected, halfwidth, 0.95)
 
 
-def test_odd_trials_have_no_pairs() -> None:
+def test_odd_trials_have_no_pairs():
     with pytest.raises(InputError, match="even number"):
         expected_halfwidth(0.3, 7, 0.95)
