@@ -66,7 +66,7 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
     return [
         *_advantage_checks(run, report),
         *_belief_checks(run, report),
-        *one_run_report.checks(report.one_run),
+        *one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
         *run.proven.checks(report.here.limit.epsilon),
         *empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
         *trade_off_report.checks(report.trade_offs, run.vantage),
