@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 5_500,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 58_900,
+    "tests": 58_400,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
