@@ -215,7 +215,7 @@ ELSEWHERE = re.compile(
     r"deploy (?!certificates|init h|init k)|audit app|--(track|follow|cluster|simulation|open)"
     r"|--auditor|--data-root D|DIRECTORY|\bDIR\b|adult|movielens|fine-tune|bank-choice|texts|cuda"
     r"|\.fedt|transcripts|--allow-code (?!mine:low)|mine:[A-Zt]|MODULE|my-app|A B C|runs/central"
-    r"|/\*|client}|secagg|train RUN|measures-|…|\.\."
+    r"|/\*|client}|secagg|train RUN|measures-|choose-belief|…|\.\."
 )
 """Commands that need services, other machines, or records and code that no clone has."""
 
@@ -242,8 +242,6 @@ DIGITS = "run digits trials.count=8 training.rounds=2 data.records=30 data.pool=
 MADE = {
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("digits", "stricter")},
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("vantages", "hospital")},
-    "fedsim-runs/digits-choose-belief-0.75/config.toml": "train train-digits training.rounds=2 "
-    "--out fedsim-runs/digits-choose-belief-0.75",
     "fedsim-runs/model": "train hospital.toml training.rounds=2 --out fedsim-runs/model",
     "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis --yes",
     "bank.toml": "init bank.toml --data patients.csv --label diagnosis --yes",
