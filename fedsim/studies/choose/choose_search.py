@@ -211,8 +211,7 @@ def search(
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
-    question = _question(request, first)
-    _refuse_another(out, question)
+    question = _question(request, first, out)
     families = list(_families(request, load, first))
     for family in families:
         family.check_possible()
@@ -265,22 +264,21 @@ def _refuse_measure(least: Least | None, task: str, classes: int) -> None:
         )
 
 
-def _question(request: ChoiceRequest, first: Config) -> str:
-    """Return a digest of all that decides the trainings: not of the least value."""
+def _question(request: ChoiceRequest, first: Config, out: Path) -> str:
+    """Return a digest of all that decides the trainings: not of the least value.
+
+    Raises InputError if the directory holds the answer to another question.
+    """
     config = first.placed_at("").model_dump_json()
     over = {key: list(values) for key, values in request.over.items()}
-    return sha256(f"{config} {request.limit} {json.dumps(over)}".encode()).hexdigest()
-
-
-def _refuse_another(out: Path, question: str) -> None:
-    """Raise InputError if a directory holds the answer to another question."""
-    if not (out / "report.json").is_file():
-        return
-    if reading.json_object(out / "report.json").get("question") != question:
+    question = sha256(f"{config} {request.limit} {json.dumps(over)}".encode()).hexdigest()
+    there = out / "report.json"
+    if there.is_file() and reading.json_object(there).get("question") != question:
         raise InputError(
             f"'{out}' holds the choice for another configuration, limit, adversary or --over; name "
             "another directory with --out"
         )
+    return question
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 import fedsim
 from adversaries.neighbours.dataset_sensitivity import Pair
 from adversaries.neighbours.rank_correlation import RankCorrelation
@@ -17,8 +15,6 @@ from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.training_figures import Followed, Relation
 from fedsim.studies.page import StudyPage
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study, View
-
-QUANTILES = (0.05, 0.5, 0.95)
 
 LABEL = (
     "Local sensitivity is a measurement on the private data, not a DP release. Show this report "
@@ -75,7 +71,6 @@ def as_json(study: Study) -> dict[str, Any]:
 
 def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
     pair, split, course = candidate.pair, study.loaded.split, candidate.course
-    low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
     label, replacement_label = _labels(study, pair)
     other = pair.replacement
     return {
@@ -96,7 +91,6 @@ def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
         "mean": float(course.mean()),
         "rms": candidate.rms,
         "largest": float(course.max()),
-        "by_step": {"low": low, "median": middle, "high": high},
     }
 
 
