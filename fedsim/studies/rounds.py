@@ -30,7 +30,8 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 Progress = Callable[[float], None]
 
-MEMBERSHIP, RECONSTRUCT, SENSITIVITY = "membership", "reconstruct", "sensitivity"
+MEMBERSHIP, RECONSTRUCT = "membership inference", "reconstruction"
+SENSITIVITY = "a study of sensitivity"
 ALL = (MEMBERSHIP, RECONSTRUCT, SENSITIVITY)
 
 
@@ -96,7 +97,7 @@ def refuse_unplayed(rules: GameRules, study: str) -> None:
         if study in playable.studies and value not in playable.values:
             written = as_toml(str(value) if isinstance(value, str) else value)
             raise InputError(
-                f"{key} is {written}, which fedsim {study} cannot play. {playable.why} Set "
+                f"{key} is {written}, which {study} cannot play. {playable.why} Set "
                 f"{key} = {as_toml(playable.values[0])}."
             )
 

@@ -71,7 +71,7 @@ def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key: str, small:
             rounds.refuse_unplayed(rules, study)
         message = str(refused.value)
         assert message.startswith(f"{key} is ")
-        assert f"which fedsim {study} cannot play. {playable.why} Set {key} = " in message
+        assert f"which {study} cannot play. {playable.why} Set {key} = " in message
 
 
 MODES: list[dict[str, Scalar]] = [
