@@ -38,7 +38,7 @@ HELD = {
     "fedsim/deployment": 3_300,
     "fedsim/audits": 16_300,
     "fedsim/reports": 8_800,
-    "fedsim/studies": 5_500,
+    "fedsim/studies": 5_400,
     "fedsim/commands": 5_700,
     "papers": 7_000,
     "tests": 60_100,

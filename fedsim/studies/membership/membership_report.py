@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
@@ -30,7 +29,7 @@ from fedsim.reports.figures.plot import Plot
 from fedsim.reports.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
-from fedsim.studies.page import StudyPage
+from fedsim.studies.page import StudyPage, settings
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -137,33 +136,23 @@ class MembershipReport:
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
         experiment, game, members = self.experiment, self.game, self.inclusion
-        scheme = experiment.game.scheme
         population, models = game.observations.population, len(game.observations.losses)
         report = {
             "kind": "membership inference",
             "label": LABEL,
-            "name": experiment.run.name,
-            "data": experiment.data.name,
-            "records": experiment.data.records,
+            **settings(experiment),
             "held_out": experiment.data.held_out,
             "population": 0 if population is None else population.shape[1],
-            "model": experiment.game.model.name,
             "models": models,
             "shadow_models": models - len(members),
             "games": len(members),
             "pairs": members.size,
             "members": int(members.sum()),
-            "rounds": scheme.training.rounds,
-            "sampling_rate": scheme.participation.rate,
-            "clipping": scheme.training.clipping,
             "noise_multiplier": game.noise_multiplier,
-            "trust": scheme.federation.trust.value,
-            "clients": scheme.federation.clients,
-            "seed": experiment.run.seed,
             "confidence": self.confidence,
             "accuracy": float(game.accuracy.mean()),
             "bounds": {
-                "delta": scheme.privacy.delta,
+                "delta": experiment.game.scheme.privacy.delta,
                 "epsilon": self.limits.epsilon,
                 "advantage": self.limits.advantage,
                 "roc": _curve((DRAWN.tolist(), self.limits.true_positive)),
@@ -171,7 +160,6 @@ class MembershipReport:
             "attacks": {name: self._attack(each) for name, each in self.attacks.items()},
             "alarms": self.alarms,
             "seconds": self.seconds,
-            "versions": {"fedsim": fedsim.__version__},
         }
         return strict_json(report)
 

@@ -221,14 +221,10 @@ def play(
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
     a model diverged.
     """
-    parts = []
-    for part in rounds.batches(trials, batch):
-        adversary = _Adversary(rules.seed, loaded, record, candidates, noise, part)
-        shared = rounds.share(progress, trials)
-        rounds.train(rules, loaded, part, adversary.release, progress=shared)
-        parts.append(adversary.outcome())
-    columns = zip(*parts, strict=True)
-    return PlayedTrials(*(np.concatenate(column) for column in columns))
+    adversary = _Adversary(rules.seed, loaded, record, candidates, noise, trials)
+    for _ in rounds.trained(rules, loaded, trials, batch, adversary.release, progress=progress):
+        pass  # `release` gathers the evidence
+    return adversary.outcome()
 
 
 class _Adversary:
@@ -241,37 +237,41 @@ class _Adversary:
         record: int,
         candidates: Candidates,
         noise: RoundNoise,
-        trials: range,
+        trials: int,
     ) -> None:
         self._loaded, self._record = loaded, record
         self._candidates, self._noise = candidates, noise
         # A coin of each trial, and a number that decides its candidate, [T, 2].
-        streams = (generator(seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in trials)
+        streams = (
+            generator(seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in range(trials)
+        )
         drawn = np.stack([stream.random(2) for stream in streams])
         upper = candidates.prior.cumsum()
         places = np.searchsorted(upper / upper[-1], drawn[:, 1], side="right")
         self._coins, self._secrets = drawn[:, 0], places.astype(np.int64)
         # The log-likelihood ratio of every candidate, of all rounds so far, [T, m].
-        self._evidence = np.zeros((len(trials), len(candidates)))
+        self._evidence = np.zeros((trials, len(candidates)))
 
     def release(self, round: Round) -> Tensor:
         """Return a round's sum with the secret candidate, after the adversary has seen it."""
         observed = self._gradients(round) + round.drawn(self._noise.unknown, SERVER)
-        self._evidence += self._ratios(round, observed)
+        self._evidence[round.rows] += self._ratios(round, observed)
         released = round.clean_sum(without=self._record) + observed
         if self._noise.own:
             released += round.drawn(self._noise.own, OWN_NOISE)
         return released
 
-    def outcome(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return the columns of `PlayedTrials` for these trials."""
+    def outcome(self) -> PlayedTrials:
+        """Return the adversary's guesses, and how sure it is of them."""
         posterior = np.exp(log_posterior(self._evidence, self._candidates.prior))
         scores = surprise(posterior, self._secrets, self._coins)
-        return self._secrets, posterior.argmax(axis=-1), posterior.max(axis=-1), scores
+        guesses, certainty = posterior.argmax(axis=-1), posterior.max(axis=-1)
+        return PlayedTrials(self._secrets, guesses, certainty, scores)
 
     def _gradients(self, round: Round) -> Tensor:
         """Return the clipped gradient of each trial's candidate, if it takes part, [T, P]."""
-        takes_part = np.ones((len(self._secrets), 1))
+        secrets = self._secrets[round.rows]
+        takes_part = np.ones((len(secrets), 1))
         if round.coins is not None:
             takes_part[:, 0] = round.coins[:, self._record]
         return self._loaded.clipper.clipped_sum(
@@ -279,7 +279,7 @@ class _Adversary:
             self._candidates.features,
             self._candidates.labels,
             torch.from_numpy(takes_part).to(round.theta),
-            torch.from_numpy(self._secrets).to(round.theta.device).reshape(-1, 1),
+            torch.from_numpy(secrets).to(round.theta.device).reshape(-1, 1),
         )
 
     def _ratios(self, round: Round, observed: Tensor) -> Floats:

@@ -7,7 +7,6 @@ from typing import Any
 
 from scipy.special import ndtri
 
-import fedsim
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -19,7 +18,7 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled
 from fedsim.reports.document.wording import percent, span
 from fedsim.reports.figures import run_figures
-from fedsim.studies.page import StudyPage
+from fedsim.studies.page import StudyPage, settings
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (
@@ -83,12 +82,10 @@ class ReconstructionReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
-        config, scheme, candidates = self.config, self.config.scheme, self.candidates
+        config, candidates = self.config, self.candidates
         report = {
             "kind": "reconstruction",
-            "name": config.run.name,
-            "data": config.data.name,
-            "records": scheme.records,
+            **settings(config.experiment),
             "column": self.column,
             "question": candidates.question,
             "candidates": len(candidates),
@@ -102,16 +99,10 @@ class ReconstructionReport:
             "chance_alarms": verdicts.chance_alarms(list(_checks(self))),
             "success_by_baseline": self.success_by_baseline,
             "trials": len(self.played.right),
-            "rounds": scheme.training.rounds,
-            "sampling_rate": scheme.participation.rate,
             "noise_multiplier": self.noise_multiplier,
-            "trust": scheme.federation.trust.value,
-            "vantage": scheme.federation.vantage.value,
-            "clients": scheme.federation.clients,
+            "vantage": config.federation.vantage.value,
             "confidence": config.audit.confidence,
-            "seed": config.run.seed,
             "seconds": self.seconds,
-            "versions": {"fedsim": fedsim.__version__},
         }
         return strict_json(report)
 

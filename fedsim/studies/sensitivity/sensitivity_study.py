@@ -231,8 +231,8 @@ def follow(
         local = scheme.privacy.sensitivity == "local"
         return round.clean_sum() + round.noise(multiplier, measured[:, 0] if local else None)
 
-    for part in rounds.batches(trials, batch):
-        rounds.train(rules, loaded, part, release, progress=rounds.share(progress, trials))
+    for _ in rounds.trained(rules, loaded, trials, batch, release, progress=progress):
+        pass  # `release` measures the rounds
     return sensitivities, last[0]
 
 
