@@ -11,12 +11,14 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 from cyclopts import CoercionError, CycloptsError, MissingArgumentError
 
 from adversaries.errors import InputError
 from fedsim.commands import main
 from fedsim.configuration import KNOWN_KEYS
+from tests.console import run
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -194,6 +196,111 @@ def test_the_commands_of_a_page_exist_with_their_options(page: Path, found: list
             pass  # a text names an option without a value, or a stand-in for it
         except (CycloptsError, InputError) as error:
             pytest.fail(f"{line}: {error}")
+
+
+STAND_INS = {
+    **dict.fromkeys(("CONFIG", "FILE", "configs/mnist.toml"), "digits"),
+    **dict.fromkeys(("RUN", "RUN_DIR", "RUN_DIRECTORY"), "fedsim-runs/digits"),
+    **{"TABLE": "table.csv", "LABEL": "label", "bank.csv": "patients.csv"},
+    **dict.fromkeys(("readmitted", "default"), "diagnosis"),
+    **{"KEY": "privacy.delta", "D": "1e-4", "E": "1", "Z": "1", "K": "30", "Q": "0.1"},
+    **{"N": "63", "variant=VARIANT": "", "privacy.delta=D": "privacy.delta=1e-4"},
+    "trials.count=N": "trials.count=20",
+    "tests/apps/loops/opacus_loops.py:LOOP": "tests/apps/loops/opacus_loops.py:correct",
+    **dict.fromkeys(("data.root=DIR", "data.pool=0", "model.weights="), ""),
+}
+"""What a word of a page stands for: a name, or a file that no clone has."""
+
+ELSEWHERE = re.compile(
+    r"deploy (?!certificates|init h|init k)|audit app|--(track|follow|cluster|simulation|open)"
+    r"|--auditor|--data-root D|DIRECTORY|\bDIR\b|adult|movielens|fine-tune|bank-choice|texts|cuda"
+    r"|\.fedt|transcripts|--allow-code (?!mine:low)|mine:[A-Zt]|MODULE|my-app|A B C|runs/central"
+    r"|/\*|client}|secagg|measures-|…|\.\."
+)
+"""Commands that need services, other machines, or records and code that no clone has."""
+
+SMALL = {
+    "run": ["trials.count=8", "training.rounds=6"],
+    "attack": ["trials.count=8", "training.rounds=6"],
+    "train": ["training.rounds=6"],
+    "choose": ["trials.count=8", "training.rounds=2", "data.records=30", "data.pool=60"],
+    "sensitivity": ["data.pool=60"],
+    "audit": ["--trials", "20"],
+}
+"""What makes a command small; of a key's values, the last one counts."""
+
+MINE = """
+import numpy as np
+def low_loss(targets, shadows):
+    return -targets.losses
+def train(features, labels, seed):
+    return [np.zeros(3)]
+def coefficients(features, labels, generator):
+    return np.mean(features, axis=0)
+"""
+DIGITS = "run digits trials.count=8 training.rounds=2 data.records=30 data.pool=60 --out"
+MADE = {
+    **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("digits", "stricter")},
+    **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("vantages", "hospital")},
+    "fedsim-runs/digits-choose-belief-0.75/config.toml": "train train-digits training.rounds=2 "
+    "--out fedsim-runs/digits-choose-belief-0.75",
+    "fedsim-runs/model": "train hospital.toml training.rounds=2 --out fedsim-runs/model",
+    "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis --yes",
+    "bank.toml": "init bank.toml --data patients.csv --label diagnosis --yes",
+    "training.toml": "init training.toml --data digits --yes",
+    "rehearsal": "run train-digits trials.count=8 training.rounds=6 --out rehearsal",
+}
+"""The command that makes what the commands of other pages made."""
+
+
+def _laid_out(folder: Path) -> None:
+    """Write the files that the commands of pages name into a folder."""
+    for name in ("configs", "tests"):
+        (folder / name).symlink_to(ROOT / name)
+    people = "".join(f"{age},{age % 7},{age % 2}\n" for age in range(20, 80))
+    (folder / "patients.csv").write_text(f"age,visits,diagnosis\n{people}")
+    (folder / "table.csv").write_text(f"age,visits,label\n{people}")
+    (folder / "scores.csv").write_text("included,score\n" + "1,0.9\n0,0.1\n" * 30)
+    for name in ("mine.py", "my_analysis.py"):
+        (folder / name).write_text(MINE)
+    np.savez(folder / "records.npz", features=np.eye(60), labels=np.arange(60) % 2)
+    (folder / "rounds.toml").write_text("[[rounds]]\ncount = 90\nnoise-multiplier = 8.0\n")
+
+
+def _made(words: Sequence[str]) -> None:
+    """Make what a command names, and what that takes, if it is not there."""
+    for word in words:
+        if word in MADE and not Path(word).exists() and f"--out {word}" not in " ".join(words):
+            made = MADE[word].split()
+            _made([each for each in made[:2] if each != word])
+            assert run(made).exit_code == 0
+
+
+@pytest.mark.slow
+@_on_pages(_commands, CURRENT)
+def test_the_commands_of_a_page_run_in_small_sizes(
+    page: Path, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a page calls bad input, or has no result, is no example."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("fedsim.reports.page.Pictures.drawn", {})
+    _laid_out(tmp_path)
+    for line in dict.fromkeys(found):
+        words = [STAND_INS.get(word, word) for word in shlex.split(line)[1:]]
+        words = [word for word in words if word]
+        if ELSEWHERE.search(line) or len(words) < 2 + (words[0] == "deploy"):
+            continue
+        if "--trials" in words:
+            del words[(at := words.index("--trials")) : at + 2]
+        _made(words)
+        is_run = Path(words[1], "config.toml").exists()
+        small = [] if is_run or words[1].endswith(".csv") else SMALL.get(words[0], [])
+        small = ["--yes"] if words[:1] == ["data"] and words[1].endswith(".csv") else small
+        result = run([*words, *small])
+        # A search in a small size may find nothing.
+        fine = (0, 1, 3, 4) if words[0] == "choose" else (0, 3, 4)
+        assert result.exit_code in fine, (line, result.stderr)
 
 
 def test_every_key_and_every_command_is_on_a_generated_page() -> None:

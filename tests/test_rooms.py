@@ -85,6 +85,7 @@ ROOMS = (
     "fedsim.studies.choose",
     "fedsim.deployment",
     "fedsim.deployment.checks",
+    "fedsim.deployment.submission",
     "fedsim.commands",
     "fedsim.commands.main",
     "fedsim.commands.entry",

@@ -35,13 +35,13 @@ HELD = {
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
-    "fedsim/deployment": 3_300,
+    "fedsim/deployment": 3_600,
     "fedsim/audits": 16_300,
     "fedsim/reports": 8_800,
     "fedsim/studies": 5_400,
-    "fedsim/commands": 5_700,
+    "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 60_100,
+    "tests": 58_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

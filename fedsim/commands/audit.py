@@ -1,7 +1,7 @@
 """`fedsim.audit`: a claim about an app, a loop, a recording or a running federation."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import claim_given
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.commands import own_loop
 from fedsim.commands.answer import Answer, of_audit
 from fedsim.commands.settings import Each, Progress, changed, console
 from fedsim.common import report_directory
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fedsim.audits.judgement.report import AuditReport
     from fedsim.commands.terminal import Terminal
 
-    Target = Path | str | tuple[npt.ArrayLike, npt.ArrayLike]
+    Target = Path | str | Callable[..., Any] | tuple[npt.ArrayLike, npt.ArrayLike]
     Change = str | Mapping[str, Any]
 else:
     Target = Change = str
@@ -92,7 +93,8 @@ def audit(
 
     Args:
         target: directory of an app, file.py:function or module:function, transcript or folder of
-            transcripts, or scores (.csv). In Python also (included [m], scores [m]).
+            transcripts, or scores (.csv). In Python also a training function, or
+            (included [m], scores [m]).
         changes: run config of an app, as KEY=VALUE.
         claimed_epsilon: epsilon claimed for the whole run.
         claimed_delta: delta of --claimed-epsilon.
@@ -139,7 +141,7 @@ def audit(
     Raises:
         InputError: the target cannot be audited, or the options do not fit it.
     """
-    if isinstance(target, tuple) or Path(target).suffix == ".csv":
+    if isinstance(target, tuple) or str(target).endswith(".csv"):
         _refuse_of_scores(locals())
         return _of_scores(target, delta, confidence, guesses, trial)
     if guesses or trial is not None:
@@ -168,12 +170,13 @@ def audit(
     place = _path(out)
     if (once or patience != PATIENCE) and not follow:
         raise InputError("--once and --patience need --follow; add it, or leave them out")
-    path = Path(target)
-    is_loop = ":" in path.name and not path.exists()
+    path = Path() if callable(target) else Path(target)
+    is_loop = callable(target) or (":" in path.name and not path.exists())
     if is_loop or (path / "pyproject.toml").exists():
         if follow:
             raise InputError("--follow is for transcripts; leave it out")
-        return _of_code(str(target), is_loop, options, strict, place, progress)
+        with own_loop.named(target if callable(target) else str(target)) as name:
+            return _of_code(name, is_loop, options, strict, place, progress)
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
 
     if follow:

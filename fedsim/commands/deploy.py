@@ -1,36 +1,19 @@
 """`fedsim deploy`: a federation across machines."""
 
-import math
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from adversaries.errors import InputError, InterruptedRunError
+from adversaries.errors import InputError
 from fedsim import configuration
 from fedsim.commands.answer import Answer
 from fedsim.commands.answer import lines as lines_of
 from fedsim.commands.run import Run, Training, load, trained
 from fedsim.commands.settings import Change, Given, Progress, changed, configured, console
-from fedsim.commands.terminal import Terminal
 from fedsim.common import reading
 from fedsim.common.strict_json import report_json
-from fedsim.configuration.objects import Scheme
-from fedsim.experiment import check_ledger, prepare
-from fedsim.federation.runs.run_directory import LAST_FILE, SUBMITTED, RunDirectory
-from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document.blocks import Cell, Group, Line, Mark, Table
-from fedsim.reports.tracking.progress import progress as shown_progress
-from fedsim.reports.tracking.progress import warn
-
-if TYPE_CHECKING:
-    from fedsim.federation.runtimes.flower_command import Submission
-
-ENDING = 60.0
-"""Seconds that a server's process may take to end after its SuperLink was killed. It asks the new
-SuperLink after up to 20 s, and ends up to 6 s after its refusal."""
 
 LONGEST = 3650
 """Most days of a certificate."""
@@ -211,8 +194,12 @@ def run(
         experiment: allow settings that protect no client: noise from a seed, or repeated trainings.
         progress: whether to show a bar; None: only in a terminal or a notebook.
     """
-    values = changed(changes, {"run.out": out})
-    return load(_carry_out(directory, config, values, experiment, console(progress)).path)
+    from fedsim.deployment import kit, submission  # noqa: PLC0415  (Flower)
+
+    chosen = configured(config, changed(changes, {"run.out": out}), None)
+    configuration.check_is_no_training(chosen.run.job, str(config))
+    server, shown = kit.folder(directory, "server"), console(progress)
+    return load(submission.carry_out(server, chosen, shown, experiment=experiment).path)
 
 
 def train(
@@ -240,9 +227,11 @@ def train(
         rehearsal: run of fedsim run with this configuration. Its results go on the model's card.
         progress: whether to show a bar; None: only in a terminal or a notebook.
     """
-    values = changed(changes, {"run.out": out})
-    shown = console(progress)
-    return trained(_carry_out(directory, config, values, False, shown, "training", rehearsal))
+    from fedsim.deployment import kit, submission  # noqa: PLC0415  (Flower)
+
+    chosen = configured(config, changed(changes, {"run.out": out}), "training")
+    server, shown = kit.folder(directory, "server"), console(progress)
+    return trained(submission.carry_out(server, chosen, shown, rehearsal=rehearsal))
 
 
 def stop(directory: Path, /) -> Answer:
@@ -436,203 +425,3 @@ def supernode(directory: Path, /) -> None:
     from fedsim.deployment import supernode  # noqa: PLC0415
 
     supernode.serve(directory)
-
-
-def _carry_out(
-    directory: Path,
-    config_file: Given,
-    overrides: Mapping[str, Any],
-    experiment: bool,
-    console: Terminal,
-    job: str | None = None,
-    rehearsal: Path | None = None,
-) -> RunDirectory:
-    """Submit a run to the server's SuperLink, wait for its end, and return its directory."""
-    from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.deployment import run as deployment  # noqa: PLC0415
-    from fedsim.federation.runtimes.flower_command import ProcessEndedError  # noqa: PLC0415
-    from fedsim.federation.server.nodes import ENDED, REGISTERED  # noqa: PLC0415
-    from fedsim.reports import model_card  # noqa: PLC0415
-
-    config = configured(config_file, overrides, job)
-    if job is None:
-        configuration.check_is_no_training(config.run.job, str(config_file))
-    server = kit.folder(directory, "server")
-    _refuse(config.scheme, config.trials.count, kit.read_kit(server).clients, experiment)
-    values = configuration.to_run_config(config)
-    evidence = None if rehearsal is None else model_card.findings(values, rehearsal)
-    tolerated = config.federation.tolerated_dropouts if job == "training" else 0
-    nodes = _clients_nodes(server, config.federation.clients, tolerated)
-    with ExitStack() as held:
-        with console.status("preparing") as status:
-            plan = prepare(config, deployed=True)
-            config, run_directory = plan.config, RunDirectory(plan.path.absolute())
-            if (running := _running(server, run_directory)) is not None:
-                say = f"following run {running.run_id}, which has not ended; Ctrl-C stops it"
-                console.print(say, highlight=False)
-                with suppress(ProcessEndedError):  # it was ending, and another one continues
-                    return _follow(server, running, run_directory, console)
-            run_directory = plan.begin()
-            if job == "training" and (larger := _larger(config.scheme, plan.noise_multiplier)):
-                console.print(larger, highlight=False)
-            # Once the run has begun, the server's process holds the lock.
-            status.update("waiting for the last server process of this run to end")
-            held.enter_context(run_directory.lock(patience=ENDING))
-        if run_directory.has(LAST_FILE):
-            raise InputError(
-                f"'{run_directory.path}' holds a finished run, with its {LAST_FILE}; read it, or "
-                "name a new directory with --out"
-            )
-        check_ledger(plan, run_directory)
-        if evidence is not None:
-            model_card.attach(run_directory, evidence)
-        run_directory.write_json(REGISTERED, nodes)
-        earlier = deployment.runs(server)
-        ended = earlier.keys() - set(deployment.unfinished(earlier))
-        run_directory.write_json(ENDED, {"runs": ",".join(sorted(ended))})
-    run_config = configuration.dump(config.reading_data_from(""))
-    submitted = deployment.start(server, run_config, Path(config.run.out))
-    return _follow(server, submitted, run_directory, console)
-
-
-def _running(server: Path, run_directory: RunDirectory) -> "Submission | None":
-    """Return the unfinished submission that writes a run directory, or will; None without one."""
-    from fedsim.deployment import run  # noqa: PLC0415
-
-    directory, id = run.last(server) or (None, "")
-    ids = [id] if directory == run_directory.path else []  # its process may not have begun
-    ids += [run_directory.submitted()] if run_directory.has(SUBMITTED) else []
-    # Without a process, the SuperLink may not know yet that it was killed.
-    living = [id for id in ids if not run_directory.ended(id)]
-    unfinished = run.unfinished(run.runs(server)) if living else ()
-    return next((run.submission(server, id) for id in living if id in unfinished), None)
-
-
-def _follow(
-    server: Path, submitted: "Submission", run_directory: RunDirectory, console: Terminal
-) -> RunDirectory:
-    """Wait for the end of a run; Ctrl-C stops it. Return its directory."""
-    from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.federation.runtimes import ports  # noqa: PLC0415
-
-    port, id = kit.port(server, "SUPERLINK_PORT"), submitted.run_id
-
-    def lost() -> bool:
-        return run_directory.ended(id) or not ports.listening("127.0.0.1", port)
-
-    ending = partial(run_directory.has, LAST_FILE)
-    try:
-        with shown_progress(run_directory, console):
-            submitted.wait(ending, partial(_say_why, server, console), lost)
-    except KeyboardInterrupt:
-        submitted.stop()
-        raise InterruptedRunError(
-            "interrupted; the finished part is kept. To continue, run the same command again with "
-            f"--out {run_directory.path}"
-        ) from None
-    return run_directory
-
-
-def _say_why(server: Path, console: Terminal, state: str, seconds: float) -> None:
-    """Print that a submitted run has not begun for some seconds, and which part is missing."""
-    from fedsim.deployment import kit  # noqa: PLC0415
-    from fedsim.deployment.checks.connection import WRONG  # noqa: PLC0415
-    from fedsim.deployment.checks.server import services  # noqa: PLC0415
-
-    found = services(server, kit.read_kit(server))
-    why = "; ".join(f"{what}: {message}" for what, state, message in found if state == WRONG)
-    why = why or "all parts of the server live, so its machine is busy: see logs/superlink.log"
-    warn(console, f"the run is {state} for {seconds:.0f} s: {why}")
-
-
-def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]:
-    """Return the node of each client's key, by partition.
-
-    tolerated: number of clients that may have left for good, with no registered key.
-    Raises InputError if more are missing.
-    """
-    from fedsim.deployment import run  # noqa: PLC0415
-
-    registered, files = run.registered(server), run.key_files(server)
-    nodes = {}
-    for client in range(clients):
-        machine = f"client-{client}"
-        node = registered.get(machine)
-        if node is None or not node.node.isdecimal():
-            tolerated -= 1
-            if tolerated >= 0:
-                continue
-            raise InputError(
-                f"the key of {machine} is not registered; start the server and run "
-                "fedsim deploy register"
-            )
-        if machine in files and node.key != run.fingerprint_of(files[machine]):
-            raise InputError(
-                f"keys/{machine}.pub is not the registered key; run fedsim deploy register"
-            )
-        nodes[str(client)] = int(node.node)
-    return nodes
-
-
-def _refuse(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
-    """Raise InputError for a run that this federation cannot, or should not, carry out."""
-    federation, privacy = scheme.federation, scheme.privacy
-    if federation.clients != clients:
-        raise InputError(
-            f"federation.clients is {federation.clients}, but {clients} clients are "
-            f"deployed; add federation.clients={clients}. If a client left for good, also "
-            "add federation.tolerated-dropouts=1"
-        )
-    if privacy.noise_source == "seed" and not experiment:
-        raise InputError(
-            'privacy.noise-source is "seed", and every node knows the seed, so the noise protects '
-            "no client; add privacy.noise-source=system, or --experiment to run it anyway"
-        )
-    if trials > 1 and not experiment:
-        raise InputError(
-            f"trials.count is {trials}, and so many trainings on the same people "
-            f"{_together(scheme)}; add trials.count=1, as in the "
-            "server's deployment.toml, or --experiment to run them anyway"
-        )
-    if federation.summed_in_the_clear and privacy.noise_source != "seed":
-        raise InputError(
-            'federation.trust is "distributed", but federation.secure-aggregation is "simulated", '
-            "so the server would see every message with only a share of the noise; add "
-            "federation.secure-aggregation=secagg+ (an --experiment with noise from the seed may "
-            "simulate it)"
-        )
-
-
-def _larger(scheme: Scheme, nominal: float) -> str:
-    """Return a sentence about the largest epsilon; "" if it is towards federation.vantage."""
-    from fedsim.federation.server.plan import planned_epsilons  # noqa: PLC0415
-
-    configured, trust = scheme.federation.vantage, scheme.federation.trust.model
-    if not nominal:  # noise without an epsilon
-        return ""
-    epsilons = planned_epsilons(scheme, nominal)
-    if trust.server_draws:  # the server is trusted
-        del epsilons[Vantage.SERVER]
-    most = max(epsilons, key=lambda vantage: epsilons[vantage])
-    least = epsilons.get(configured, math.inf)
-    if epsilons[most] <= least * (1 + 1e-9):
-        return ""
-    return (
-        f"The rounds cost epsilon {epsilons[most]:.4g} towards the {most.value}, more than the "
-        f"{least:.4g} towards the {configured.value} that the file plans; a client's epsilon-limit "
-        "must allow the larger one."
-    )
-
-
-def _together(scheme: Scheme) -> str:
-    """Return what all trainings of a campaign would release, as the end of a sentence."""
-    from fedsim.federation.runs import spending  # noqa: PLC0415
-    from fedsim.game.mechanisms import privacy  # noqa: PLC0415
-    from fedsim.privacy.accounting import accountant  # noqa: PLC0415
-
-    everything = spending.describe_everything(scheme, privacy.noise_multiplier(scheme), [])
-    if everything is None:
-        return "would release sums that no noise protects"
-    mechanism = everything.towards(scheme.federation.vantage)
-    epsilon = accountant(scheme.privacy.accountant).epsilon(mechanism, scheme.privacy.delta)
-    return f"would cost epsilon {epsilon:.4g} at delta {scheme.privacy.delta:g} in total"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from adversaries.errors import InputError
 from fedsim.common.foreign_text import shown
 
 if TYPE_CHECKING:  # pydantic
@@ -21,9 +22,15 @@ class Gate:
     conditions: "tuple[Condition, ...]" = ()
 
     def status(self, report: Mapping[str, Any]) -> int:
-        """Return the exit status for a report (0 or SHUT); print each reason to stderr."""
+        """Return the exit status for a report (0 or SHUT); print each reason to stderr.
+
+        Raises:
+            InputError: the report compares several runs.
+        """
         if not self.conditions:
             return 0
+        if "runs" in report:
+            raise InputError("--fail-if is for the report of one run; give one run, or drop it")
         from fedsim.audits.results.conditions import complaint  # noqa: PLC0415
 
         complaints = [text for each in self.conditions if (text := complaint(each, report))]

@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
-from fedsim import configuration
 from fedsim.commands import settings
 from fedsim.commands.answer import Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
-from fedsim.configuration import Config
+from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:  # slow to import
@@ -238,26 +237,14 @@ def train(
     Raises:
         InputError: the configuration cannot be trained. Raised before anything is written.
     """
-    from fedsim.reports import model_card  # noqa: PLC0415
-
     begun = Path(str(config)) if settings.is_run(config) else None
     if begun is not None and RunDirectory.open(begun).config.run.job != "training":
         raise InputError(f"'{config}' is not a training; continue it with fedsim run {config}")
     own = {"model.name": model, "data.name": data, "run.out": out}
-    evidence = None
-    changes_ = settings.changed(changes, own)
-    if rehearsal is not None:
-        chosen = (
-            settings.configured(config, changes_, "training")
-            if begun is None
-            else RunDirectory.open(begun).config
-        )
-        evidence = model_card.findings(configuration.to_run_config(chosen), Path(rehearsal))
-    console = settings.console(progress)
-    directory = _carried_out(
-        config, changes_, console, None, simulation, track, "training", evidence
+    changed, console = settings.changed(changes, own), settings.console(progress)
+    return trained(
+        _carried_out(config, changed, console, None, simulation, track, "training", rehearsal)
     )
-    return trained(directory)
 
 
 def load(path: Path | str) -> Run:
@@ -358,7 +345,7 @@ def _carried_out(
     simulation: bool,
     track: Sequence[str] | None,
     job: str | None = None,
-    evidence: Any = None,
+    rehearsal: Path | None = None,
 ) -> RunDirectory:
     """Carry out a new run or training, or what is left of one; return its directory."""
     from fedsim import experiment  # noqa: PLC0415
@@ -372,6 +359,7 @@ def _carried_out(
     named = shown.opened(track)
     if settings.is_run(config):
         directory = _continued(Path(str(config)), changes, job)
+        evidence = _evidence(to_run_config(directory.config), rehearsal)
         plan = None
         if not directory.finished:
             plan = experiment.prepare(directory.config, workers=workers, simulated=simulation)
@@ -379,6 +367,7 @@ def _carried_out(
             experiment.check_batches(plan, workers)
     else:
         chosen = _of_job(config, changes, job)
+        evidence = _evidence(to_run_config(chosen), rehearsal)
         plan = experiment.prepare(chosen, workers=workers, simulated=simulation)
         directory = _begin(plan, console, workers)
     if evidence is not None:
@@ -393,6 +382,15 @@ def _carried_out(
     else:
         _execute(plan, directory, simulation, console, named, workers)
     return directory
+
+
+def _evidence(values: Mapping[str, Scalar], rehearsal: Path | None) -> Any:
+    """Return the results of a training's rehearsal, if any. Raises InputError if it is another."""
+    from fedsim.reports import model_card  # noqa: PLC0415
+
+    if rehearsal is None:
+        return None
+    return model_card.findings(values, Path(rehearsal))
 
 
 def _of_job(config: Given, changes: Mapping[str, Any], job: str | None) -> Config:

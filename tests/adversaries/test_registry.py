@@ -1,8 +1,6 @@
 """Extensions go by name; a user's own code only where the machine's owner allowed it."""
 
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +9,6 @@ from adversaries import registry
 from adversaries.errors import InputError
 from adversaries.registry import lookup
 from fedsim.commands.main import main
-from fedsim.configuration import Config, Scalar
-from fedsim.federation.runs.run_directory import Arrays
 
 OWN = """
 from dataclasses import replace
@@ -43,7 +39,7 @@ NAMES = {
 
 
 @pytest.fixture
-def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_code(tmp_path, monkeypatch):
     (tmp_path / "own_code.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(registry.ALLOWED, "")
@@ -51,9 +47,7 @@ def own_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("own_code")
-def test_a_run_uses_code_of_ones_own_wherever_a_configuration_names_some(
-    small: Callable[[dict[str, Scalar]], Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_a_run_uses_code_of_ones_own_wherever_a_configuration_names_some(small, run):
     registry.allow(NAMES.values())
     arrays = run(small(NAMES | {"trials.count": 4, "trials.batch": 4, "training.rounds": 1}))
     assert arrays["log_odds"].shape == (4, 1)
@@ -62,9 +56,7 @@ def test_a_run_uses_code_of_ones_own_wherever_a_configuration_names_some(
 
 @pytest.mark.usefixtures("own_code")
 @pytest.mark.parametrize("key", NAMES)
-def test_code_that_nobody_allowed_is_refused_unread(
-    key: str, small: Callable[[dict[str, Scalar]], Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_code_that_nobody_allowed_is_refused_unread(key, small, run):
     # Another name of the same module is not enough.
     registry.allow(["own_code:something_else"])
     with pytest.raises(InputError, match=f"{key} is 'own_code:.*fedsim --allow-code own_code:"):
@@ -73,7 +65,7 @@ def test_code_that_nobody_allowed_is_refused_unread(
 
 
 @pytest.mark.usefixtures("own_code")
-def test_what_is_allowed_and_cannot_be_imported_is_one_line() -> None:
+def test_what_is_allowed_and_cannot_be_imported_is_one_line():
     registry.allow(["own_code:nothing", "no.such.module:name"])
     for name in ("own_code:nothing", "no.such.module:name"):
         with pytest.raises(InputError, match=r"cannot be imported: .*PYTHONPATH"):
@@ -81,9 +73,7 @@ def test_what_is_allowed_and_cannot_be_imported_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("name", ["no colon", "a:b:c", "os.system('x'):y", "a.b:"])
-def test_only_a_module_and_a_name_can_be_allowed(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_a_module_and_a_name_can_be_allowed(name, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["--allow-code", name, "account", "--rho-beta", "0.9", "--rounds", "3"])
     assert ended.value.code == 2

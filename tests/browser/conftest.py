@@ -2,9 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,7 @@ SWITCHES = (
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def chromium(tmp_path_factory):
     """A page of a Chromium with a profile of its own that reaches no network."""
     from playwright import sync_api  # noqa: PLC0415  (the extra "browser")
 
@@ -35,6 +32,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory):
     """A page of every kind."""
     return made(tmp_path_factory.mktemp("pages") / "all")

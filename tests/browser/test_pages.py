@@ -8,8 +8,6 @@ with axe-core, which finds what of it a program can find.
 import io
 import unicodedata
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,14 +34,14 @@ LUMINANCE = """
 """
 
 
-def _opened(chromium: Any, page: Path, size: dict[str, int], scheme: str) -> Any:
+def _opened(chromium, page, size, scheme):
     chromium.set_viewport_size(size)
     chromium.emulate_media(color_scheme=scheme, media="screen")
     chromium.goto(page.as_uri())
     return chromium
 
 
-def _violations(chromium: Any) -> list[str]:
+def _violations(chromium):
     """Return what axe-core finds, each with the elements."""
     import axe_playwright_python as axe  # noqa: PLC0415  (the extra "browser")
 
@@ -56,9 +54,7 @@ def _violations(chromium: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_nothing_of_a_page_keeps_anybody_from_reading_it(
-    kind: str, chromium: Any, pages: dict[str, Path]
-) -> None:
+def test_nothing_of_a_page_keeps_anybody_from_reading_it(kind, chromium, pages):
     _opened(chromium, pages[kind], PHONE, "light").evaluate(UNFOLD)
     chromium.evaluate(SHORTEN)
     assert chromium.evaluate(LUMINANCE) == 1
@@ -70,9 +66,7 @@ def test_nothing_of_a_page_keeps_anybody_from_reading_it(
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_a_phone_stacks_tables_and_scrolls_figures_and_not_the_page(
-    kind: str, chromium: Any, pages: dict[str, Path]
-) -> None:
+def test_a_phone_stacks_tables_and_scrolls_figures_and_not_the_page(kind, chromium, pages):
     _opened(chromium, pages[kind], PHONE, "light").evaluate(UNFOLD)
     assert chromium.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
     assert chromium.evaluate(WIDER) == []
@@ -93,14 +87,12 @@ MOST_PAGES = 10
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
-    kind: str, chromium: Any, pages: dict[str, Path]
-) -> None:
+def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(kind, chromium, pages):
     import pypdf  # noqa: PLC0415  (the extra "browser")
 
     _opened(chromium, pages[kind], DESK, "dark").emulate_media(media="print")
 
-    def printed() -> tuple[int, str]:
+    def printed():
         found = pypdf.PdfReader(io.BytesIO(chromium.pdf(prefer_css_page_size=True)))
         assert [round(float(side)) for side in found.pages[0].mediabox[2:]] == [595, 842]
         return len(found.pages), _letters("".join(page.extract_text() for page in found.pages))
@@ -121,6 +113,6 @@ def test_paper_has_what_is_open_on_the_screen_and_is_soon_read(
 TEXTS = "all => all.map(one => one.textContent)"
 
 
-def _letters(text: str) -> str:
+def _letters(text):
     """Return a text without its spaces, which lines break at, and without ligatures."""
     return "".join(unicodedata.normalize("NFKC", text).split())

@@ -32,17 +32,17 @@ AGREED = "adversary,central,challenge,experiment"
 """What an experiment with noise from the seed asks of clients."""
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def script(place: Path, name: str) -> None:
+def script(place, name):
     subprocess.run(["sh", str(place / name)], check=False, stdout=sys.stderr)
 
 
-def start_server(directory: Path) -> None:
+def start_server(directory):
     """Write a kit, start its server and clients, and register all keys."""
     kit.write_kit(
         directory,
@@ -71,11 +71,9 @@ def start_server(directory: Path) -> None:
         script(kit.folder(directory, f"client-{client}"), "start.sh")
 
 
-def toggle(
-    running: subprocess.Popen[bytes], run: RunDirectory, auditor: Path, block: int
-) -> list[float]:
+def toggle(running, run, auditor, block):
     """Start or stop the auditor whenever `block` rounds were counted; return when."""
-    toggled: list[float] = []
+    toggled = []
     while running.poll() is None:
         blocks, present = spans(run, toggled)
         if blocks and len(blocks[-1][1]) >= block and present == blocks[-1][0]:
@@ -87,12 +85,12 @@ def toggle(
     return toggled
 
 
-def spans(run: RunDirectory, toggled: list[float]) -> tuple[list[tuple[bool, list[float]]], bool]:
+def spans(run, toggled):
     """Return each block's state and seconds a round, and the state at the end.
 
     Rounds count from the first that is wholly after a change to the last before the next.
     """
-    blocks: list[tuple[bool, list[float]]] = []
+    blocks = []
     present, changing, clean, last = False, False, False, None
     marks = [{"time": moment, "toggled": True} for moment in toggled]
     for event in sorted([event for event, _ in run.events()] + marks, key=lambda one: one["time"]):
@@ -109,11 +107,11 @@ def spans(run: RunDirectory, toggled: list[float]) -> tuple[list[tuple[bool, lis
     return blocks, present
 
 
-def conclude(blocks: list[tuple[bool, list[float]]]) -> dict[str, object]:
+def conclude(blocks):
     """Return medians and their ratio, with a bootstrap interval that resamples whole blocks."""
     by_state = {state: [rounds for on, rounds in blocks if on is state] for state in (False, True)}
 
-    def ratio(groups: dict[bool, list[list[float]]]) -> float:
+    def ratio(groups):
         medians = {state: np.median(np.concatenate(groups[state])) for state in groups}
         return float(medians[True] / medians[False])
 
@@ -127,7 +125,7 @@ def conclude(blocks: list[tuple[bool, list[float]]]) -> dict[str, object]:
         )
         for _ in range(RESAMPLES)
     ]
-    found: dict[str, object] = {}
+    found = {}
     for state, name in ((False, "without"), (True, "with")):
         seconds = np.concatenate(by_state[state])
         quartiles = np.quantile(seconds, [0.25, 0.5, 0.75]).round(3).tolist()
@@ -141,7 +139,7 @@ def conclude(blocks: list[tuple[bool, list[float]]]) -> dict[str, object]:
     return found
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     for name, default in (("rounds", 60), ("block", 8), ("trials", 400)):

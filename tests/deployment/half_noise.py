@@ -6,13 +6,12 @@ As sitecustomize.py on the PYTHONPATH of its node, where Python imports it befor
 import importlib.util
 import sys
 from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 
 NODE = "fedsim.federation.client.training_node"
 
 
 class _Halving(MetaPathFinder):
-    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name, path, target=None):
         if name != NODE:
             return None
         sys.meta_path.remove(self)
@@ -21,12 +20,12 @@ class _Halving(MetaPathFinder):
         assert spec.loader is not None
         execute = spec.loader.exec_module
 
-        def and_halve(module: object) -> None:
-            execute(module)  # type: ignore[arg-type]
-            really = module._noise  # type: ignore[attr-defined]
-            module._noise = lambda *given: really(*given) / 2  # type: ignore[attr-defined]
+        def and_halve(module):
+            execute(module)
+            really = module._noise
+            module._noise = lambda *given: really(*given) / 2
 
-        spec.loader.exec_module = and_halve  # type: ignore[method-assign]
+        spec.loader.exec_module = and_halve
         return spec
 
 

@@ -24,7 +24,7 @@ HEADER = (
 )
 
 
-def rows(folder: Path) -> list[list[str]]:
+def rows(folder):
     """Return patients without faults."""
     rng = np.random.default_rng(3)
     with gzip.open(folder / "adult.data.gz", "rt") as file:
@@ -47,7 +47,7 @@ def rows(folder: Path) -> list[list[str]]:
     ]
 
 
-def spoil(patients: list[list[str]], hospital: int) -> None:
+def spoil(patients, hospital):
     """Put the faults of one hospital into its table."""
     rng = np.random.default_rng(hospital)
     for place in rng.choice(len(patients), len(patients) // 25, replace=False):
@@ -59,7 +59,7 @@ def spoil(patients: list[list[str]], hospital: int) -> None:
             patients[place][2] = "geriatrics"  # a ward of this hospital alone
 
 
-def write(folder: Path, patients: list[list[str]]) -> None:
+def write(folder, patients):
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "patients.csv").open("w", newline="") as file:
         written = csv.writer(file)
@@ -67,7 +67,7 @@ def write(folder: Path, patients: list[list[str]]) -> None:
         written.writerows(patients)
 
 
-def main(adult: str, public: str, *clients: str) -> None:
+def main(adult, public, *clients):
     everybody = rows(Path(adult))
     write(Path(public), everybody[:PUBLIC])
     for hospital, folder in enumerate(clients):

@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,14 +72,14 @@ class Session:
     said: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def place(self, machine: str) -> Path:
+    def place(self, machine):
         """Return the folder of a machine."""
         return {
             "operator": self.folder,
             "server": self.folder / "kit" / "server",
         }.get(machine, self.folder / "kit" / "clients" / machine)
 
-    def begin(self, machine: str, command: str, answers: str = "") -> subprocess.Popen[str]:
+    def begin(self, machine, command, answers=""):
         """Start a command on a machine."""
         print(f"{machine}$ {command}", flush=True)
         process = subprocess.Popen(
@@ -97,9 +96,7 @@ class Session:
         process.stdin = None
         return process
 
-    def end(
-        self, name: str, process: subprocess.Popen[str], begun: float, fails: bool = False
-    ) -> None:
+    def end(self, name, process, begun, fails=False):
         """Wait for a command's end, and write down what it said.
 
         Raises RuntimeError if it fails, unless it may.
@@ -111,15 +108,13 @@ class Session:
         if process.returncode and not fails:
             raise RuntimeError(f"{name} ended with status {process.returncode}")
 
-    def give(
-        self, name: str, machine: str, command: str, answers: str = "", fails: bool = False
-    ) -> str:
+    def give(self, name, machine, command, answers="", fails=False):
         """Give a command on a machine and return what it said."""
         begun = time.monotonic()
         self.end(name, self.begin(machine, command, answers), begun, fails)
         return self.said[name]
 
-    def set(self, machine: str, file: str, key: str, value: str) -> None:
+    def set(self, machine, file, key, value):
         """Set a value in a machine's settings, as its owner edits them."""
         path = self.place(machine) / file
         setting, count = re.subn(
@@ -133,7 +128,7 @@ class Session:
         print(f"# {machine}, {file}: {key} = {value}\n", flush=True)
         path.write_text(setting)
 
-    def rounds(self, run: str) -> int:
+    def rounds(self, run):
         """Return how many rounds of a run are done."""
         path = self.place("server") / run / "events.jsonl"
         events = (
@@ -142,7 +137,7 @@ class Session:
         return max((event["round"] for event in events if "round" in event), default=-1)
 
 
-def until(happens: Callable[[], object], process: subprocess.Popen[str], seconds: float) -> None:
+def until(happens, process, seconds):
     """Wait until something happens while a process runs. Raises RuntimeError."""
     deadline = time.monotonic() + seconds
     while not happens():
@@ -153,7 +148,7 @@ def until(happens: Callable[[], object], process: subprocess.Popen[str], seconds
         time.sleep(1)
 
 
-def prepare(session: Session, adult: str) -> None:
+def prepare(session, adult):
     """Go from three files to a federation whose records all fit one schema."""
     folder = session.folder
     files = " ".join(f"{folder}/files/{name}" for name in ("public", *CLIENTS))
@@ -182,7 +177,7 @@ def prepare(session: Session, adult: str) -> None:
         session.set(machine, "node.toml", "epsilon-limit", "4.0")
 
 
-def start(session: Session, machines: tuple[str, ...]) -> None:
+def start(session, machines):
     """Start nodes beside each other."""
     begun = time.monotonic()
     processes = [session.begin(machine, "sh start.sh") for machine in machines]
@@ -190,7 +185,7 @@ def start(session: Session, machines: tuple[str, ...]) -> None:
         session.end(f"start {machine}", process, begun)
 
 
-def train(session: Session, rounds: int) -> None:
+def train(session, rounds):
     """Train one model in peace, and show what each machine says of it."""
     (session.place("server") / "training.toml").write_text(TRAINING.format(rounds=rounds))
     session.give("start server", "server", "sh start.sh")
@@ -204,7 +199,7 @@ def train(session: Session, rounds: int) -> None:
         session.give(f"ledger {machine}", machine, "fedsim deploy check . | grep budget")
 
 
-def disturb(session: Session, rounds: int) -> None:
+def disturb(session, rounds):
     """Train another model while one hospital is late, one is starved, and one leaves for good."""
     session.give("stop late", LATE, "sh stop.sh")
     session.give("stop starved", STARVED, "sh stop.sh")
@@ -240,7 +235,7 @@ def disturb(session: Session, rounds: int) -> None:
         session.give(f"ledger {machine} after", machine, command)
 
 
-def kill(place: Path) -> None:
+def kill(place):
     """End a node's processes at once, as a power failure does."""
     node = int((place / "supernode.pid").read_text())
     children = subprocess.run(
@@ -250,7 +245,7 @@ def kill(place: Path) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--adult", default=str(HERE.parents[2] / "shared" / "data" / "adult"))

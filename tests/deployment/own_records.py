@@ -17,7 +17,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 PUBLIC_DIGITS, PUBLIC_TUMOURS = 297, 119
 
 
-def write_pictures(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+def write_pictures(folder, images, labels):
     folder.mkdir(parents=True, exist_ok=True)
     header = struct.pack(">BBBBIII", 0, 0, 8, 3, *images.shape)
     (folder / "train-images-idx3-ubyte").write_bytes(header + images.tobytes())
@@ -25,14 +25,14 @@ def write_pictures(folder: Path, images: np.ndarray, labels: np.ndarray) -> None
     (folder / "train-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
 
 
-def write_table(path: Path, names: list[str], rows: np.ndarray, labels: list[str]) -> None:
+def write_table(path, names, rows, labels):
     with path.open("w", newline="") as file:
         written = csv.writer(file)
         written.writerow([*names, "diagnosis"])
         written.writerows([*row, label] for row, label in zip(rows, labels, strict=True))
 
 
-def main(public: str, *clients: str) -> None:
+def main(public, *clients):
     images, digits = load_digits(return_X_y=True)
     images, digits = images.reshape(-1, 8, 8).astype(np.uint8), digits.astype(np.uint8)
     tumours = load_breast_cancer()

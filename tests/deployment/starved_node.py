@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -57,18 +56,18 @@ def main(grid, context):
 """
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def script(place: Path, name: str) -> None:
+def script(place, name):
     subprocess.run(["sh", str(place / name)], check=False, stdout=sys.stderr)
 
 
 @contextmanager
-def federation(directory: Path) -> Iterator[None]:
+def federation(directory):
     """Run a kit's server and clients, of which one is nice."""
     kit.write_kit(
         directory,
@@ -94,7 +93,7 @@ def federation(directory: Path) -> Iterator[None]:
             script(kit.folder(directory, machine), "stop.sh")
 
 
-def wait_for(happens) -> None:  # type: ignore[no-untyped-def]
+def wait_for(happens):
     """Wait until a function returns something true; the SuperLink may not answer yet."""
     deadline = time.monotonic() + UP_TO
     while time.monotonic() < deadline:
@@ -106,7 +105,7 @@ def wait_for(happens) -> None:  # type: ignore[no-untyped-def]
 
 
 @contextmanager
-def busy_loops(nice: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+def busy_loops(nice):
     """Keep every core busy."""
     program = f"import os; os.nice({nice})\nwhile True: pass"
     command = [sys.executable, "-c", program]
@@ -119,7 +118,7 @@ def busy_loops(nice: int) -> Iterator[list[subprocess.Popen[bytes]]]:
             loop.wait()
 
 
-def processes(node: psutil.Process) -> set[int]:
+def processes(node):
     """Return the processes that answer messages, which are copies of the node's process."""
     with suppress(psutil.Error):
         own = node.cmdline()
@@ -127,7 +126,7 @@ def processes(node: psutil.Process) -> set[int]:
     return set()
 
 
-def submitted(folder: Path, rounds: int, ahead: int) -> Path:
+def submitted(folder, rounds, ahead):
     """Submit the app; return the file in which it writes a line for each round."""
     app, server, out = folder / "app", folder / "kit" / "server", folder / "rounds.jsonl"
     app.mkdir()
@@ -150,16 +149,7 @@ def submitted(folder: Path, rounds: int, ahead: int) -> Path:
     return out
 
 
-def measure(
-    folder: Path,
-    rounds: int,
-    ahead: int,
-    seconds: float,
-    busy: float,
-    nice: int,
-    kill: bool,
-    stop: bool,
-) -> dict[str, object]:
+def measure(folder, rounds, ahead, seconds, busy, nice, kill, stop):
     """Return what was seen of a federation with a starved node.
 
     Args:
@@ -173,7 +163,7 @@ def measure(
     place = kit.folder(folder / "kit", STARVED)
     node = supervision.parent(place, "supernode")
     assert node is not None
-    started: set[int] = set()
+    started = set()
     most, finished = 0, []
     with busy_loops(nice) as loops:
         out = submitted(folder, rounds, ahead)
@@ -204,7 +194,7 @@ def measure(
     }
 
 
-def main() -> None:
+def main():
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rounds", type=int, default=4)

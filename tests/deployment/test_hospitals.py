@@ -14,20 +14,18 @@ SCRIPT = Path(__file__).with_name("hospitals.py")
 ADULT = SCRIPT.resolve().parents[3] / "shared" / "data" / "adult"
 
 
-def _epsilon(card: str, towards: str) -> float:
+def _epsilon(card, towards):
     (line,) = (line for line in card.splitlines() if line.startswith(f"| the {towards} |"))
     return float(line.split("|")[3])
 
 
-def _spent(ledger: str) -> float:
+def _spent(ledger):
     """Return what the last run that a client's `deploy check` lists came to."""
     return [float(found) for found in re.findall(r"epsilon (\S+) (?:of|after)", ledger)][-1]
 
 
 @pytest.mark.skipif(not ADULT.is_dir(), reason="needs ../shared/data/adult")
-def test_three_hospitals_reach_a_card_and_one_that_leaves_pays_for_what_it_answered(
-    tmp_path: Path,
-) -> None:
+def test_three_hospitals_reach_a_card_and_one_that_leaves_pays_for_what_it_answered(tmp_path):
     command = [sys.executable, str(SCRIPT), str(tmp_path / "hospitals"), "--adult", str(ADULT)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

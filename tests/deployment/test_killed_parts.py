@@ -6,11 +6,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -26,7 +24,7 @@ ROUNDS = 6
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def server(tmp_path_factory):
     """The server's folder of a kit with two clients, which are connected."""
     directory = tmp_path_factory.mktemp("killed") / "kit"
     with pytest.MonkeyPatch.context() as patch:
@@ -36,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             yield directory / "server"
 
 
-def _until(find: Callable[[], T], seconds: float) -> T:
+def _until(find, seconds):
     deadline = time.monotonic() + seconds
     while not (found := find()):
         assert time.monotonic() < deadline
@@ -44,22 +42,22 @@ def _until(find: Callable[[], T], seconds: float) -> T:
     return found
 
 
-def _deploy(command: str, place: Path) -> str:
+def _deploy(command, place):
     words = ["fedsim", "deploy", command, str(place)]
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
-def _children(place: Path, service: str) -> list[psutil.Process]:
+def _children(place, service):
     parent = supervision.parent(place, service)
     return [] if parent is None else parent.children()
 
 
-def _named(place: Path, service: str, word: str) -> psutil.Process:
+def _named(place, service, word):
     found = (each for each in _children(place, service) if word in " ".join(each.cmdline()))
     return next(found)
 
 
-def _trained(server: Path, out: str, during: Callable[[Path], object] = lambda _: None) -> str:
+def _trained(server, out, during=lambda _: None):
     """Train in the server's folder while something is done; return what the training said."""
     values = {"federation.clients": 2, "training.rounds": ROUNDS, "privacy.rho-beta": 0.7}
     values |= {"privacy.stop-at": 0.9}
@@ -76,7 +74,7 @@ def _trained(server: Path, out: str, during: Callable[[Path], object] = lambda _
     return said
 
 
-def test_the_program_that_starts_runs_starts_again_and_the_next_run_begins(server: Path) -> None:
+def test_the_program_that_starts_runs_starts_again_and_the_next_run_begins(server):
     superlink = _named(server, "superlink", "flower-superlink")
     superexec = _named(server, "superlink", "flower-superexec")
     superexec.kill()
@@ -92,9 +90,7 @@ def test_the_program_that_starts_runs_starts_again_and_the_next_run_begins(serve
 
 
 @pytest.mark.parametrize("killed", ["the node", "its SuperNode alone"])
-def test_a_node_that_was_killed_is_connected_again_within_a_minute_or_two(
-    server: Path, killed: str
-) -> None:
+def test_a_node_that_was_killed_is_connected_again_within_a_minute_or_two(server, killed):
     place = server.parent / "clients" / "client-0"
     log = place / "logs" / "supernode.log"
     connected = log.read_text().count("SuperNode ID")
@@ -111,18 +107,16 @@ def test_a_node_that_was_killed_is_connected_again_within_a_minute_or_two(
     assert "wrong" not in _deploy("check", place).replace("ended by itself", "")
 
 
-def test_a_client_whose_process_is_killed_computes_again_and_the_round_goes_on(
-    server: Path,
-) -> None:
+def test_a_client_whose_process_is_killed_computes_again_and_the_round_goes_on(server):
     place = server.parent / "clients" / "client-0"
     node = supervision.parent(place, "supernode")
     assert node is not None
     state = place / "state"
     before = len(client_ledger.read_answers(state))
 
-    def kill(run: Path) -> None:
+    def kill(run):
         # Once it has charged the second round: the answer may be computed, and is not sent.
-        def begun() -> set[int]:
+        def begun():
             late = len(client_ledger.read_answers(state)) >= before + 2
             return starved_node.processes(node) if late else set()
 
@@ -138,7 +132,7 @@ def test_a_client_whose_process_is_killed_computes_again_and_the_round_goes_on(
     assert {json.loads(row)["attempt"] for row in rows} == {1}
 
 
-def test_a_kit_is_as_it_was(server: Path) -> None:
+def test_a_kit_is_as_it_was(server):
     for machine in kit.read_kit(server.parent).machines:
         found = _deploy("check", kit.folder(server.parent, machine))
         assert " wrong " not in found

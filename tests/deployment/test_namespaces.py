@@ -17,7 +17,7 @@ pytestmark = pytest.mark.flower
 SCRIPT = Path(__file__).with_name("namespaces.sh")
 
 
-def _can_make_namespaces() -> bool:
+def _can_make_namespaces():
     if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
         return False
     name = f"fedsim-probe-{os.getpid()}"
@@ -28,7 +28,7 @@ def _can_make_namespaces() -> bool:
 
 
 @pytest.mark.slow
-def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
+def test_a_federation_across_network_namespaces(tmp_path):
     if not _can_make_namespaces():
         pytest.skip("needs root, ip netns and unshare")
     command = ["bash", str(SCRIPT), str(tmp_path / "session"), str(Path(sys.executable).parent)]
@@ -58,7 +58,7 @@ def test_a_federation_across_network_namespaces(tmp_path: Path) -> None:
     assert "torch.Size([1, 10])" in faulty
 
 
-def test_the_tampering_halves_a_function_that_the_client_has() -> None:
+def test_the_tampering_halves_a_function_that_the_client_has():
     names = set(re.findall(r"module\.(_\w+)", (SCRIPT.parent / "half_noise.py").read_text("utf-8")))
     assert names
     assert all(callable(getattr(training_node, name)) for name in names)

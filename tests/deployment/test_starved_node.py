@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,14 +12,14 @@ pytestmark = [pytest.mark.flower, pytest.mark.slow]
 SCRIPT = Path(__file__).with_name("starved_node.py")
 
 
-def _seen(tmp_path: Path, *options: str) -> dict[str, Any]:
+def _seen(tmp_path, *options):
     command = [sys.executable, str(SCRIPT), str(tmp_path / "federation"), "--rounds", "1"]
     result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return dict(json.loads(result.stdout))
 
 
-def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None:
+def test_a_starved_node_starts_one_process_for_a_message(tmp_path):
     # Flower takes a process for dead that has not begun within 30 seconds. This one gets no
     # processor for 40 seconds. The process that sends its heartbeats gets a share.
     stopped = ("--busy", "40", "--nice", "19", "--stop")
@@ -31,9 +30,7 @@ def test_a_starved_node_starts_one_process_for_a_message(tmp_path: Path) -> None
 
 
 @pytest.mark.long
-def test_a_message_whose_process_was_killed_is_answered_with_an_error_at_once(
-    tmp_path: Path,
-) -> None:
+def test_a_message_whose_process_was_killed_is_answered_with_an_error_at_once(tmp_path):
     # Flower would hand the task out again, half a minute later.
     seen = _seen(tmp_path, "--busy", "10", "--seconds", "300", "--kill")
     said = "the process that computed the answer was killed by signal 9 (SIGKILL)"

@@ -20,7 +20,7 @@ COSTS = Path(__file__).with_name("costs.json")
 HEADER = ("kind", "launches", "waits", "MiB moved", "MiB copied", "peak MiB", "equals the CPU")
 
 
-def main() -> int:
+def main():
     """Print a row for each kind; return the exit status."""
     parser = argparse.ArgumentParser(prog="python tests/device", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -47,7 +47,7 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _record(outcome: runs.Outcome) -> None:
+def _record(outcome):
     costs = json.loads(COSTS.read_text(encoding="utf-8")) if COSTS.exists() else {}
     side = outcome.device
     costs[outcome.name] = {"launches": side.launches, "waits": side.waits}
@@ -55,18 +55,18 @@ def _record(outcome: runs.Outcome) -> None:
     COSTS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def _row(outcome: runs.Outcome) -> list[str]:
+def _row(outcome):
     side = outcome.device
     sizes = (f"{size / 2**20:,.1f}" for size in (side.bytes, side.copied, side.peak))
     return [f"{side.launches:,}", f"{side.waits:,}", *sizes]
 
 
-def _details(outcome: runs.Outcome) -> list[str]:
+def _details(outcome):
     said = outcome.device.said.splitlines()[-12:] if outcome.verdict in ("fails", "refused") else []
     return [*said, *outcome.device.mixes, *outcome.unlike[:8]]
 
 
-def _document(outcome: runs.Outcome) -> dict[str, object]:
+def _document(outcome):
     found = {"kind": outcome.name, "verdict": outcome.verdict, "unlike": outcome.unlike}
     return found | dataclasses.asdict(outcome.device)
 

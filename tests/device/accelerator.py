@@ -18,11 +18,8 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import CodeType, ModuleType
-from typing import Any
+from importlib.machinery import PathFinder, SourceFileLoader
 from weakref import ref
 
 import torch
@@ -75,68 +72,68 @@ class Tally:
     peak: int = 0
 
 
-class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[misc]
+class _Accelerator(backend_registration._DummyBackendModule):
     """What `torch.gpu` is: memory, and the tally of the work so far."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.tally, self.watched = Tally(), ("fedsim", "adversaries")
         self.present = True
         self._alive: dict[int, object] = {}
         self._bytes = self._peak = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(torch.cuda, name)  # types of errors
 
-    def is_available(self) -> bool:
+    def is_available(self):
         return self.present
 
-    def memory_allocated(self, device: object = None) -> int:
+    def memory_allocated(self, device=None):
         return self._bytes
 
-    def max_memory_allocated(self, device: object = None) -> int:
+    def max_memory_allocated(self, device=None):
         return self._peak
 
-    def reset_peak_memory_stats(self, device: object = None) -> None:
+    def reset_peak_memory_stats(self, device=None):
         self._peak = self._bytes
 
-    def mem_get_info(self, device: object = None) -> tuple[int, int]:
+    def mem_get_info(self, device=None):
         return CAPACITY - self._bytes, CAPACITY
 
-    def synchronize(self, device: object = None) -> None:
+    def synchronize(self, device=None):
         self.waited("synchronize")
 
-    def empty_cache(self) -> None:
+    def empty_cache(self):
         pass
 
-    def get_device_name(self, device: object = None) -> str:
+    def get_device_name(self, device=None):
         return "accelerator in host memory"
 
-    def get_rng_state(self, device: object = None) -> Tensor:
+    def get_rng_state(self, device=None):
         return torch.get_rng_state()
 
-    def set_rng_state(self, state: Tensor, device: object = None) -> None:
+    def set_rng_state(self, state, device=None):
         pass
 
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+    def get_amp_supported_dtype(self):
         return [torch.bfloat16]
 
-    def waited(self, reason: str) -> None:
+    def waited(self, reason):
         """Count a wait of the host."""
         self.tally.waits[reason, self.line()] += 1
 
-    def line(self) -> str:
+    def line(self):
         """Return the innermost line of the watched packages; "elsewhere" without one."""
         frame = sys._getframe()
         while frame is not None:
             name = frame.f_globals.get("__name__", "")
             if name.partition(".")[0] in self.watched:
                 return f"{name}:{frame.f_lineno}"
-            frame = frame.f_back  # type: ignore[assignment]
+            frame = frame.f_back
         return "elsewhere"
 
-    def launched(self, name: str, read: Sequence[object], written: object) -> None:
+    def launched(self, name, read, written):
         """Count a kernel."""
         tensors = [x for x in (*read, *tree_leaves(written)) if isinstance(x, Tensor) and x.numel()]
         self.tally.launches += 1
@@ -145,14 +142,14 @@ class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[mi
         if name.startswith(RANDOM):
             self.tally.draws[name, self.line()] += 1
 
-    def allocated(self, tensor: Tensor) -> None:
+    def allocated(self, tensor):
         """Count the memory of a fresh tensor for as long as it lives."""
         storage = tensor.untyped_storage()
         number, size = storage._cdata, -(-storage.nbytes() // BLOCK) * BLOCK
         if number in self._alive or not size:
             return
 
-        def gone(_: object) -> None:
+        def gone(_):
             self._bytes -= size
             del self._alive[number]
 
@@ -165,7 +162,7 @@ class _Accelerator(backend_registration._DummyBackendModule):  # type: ignore[mi
 accelerator = _Accelerator()
 
 
-def start() -> Tally:
+def start():
     """Begin a new tally and return it."""
     accelerator.tally = Tally(peak=accelerator.memory_allocated())
     return accelerator.tally
@@ -178,7 +175,7 @@ _address = ctypes.pythonapi.PyCapsule_GetPointer
 _address.restype, _address.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-def _relabelled(tensor: Tensor, kind: int) -> Tensor:
+def _relabelled(tensor, kind):
     capsule = torch._C._to_dlpack(tensor)
     # After the pointer to the data come the device's kind and number, 32 bits each.
     device = (ctypes.c_int32 * 2).from_address(_address(capsule, b"dltensor") + 8)
@@ -186,23 +183,23 @@ def _relabelled(tensor: Tensor, kind: int) -> Tensor:
     return torch._C._from_dlpack(capsule)
 
 
-def _here(x: object) -> bool:
+def _here(x):
     return isinstance(x, Tensor) and x.device.type == NAME
 
 
-def _on_host(x: Tensor) -> Tensor:
+def _on_host(x):
     # An empty tensor has no memory to share, and may be about to be resized.
     return _relabelled(x, _CPU) if x.numel() else torch.empty(x.shape, dtype=x.dtype)
 
 
-def _on_device(x: Tensor) -> Tensor:
+def _on_device(x):
     return _relabelled(x, _OTHER)
 
 
 # Operators.
 
 
-def _check(name: str, leaves: Sequence[object]) -> None:
+def _check(name, leaves):
     """Raise an error, as CUDA does, if what is on the CPU meets what is on the device."""
     if not any(map(_here, leaves)):
         return
@@ -221,17 +218,17 @@ def _check(name: str, leaves: Sequence[object]) -> None:
             raise RuntimeError(f"Expected a '{NAME}' device type for generator, found {x.device}")
 
 
-def _shares(x: Tensor, other: Tensor) -> bool:
+def _shares(x, other):
     """Whether a tensor lies in another's memory."""
     mine, theirs = x.untyped_storage(), other.untyped_storage()
     return 0 <= mine.data_ptr() - theirs.data_ptr() < max(1, theirs.nbytes())
 
 
-def _masks(positions: Sequence[Tensor | None]) -> bool:
+def _masks(positions):
     return any(x is not None and x.dtype == torch.bool for x in positions)
 
 
-def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
+def _run(operator, *args, **kwargs):
     """Run any operator as the CPU's kernel: what PyTorch calls for all that is not below."""
     name = operator._schema.name.partition("::")[2]
     leaves = tree_leaves((args, kwargs))
@@ -244,7 +241,7 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     originals = {id(views[id(x)]): x for x in leaves if _here(x)}
     shapes = {number: view.shape for number, view in views.items()}
 
-    def lowered(x: object) -> object:
+    def lowered(x):
         if isinstance(x, torch.device) and x.type == NAME:
             return torch.device("cpu")
         return views.get(id(x), x)
@@ -264,7 +261,7 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
             accelerator.allocated(views[id(x)])
             x.data = _on_device(views[id(x)])
 
-    def raised(x: object) -> object:
+    def raised(x):
         if not isinstance(x, Tensor):
             return x
         if id(x) in originals:  # written in place
@@ -276,7 +273,7 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     return tree_map(raised, result)
 
 
-def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
+def _copy(source, target, non_blocking=False):
     """Copy within the device, or from or to the host."""
     sides = [_on_host(x) if _here(x) else x for x in (source, target)]
     if _here(source) and _here(target):
@@ -290,17 +287,17 @@ def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     return target
 
 
-def _copy_and_resize(source: Tensor, target: Tensor) -> Tensor:
+def _copy_and_resize(source, target):
     return _copy(source, target.resize_(source.shape))
 
 
-def _resize(x: Tensor, size: Sequence[int], memory_format: object = None) -> Tensor:
+def _resize(x, size, memory_format=None):
     if list(x.shape) != list(size):
         x.data = torch.empty(size, dtype=x.dtype, device=x.device)
     return x
 
 
-def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *settings: Any) -> Tensor:
+def _convolution(x, weight, bias, *settings):
     _check("convolution", [x, weight, bias])
     read = [each if each is None else _on_host(each) for each in (x, weight, bias)]
     result = torch.ops.aten.convolution(*read, *settings)
@@ -309,9 +306,7 @@ def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *settings: Any)
     return _on_device(result)
 
 
-def _convolution_backward(
-    error: Tensor, x: Tensor, weight: Tensor, *settings: Any
-) -> tuple[Tensor | None, ...]:
+def _convolution_backward(error, x, weight, *settings):
     _check("convolution_backward", [error, x, weight])
     read = [_on_host(each) for each in (error, x, weight)]
     *settings, mask = settings
@@ -328,23 +323,23 @@ HALVED = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "conv1d", "conv2d
 """Operators that autocast computes in bfloat16, as on CUDA."""
 
 
-def _halved(operator: Any) -> Callable[..., Any]:
+def _halved(operator):
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 
-    def cast(x: object) -> object:
+    def cast(x):
         return x.to(torch.bfloat16) if _here(x) and x.dtype == torch.float32 else x
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args, **kwargs):
         with torch._C._ExcludeDispatchKeyGuard(keys):
             return operator(*tree_map(cast, args), **tree_map(cast, kwargs))
 
     return run
 
 
-_registered: list[torch.library.Library] = []
+_registered = []
 
 
-def _register(key: str, fallback: Any, operators: dict[str, Callable[..., Any]]) -> None:
+def _register(key, fallback, operators):
     everything = torch.library.Library("_", "IMPL")
     everything.fallback(fallback, key)
     own = torch.library.Library("aten", "IMPL", key)
@@ -353,11 +348,11 @@ def _register(key: str, fallback: Any, operators: dict[str, Callable[..., Any]])
     _registered.extend([everything, own])
 
 
-def install() -> torch.device:
+def install():
     """Make the device known to PyTorch and return it."""
     if not _registered:
         backend_registration._setup_privateuseone_for_python_backend(NAME, accelerator)
-        own: dict[str, Callable[..., Any]] = {
+        own = {
             "_copy_from": _copy,
             "_copy_from_and_resize": _copy_and_resize,
             "resize_": _resize,
@@ -375,7 +370,7 @@ def install() -> torch.device:
 class _Loader(SourceFileLoader):
     """Compiles a module with this device's name in the place of CUDA's."""
 
-    def get_code(self, fullname: str) -> CodeType | None:
+    def get_code(self, fullname):
         path = self.get_filename(fullname)
         source = self.get_data(path).decode()
         renamed = source.replace('"cuda"', f'"{NAME}"').replace("torch.cuda.", f"torch.{NAME}.")
@@ -387,12 +382,10 @@ class _Loader(SourceFileLoader):
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds the modules of one package, each with a `_Loader`."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package):
         self.package = package
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname, path, target=None):
         if fullname.partition(".")[0] != self.package:
             return None
         spec = PathFinder.find_spec(fullname, path)
@@ -401,7 +394,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def read_cuda_as(package: str) -> None:
+def read_cuda_as(package):
     """Import a package from now on with "cuda" read as this device's name.
 
     Raises RuntimeError if a part of it is imported already.

@@ -29,7 +29,7 @@ TEXTS = {
 }
 CANARIES = {"canaries.count": 12, "trials.count": 2, "trials.batch": 2}
 
-CHANGES: dict[str, dict[str, object]] = {
+CHANGES = {
     "released-model": {"federation.vantage": "released-model"},
     "local-sensitivity": {"privacy.sensitivity": "local", "privacy.neighbouring": "replace"},
     "worst-case-model": {"model.initialisation": "worst-case", "challenge.kind": "blank"},
@@ -53,23 +53,23 @@ CHANGES: dict[str, dict[str, object]] = {
 """Games: what each changes of a small one."""
 
 
-def cases() -> dict[str, Kind]:
+def cases():
     """Return every kind by name, on the device that there is."""
     corpus = [each for name, each in KINDS.items() if not name.startswith(ELSEWHERE)]
     games = [_game(name, changes) for name, changes in CHANGES.items()]
     return {each.name: _anywhere(each) for each in (*corpus, *games)}
 
 
-def _anywhere(kind: Kind) -> Kind:
+def _anywhere(kind):
     return replace(kind, commands=tuple(tuple(map(_word, each)) for each in kind.commands))
 
 
-def _word(word: str) -> str:
+def _word(word):
     # All trials of a small game are one batch, as they would be on a device.
     return word.replace("run.device=cpu", "run.device=auto").replace("batch=4", "batch=8")
 
 
-def _game(name: str, changes: dict[str, object]) -> Kind:
+def _game(name, changes):
     given = TINY | {"training.rounds": 2, "challenge.dissimilarity": "euclidean"} | changes
     run = ("run", configuration("digits"), "--quiet", *options(given), "--out", "run")
     return Kind(name, (run,), files="files.main" if "data.root" in changes else "")

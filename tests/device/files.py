@@ -11,7 +11,7 @@ import numpy as np
 WORDS = [f"w{number}" for number in range(15)]
 
 
-def main() -> None:
+def main():
     """Write everything to the working directory."""
     draw = np.random.default_rng(0)
     pictures = draw.random((80, 3, 28, 28), dtype=np.float32)
@@ -24,12 +24,12 @@ def main() -> None:
     _decoder(Path("decoder"))
 
 
-def _table(path: str, head: list[str], rows: list[list[object]]) -> None:
+def _table(path, head, rows):
     with Path(path).open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([head, *rows])
 
 
-def _decoder(place: Path) -> None:
+def _decoder(place):
     import torch  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
     from tokenizers.models import WordLevel  # noqa: PLC0415

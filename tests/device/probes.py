@@ -4,21 +4,17 @@ python tests/device/probes.py
 """
 
 import json
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import accelerator as device
 import runs
 import torch
 
-Found = dict[str, Any]
 
-
-def refusals() -> Found:
+def refusals():
     """Return what each mixture of CPU and device raises; "" if nothing."""
     here, there = torch.ones(2, 2), torch.ones(2, 2, device="gpu")
-    mixtures: dict[str, Callable[[], object]] = {
+    mixtures = {
         "to NumPy": there.numpy,
         "sum": lambda: here + there,
         "product": lambda: there @ here,
@@ -31,7 +27,7 @@ def refusals() -> Found:
     return {name: _raised(run) for name, run in mixtures.items()}
 
 
-def _raised(run: Callable[[], object]) -> str:
+def _raised(run):
     try:
         run()
     except (RuntimeError, TypeError) as error:
@@ -39,7 +35,7 @@ def _raised(run: Callable[[], object]) -> str:
     return ""
 
 
-def counts() -> Found:
+def counts():
     """Return what a small computation costs: memory, kernels, waits and copies."""
     tally = device.start()
     begun = device.accelerator.memory_allocated()
@@ -57,14 +53,14 @@ def counts() -> Found:
     }
 
 
-def footprints() -> Found:
+def footprints():
     """Return measured over predicted bytes of a block of 200 trials and records of a network."""
     from fedsim.common.memory import peak_bytes  # noqa: PLC0415
     from fedsim.learning.training import clipped_block  # noqa: PLC0415
     from fedsim.learning.training.clipping import Clipper  # noqa: PLC0415
     from fedsim.learning.training.models import flatten  # noqa: PLC0415
 
-    found: Found = {}
+    found = {}
     for features in (4, 64):
         model = torch.nn.Linear(features, 2).to("gpu")
         record, label = torch.ones(features).to("gpu"), torch.tensor(1).to("gpu")
@@ -82,7 +78,7 @@ def footprints() -> Found:
     return found
 
 
-def first_models() -> Found:
+def first_models():
     """Return the kernels that each kind of agreed first model or target launches."""
     from fedsim.configuration import from_run_config  # noqa: PLC0415
     from fedsim.game import challenge, federation  # noqa: PLC0415
@@ -93,7 +89,7 @@ def first_models() -> Found:
         "clipbkd": {"challenge.kind": "clipbkd", "model.initialisation": "fixed"},
         "embedding": {"challenge.space": "embedding", "challenge.dissimilarity": "euclidean"},
     }
-    found: Found = {}
+    found = {}
     for name, changes in kinds.items():
         tally = device.start()
         config = from_run_config(small | changes)
@@ -104,12 +100,12 @@ def first_models() -> Found:
     return found
 
 
-def batches() -> Found:
+def batches():
     """Return the trials of a batch of 10,000, of the size that memory allows, and of none."""
     from fedsim.configuration import from_run_config  # noqa: PLC0415
     from fedsim.federation.server import plan  # noqa: PLC0415
 
-    found: Found = {}
+    found = {}
     for batch, memory in ((0, ""), (0, "256MiB"), (100, "")):
         changes = {"trials.count": 10_000, "trials.batch": batch, "run.max-memory": memory}
         fitted = plan.fit_batch(from_run_config({"privacy.delta": 0.001, **changes}))

@@ -12,7 +12,6 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import accelerator as device
 import numpy as np
@@ -73,7 +72,7 @@ class Outcome:
     unlike: list[str]
 
     @property
-    def verdict(self) -> str:
+    def verdict(self):
         """Return "yes" if the device gives what the CPU gives, or what is wrong."""
         if self.cpu.statuses != self.device.statuses:
             return "fails"
@@ -86,7 +85,7 @@ class Outcome:
         return f"to {self.apart:.0e}" if self.apart else "yes"
 
 
-def prepare() -> None:
+def prepare():
     """Make the accelerator known to PyTorch and import fedsim, whose CUDA it is."""
     device.install()
     device.read_cuda_as("fedsim")
@@ -100,7 +99,7 @@ def prepare() -> None:
     Pictures.drawn = {}  # most of the time of a small run
 
 
-def compare(name: str) -> Outcome:
+def compare(name):
     """Run the commands of a kind on both devices."""
     with tempfile.TemporaryDirectory() as temporary:
         places = [Path(temporary) / side for side in ("cpu", "device")]
@@ -108,7 +107,7 @@ def compare(name: str) -> Outcome:
         return Outcome(name, *sides, *_differences(name, places))
 
 
-def _side(name: str, directory: Path) -> Side:
+def _side(name, directory):
     fork = multiprocessing.get_context("fork")
     here, there = fork.Pipe(duplex=False)
     child = fork.Process(target=_play, args=(there, name, directory))
@@ -122,7 +121,7 @@ def _side(name: str, directory: Path) -> Side:
         child.join()
 
 
-def _play(out: Any, name: str, directory: Path) -> None:
+def _play(out, name, directory):
     device.accelerator.present = directory.name == "device"
     tally = device.start()
     played = play(cases()[name], directory)
@@ -143,7 +142,7 @@ def _play(out: Any, name: str, directory: Path) -> None:
     out.send_bytes(json.dumps(dataclasses.asdict(side)).encode())
 
 
-def _differences(name: str, places: list[Path]) -> tuple[float, list[str]]:
+def _differences(name, places):
     """Return the largest relative difference of the numbers of two directories, and the rest."""
     here, there = (values(opened(cases()[name], each)) for each in places)
     apart, unlike = 0.0, []
@@ -160,11 +159,11 @@ def _differences(name: str, places: list[Path]) -> tuple[float, list[str]]:
     return apart, unlike
 
 
-def _short(value: Any) -> str:
+def _short(value):
     return repr(value).replace("\n", "")[:60]
 
 
-def _relative(here: Any, there: Any) -> float:
+def _relative(here, there):
     """Return the largest difference, relative to the largest number; infinite without numbers."""
     if not all(isinstance(each, float | np.ndarray) for each in (here, there)):
         return math.inf

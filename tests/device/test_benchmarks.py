@@ -25,7 +25,7 @@ print(len(rows), tally.launches)
 @pytest.mark.device
 @pytest.mark.long
 @pytest.mark.slow
-def test_steps_are_timed_and_their_memory_is_measured_on_a_device() -> None:
+def test_steps_are_timed_and_their_memory_is_measured_on_a_device():
     done = subprocess.run(
         [sys.executable, "-c", RUN], capture_output=True, text=True, timeout=600, check=False
     )

@@ -31,7 +31,7 @@ ALLOWED = 1.1
     "name",
     [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.long) for name in cases()],
 )
-def test_a_device_computes_what_the_cpu_computes(name: str) -> None:
+def test_a_device_computes_what_the_cpu_computes(name):
     done = subprocess.run(
         [sys.executable, HERE, "--only", name, "--json"],
         capture_output=True,

@@ -11,7 +11,7 @@ from adversaries.attacks.candidates import log_likelihood_ratios, log_posterior,
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
-def test_the_posterior_is_bayes_rule_on_the_densities(rate: float) -> None:
+def test_the_posterior_is_bayes_rule_on_the_densities(rate):
     generator = np.random.default_rng(0)
     seen, gradients = generator.normal(size=(2, 3, 5)), generator.normal(size=(2, 4, 5))
     std, prior = 0.7, np.array([0.1, 0.2, 0.3, 0.4])
@@ -30,7 +30,7 @@ def test_the_posterior_is_bayes_rule_on_the_densities(rate: float) -> None:
             np.testing.assert_allclose(posterior[trial, observer], expected, rtol=1e-10)
 
 
-def test_success_among_orthogonal_candidates_has_its_closed_form() -> None:
+def test_success_among_orthogonal_candidates_has_its_closed_form():
     """With 10,000 games, a difference of four standard errors is an accident of 1 in 15,000."""
     games, m, mu = 10_000, 30, 2.0
     generator = np.random.default_rng(1)
@@ -49,7 +49,7 @@ def test_success_among_orthogonal_candidates_has_its_closed_form() -> None:
 
 
 @pytest.mark.parametrize(("share", "sign"), [(1.0, 0), (0.8, -1), (1.25, 1)])
-def test_scores_are_standard_normal_only_under_the_assumed_noise(share: float, sign: int) -> None:
+def test_scores_are_standard_normal_only_under_the_assumed_noise(share, sign):
     """Kolmogorov and Smirnov's p is below 1e-4 in one of 10,000 honest games."""
     games, m = 4000, 12
     generator = np.random.default_rng(2)
@@ -64,7 +64,7 @@ def test_scores_are_standard_normal_only_under_the_assumed_noise(share: float, s
     assert sign * scores.mean() >= 0
 
 
-def test_tied_candidates_share_the_probability_by_a_coin() -> None:
+def test_tied_candidates_share_the_probability_by_a_coin():
     posterior, secrets = np.full((2, 4), 0.25), np.array([0, 3])
     np.testing.assert_allclose(
         surprise(posterior, secrets, np.array([0.5, 0.9])), stats.norm.ppf([0.5, 0.9])

@@ -1,10 +1,8 @@
 """Yeom's attack does what a loop over records does, and wins a known game as often as it should."""
 
-from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given
@@ -22,13 +20,10 @@ from adversaries.attacks.membership import (
 from adversaries.errors import InputError
 from adversaries.statistics.estimators import advantage
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-
 PHI = NormalDist().cdf
 
 
-def by_hand(members: list[float], non_members: list[float]) -> tuple[float, float, float]:
+def by_hand(members, non_members):
     """The attack on one model, as Yeom et al. describe it: threshold, TPR, FPR."""
     threshold = sum(members) / len(members)
     true = sum(1 for loss in members if loss <= threshold) / len(members)
@@ -37,7 +32,7 @@ def by_hand(members: list[float], non_members: list[float]) -> tuple[float, floa
 
 
 @pytest.fixture
-def losses() -> tuple[Floats, Floats, Bools]:
+def losses():
     rng = np.random.default_rng(0)
     members, non_members = rng.exponential(1, (50, 17)), rng.exponential(1.5, (50, 9))
     inclusion = rng.random((50, 17)) < 0.7
@@ -45,7 +40,7 @@ def losses() -> tuple[Floats, Floats, Bools]:
     return members, non_members, inclusion
 
 
-def test_yeom_is_a_loop_over_trials_and_records(losses: tuple[Floats, Floats, Bools]) -> None:
+def test_yeom_is_a_loop_over_trials_and_records(losses):
     members, non_members, inclusion = losses
     true, false = yeom(members, non_members, inclusion)
     decisions = yeom_challenge(non_members[:, 0], members, inclusion)
@@ -57,9 +52,7 @@ def test_yeom_is_a_loop_over_trials_and_records(losses: tuple[Floats, Floats, Bo
         assert decisions[trial] == (non_members[trial, 0] <= threshold)
 
 
-def test_a_record_that_a_trial_did_not_train_on_counts_nowhere(
-    losses: tuple[Floats, Floats, Bools],
-) -> None:
+def test_a_record_that_a_trial_did_not_train_on_counts_nowhere(losses):
     members, non_members, _ = losses
     inclusion = np.ones_like(members)
     inclusion[:, 3] = 0
@@ -73,7 +66,7 @@ def test_a_record_that_a_trial_did_not_train_on_counts_nowhere(
     )
 
 
-def test_weights_count_a_record_as_often_as_they_say(losses: tuple[Floats, Floats, Bools]) -> None:
+def test_weights_count_a_record_as_often_as_they_say(losses):
     members, non_members, _ = losses
     weights = np.ones_like(members)
     weights[:, :4] = 3
@@ -81,7 +74,7 @@ def test_weights_count_a_record_as_often_as_they_say(losses: tuple[Floats, Float
     np.testing.assert_allclose(yeom(members, non_members, weights), yeom(repeated, non_members))
 
 
-def test_tensors_give_the_same_arrays(losses: tuple[Floats, Floats, Bools]) -> None:
+def test_tensors_give_the_same_arrays(losses):
     members, non_members, inclusion = losses
     tensors = [torch.tensor(array) for array in losses]
     tensors[0].requires_grad_()
@@ -93,7 +86,7 @@ def test_tensors_give_the_same_arrays(losses: tuple[Floats, Floats, Bools]) -> N
     np.testing.assert_array_equal(decisions, yeom_challenge(non_members[:, 0], members, inclusion))
 
 
-def test_yeom_wins_a_known_game_as_often_as_it_should() -> None:
+def test_yeom_wins_a_known_game_as_often_as_it_should():
     """Losses N(0, 1) of members and N(1, 1) of others: TPR -> Phi(0), FPR -> Phi(-1)."""
     rng = np.random.default_rng(1)
     true, false = yeom(rng.normal(0, 1, (40, 4000)), rng.normal(1, 1, (40, 4000)))
@@ -103,7 +96,7 @@ def test_yeom_wins_a_known_game_as_often_as_it_should() -> None:
     assert found.interval.high - found.interval.low < 0.02
 
 
-def test_the_challenge_game_has_its_known_advantage() -> None:
+def test_the_challenge_game_has_its_known_advantage():
     """The challenge's loss is N(-1, 1) if trained on and N(1, 1) if not, the threshold 0."""
     rng = np.random.default_rng(2)
     trials = 20_000
@@ -116,7 +109,7 @@ def test_the_challenge_game_has_its_known_advantage() -> None:
     assert found.ties == 0
 
 
-def test_a_model_that_gives_every_record_the_same_loss_betrays_nobody() -> None:
+def test_a_model_that_gives_every_record_the_same_loss_betrays_nobody():
     """The rounding of a mean depends on how many records there are, and so on the world."""
     worlds = np.arange(400) % 2 == 0
     loss = np.repeat(np.random.default_rng(3).random(200), 2)
@@ -133,9 +126,7 @@ rates = arrays(np.float64, st.integers(2, 30), elements=st.floats(0, 1))
 
 
 @given(rates, st.floats(0.01, 0.999))
-def test_membership_advantage_is_the_mean_difference_with_students_interval(
-    true: Floats, confidence: float
-) -> None:
+def test_membership_advantage_is_the_mean_difference_with_students_interval(true, confidence):
     false = true[::-1] ** 2
     found = membership_advantage(true, false, confidence)
     assert found.interval is not None
@@ -148,14 +139,14 @@ def test_membership_advantage_is_the_mean_difference_with_students_interval(
         assert found.interval.high == pytest.approx(min(1, high), abs=1e-9)
 
 
-def drawn(rng: np.random.Generator, decisive: float, trials: int = 40) -> tuple[Floats, Floats]:
+def drawn(rng, decisive, trials=40):
     """TPR and FPR of trials that share 60 members and 50 others, freshly drawn; 0.2 apart.
 
     decisive: how much a record's own nature decides, against each trial's luck with it.
     """
     luck = rng.normal(0, 0.3, trials)[:, None]  # of a trial, with all of its records
 
-    def rate(records: int, mean: float) -> Floats:
+    def rate(records, mean):
         own = rng.normal(0, decisive, records) + luck + rng.standard_normal((trials, records))
         return (own < mean * np.sqrt(decisive**2 + 0.3**2 + 1)).mean(1)
 
@@ -163,7 +154,7 @@ def drawn(rng: np.random.Generator, decisive: float, trials: int = 40) -> tuple[
 
 
 @pytest.mark.parametrize("decisive", [0.5, 3.0])
-def test_the_interval_over_records_holds_the_advantage_of_fresh_ones(decisive: float) -> None:
+def test_the_interval_over_records_holds_the_advantage_of_fresh_ones(decisive):
     """And that over trials, which is about the same records throughout, does not."""
     rng, repeats, truth = np.random.default_rng(4), 400, 0.2
     held = of_these = 0
@@ -182,7 +173,7 @@ def test_the_interval_over_records_holds_the_advantage_of_fresh_ones(decisive: f
     assert np.mean(widths) < (4 if decisive < 1 else 1.25) * 1.96 * np.std(points)
 
 
-def test_more_trials_narrow_the_interval_over_records_no_further_than_its_records_allow() -> None:
+def test_more_trials_narrow_the_interval_over_records_no_further_than_its_records_allow():
     same = np.full(10_000, 0.6), np.full(10_000, 0.5)
     found = over_records(*same, 100, 100, 0.95)
     assert found is not None
@@ -195,7 +186,7 @@ def test_more_trials_narrow_the_interval_over_records_no_further_than_its_record
         over_records(*same, 0, 10, 0.95)
 
 
-def test_one_trial_has_a_point_but_no_interval() -> None:
+def test_one_trial_has_a_point_but_no_interval():
     found = membership_advantage(np.array([0.75]), np.array([0.5]), 0.95)
     assert (found.point, found.standard_error, found.interval, found.trials) == (
         0.25,
@@ -227,6 +218,6 @@ ONES = np.ones((2, 3))
         (lambda: membership_advantage(ONES[0, :0], ONES[0, :0], 0.9), "there are no trials"),
     ],
 )
-def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:
+def test_impossible_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

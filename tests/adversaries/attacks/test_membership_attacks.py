@@ -1,10 +1,8 @@
 """Attacks by membership inference do what loops over models do, and reach what theory allows."""
 
 import sys
-from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 
@@ -16,18 +14,16 @@ from adversaries.attacks.shadow_models import Observations, confidence
 from adversaries.errors import InputError
 from fedsim.studies.membership.membership_game import attacked, of_shadows
 
-Floats = npt.NDArray[np.float64]
-
 NEEDING_SHADOWS = [name for name, attack in ATTACKS.items() if "shadows" in attack.needs]
 
 
-def losses_of(confidences: Floats) -> Floats:
+def losses_of(confidences):
     """The loss whose probability has these log-odds: log(1 + e^-c)."""
     return np.logaddexp(0.0, -confidences)
 
 
 @pytest.fixture
-def seen() -> Observations:
+def seen():
     rng = np.random.default_rng(0)
     inclusion = np.arange(12)[:, None] + np.arange(5) * 3
     inclusion = rng.permuted(inclusion % 2 == 0, axis=0)
@@ -35,7 +31,7 @@ def seen() -> Observations:
     return Observations(losses, inclusion, losses_of(rng.normal(1, 1, (12, 7))))
 
 
-def by_hand(name: str, seen: Observations, i: int, j: int) -> float:
+def by_hand(name, seen, i, j):
     """The score of one model and record, from the papers' formulas and the other models."""
     others = [m for m in range(len(seen.losses)) if m != i]
     ins = [m for m in others if seen.inclusion[m, j]]
@@ -57,7 +53,7 @@ def by_hand(name: str, seen: Observations, i: int, j: int) -> float:
 
 
 @pytest.mark.parametrize("name", NEEDING_SHADOWS)
-def test_leaving_one_out_is_a_loop_over_models_and_records(name: str, seen: Observations) -> None:
+def test_leaving_one_out_is_a_loop_over_models_and_records(name, seen):
     scores = ATTACKS[name].score(seen, None)
     assert scores.shape == seen.losses.shape
     expected = [[by_hand(name, seen, i, j) for j in range(5)] for i in range(12)]
@@ -65,7 +61,7 @@ def test_leaving_one_out_is_a_loop_over_models_and_records(name: str, seen: Obse
 
 
 @pytest.mark.parametrize("name", NEEDING_SHADOWS)
-def test_shadows_apart_give_what_leaving_out_gives(name: str, seen: Observations) -> None:
+def test_shadows_apart_give_what_leaving_out_gives(name, seen):
     """The only target, against the eleven others."""
     last = np.arange(12) == 11
     apart = ATTACKS[name].score(seen.of(last), seen.of(~last))
@@ -73,9 +69,7 @@ def test_shadows_apart_give_what_leaving_out_gives(name: str, seen: Observations
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_what_a_model_was_trained_on_does_not_change_its_own_score(
-    name: str, seen: Observations
-) -> None:
+def test_what_a_model_was_trained_on_does_not_change_its_own_score(name, seen):
     """But for the mean training loss, which the adversary is told."""
     flipped = seen.inclusion.copy()
     flipped[3] = ~flipped[3]
@@ -84,7 +78,7 @@ def test_what_a_model_was_trained_on_does_not_change_its_own_score(
     assert same == (name != "yeom-mean")
 
 
-def test_the_mean_loss_rule_is_yeoms(seen: Observations) -> None:
+def test_the_mean_loss_rule_is_yeoms(seen):
     attack = ATTACKS["yeom-mean"]
     called = attack.score(seen, None) >= 0
     rates, _ = yeom(seen.losses, seen.losses[:, :1], seen.inclusion)
@@ -92,14 +86,14 @@ def test_the_mean_loss_rule_is_yeoms(seen: Observations) -> None:
     np.testing.assert_allclose(inside, rates)
 
 
-def test_the_confidence_is_the_log_odds_of_the_true_label() -> None:
+def test_the_confidence_is_the_log_odds_of_the_true_label():
     c = np.array([-800.0, -30.0, -1.0, 0.0, 3.0, 15.0])
     np.testing.assert_allclose(confidence(losses_of(c)), c, rtol=1e-7, atol=1e-12)
     assert np.isfinite(confidence(np.zeros(1))).all()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_nothing_is_won_where_losses_know_nothing_of_membership(name: str) -> None:
+def test_nothing_is_won_where_losses_know_nothing_of_membership(name):
     rng = np.random.default_rng(5)
     inclusion = rng.random((128, 40)) < 0.5
     # A model and a record each make losses alike: neither may be mistaken for membership.
@@ -121,9 +115,7 @@ def test_nothing_is_won_where_losses_know_nothing_of_membership(name: str) -> No
     ("name", "shift", "spread"),
     [("lira", 1.0, 1.0), ("lira", 1.5, 0.5), ("lira-offline", 1.0, 1.0)],
 )
-def test_lira_approaches_the_best_test_of_known_normal_confidences(
-    name: str, shift: float, spread: float
-) -> None:
+def test_lira_approaches_the_best_test_of_known_normal_confidences(name, shift, spread):
     """N(0, 1) without a record and N(shift, spread^2) with it, whatever the record's difficulty."""
     rng = np.random.default_rng(3)
     models, records = 1000, 50
@@ -146,7 +138,7 @@ def test_lira_approaches_the_best_test_of_known_normal_confidences(
         )
 
 
-def test_all_none_and_named_attacks_can_be_chosen() -> None:
+def test_all_none_and_named_attacks_can_be_chosen():
     assert chosen("all") == ATTACKS
     assert chosen("none") == {}
     assert list(chosen("rmia, lira")) == ["rmia", "lira"]
@@ -160,13 +152,11 @@ def test_all_none_and_named_attacks_can_be_chosen() -> None:
             chosen(f"lira,{name}")
 
 
-def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
+def low_loss(targets, shadows):
     return -targets.losses
 
 
-def test_a_function_of_the_users_own_is_an_attack(
-    seen: Observations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_the_users_own_is_an_attack(seen, monkeypatch):
     monkeypatch.setitem(sys.modules, "mine", sys.modules[__name__])
     monkeypatch.setenv(registry.ALLOWED, "")
     registry.allow(["mine:low_loss", "mine:NEEDING_SHADOWS"])
@@ -177,7 +167,7 @@ def test_a_function_of_the_users_own_is_an_attack(
         chosen("mine:NEEDING_SHADOWS")
 
 
-def few(seen: Observations) -> Observations:
+def few(seen):
     return seen.of(np.arange(12) < 3)
 
 
@@ -193,8 +183,6 @@ def few(seen: Observations) -> Observations:
         (lambda seen: Observations(seen.losses * np.nan, seen.inclusion), "not finite"),
     ],
 )
-def test_what_cannot_be_attacked_is_refused(
-    wrong: Callable[[Observations], object], message: str, seen: Observations
-) -> None:
+def test_what_cannot_be_attacked_is_refused(wrong, message, seen):
     with pytest.raises(InputError, match=message):
         wrong(seen)

@@ -11,13 +11,13 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 
 
-def release(noise: np.ndarray, round: int = 1) -> Release:
+def release(noise, round=1):
     energy = float(noise @ noise)
     head = noise[: noisy_means.FINGERPRINT].astype(np.float32)
     return Release(round, noise.size, None, energy, 1e-9, None, {}, {}, head)
 
 
-def test_clipping_shortens_what_is_longer_and_nothing_else() -> None:
+def test_clipping_shortens_what_is_longer_and_nothing_else():
     update = np.array([3.0, 4.0])
     np.testing.assert_allclose(noisy_means.clipped(update, 1.0), [0.6, 0.8])
     for norm in (5.0, 9.0, None):
@@ -26,7 +26,7 @@ def test_clipping_shortens_what_is_longer_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10, 3000])
-def test_the_interval_of_the_noise_covers_it_as_often_as_it_says(size: int) -> None:
+def test_the_interval_of_the_noise_covers_it_as_often_as_it_says(size):
     generator, covered, games = np.random.default_rng(size), 0, 1000
     for energy in (np.square(2.5 * generator.standard_normal((games, size))).sum(1)).tolist():
         interval = noisy_means.std_interval(energy, size, 0.9)
@@ -34,7 +34,7 @@ def test_the_interval_of_the_noise_covers_it_as_often_as_it_says(size: int) -> N
     assert 0.86 * games <= covered <= 0.94 * games
 
 
-def test_the_ratio_is_that_of_two_gaussian_densities() -> None:
+def test_the_ratio_is_that_of_two_gaussian_densities():
     generator = np.random.default_rng(1)
     update, noise, std, weight = (
         generator.standard_normal(6),
@@ -54,7 +54,7 @@ def test_the_ratio_is_that_of_two_gaussian_densities() -> None:
     assert noisy_means.log_likelihood_ratio(Contribution(0.3, 0.0, 0.0), 0.0) == 0
 
 
-def test_bystanders_are_projections_on_random_directions() -> None:
+def test_bystanders_are_projections_on_random_directions():
     generator = np.random.default_rng(2)
     noise = generator.standard_normal(3)
     directions = generator.standard_normal((4000, 3))
@@ -65,7 +65,7 @@ def test_bystanders_are_projections_on_random_directions() -> None:
     np.testing.assert_allclose(np.abs(only), 2.0)
 
 
-def test_gaussian_noise_is_rarely_called_anything_else() -> None:
+def test_gaussian_noise_is_rarely_called_anything_else():
     generator = np.random.default_rng(3)
     values = [
         noisy_means.normality([release(generator.standard_normal(500)) for _ in range(3)])
@@ -79,7 +79,7 @@ def test_gaussian_noise_is_rarely_called_anything_else() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 10, 100])
-def test_the_shape_of_rounded_noise_is_judged_where_rounding_cannot_decide(rounds: int) -> None:
+def test_the_shape_of_rounded_noise_is_judged_where_rounding_cannot_decide(rounds):
     # As coarse as three roundings allow, and every value on the same grid of unit 1.
     rounding, size = 0.5, noisy_means.FINGERPRINT
     clear = rounding * math.sqrt(noisy_means.CLEAR_OF_ROUNDING * math.sqrt(rounds * size))
@@ -100,7 +100,7 @@ def test_the_shape_of_rounded_noise_is_judged_where_rounding_cannot_decide(round
     assert min(value for value in values[::2] if value is not None) > 1e-3
 
 
-def test_repeated_noise_is_found_and_independent_noise_never_accused() -> None:
+def test_repeated_noise_is_found_and_independent_noise_never_accused():
     generator = np.random.default_rng(4)
     rounds = [release(generator.standard_normal(1000), t) for t in range(30)]
     assert noisy_means.repeated_noise(rounds, 0.999) == []

@@ -20,8 +20,8 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 
 
-def _ratio(observed: list[float], f_d: list[float], f_d_prime: list[float], sigma: float) -> float:
-    def row(values: list[float]) -> torch.Tensor:
+def _ratio(observed, f_d, f_d_prime, sigma):
+    def row(values):
         return torch.tensor([values], dtype=torch.float64)
 
     known = torch.zeros_like(row(f_d))
@@ -30,7 +30,7 @@ def _ratio(observed: list[float], f_d: list[float], f_d_prime: list[float], sigm
     return float(log_likelihood_ratio(both, row(observed)))
 
 
-def test_the_recorded_example_of_the_papers_code() -> None:
+def test_the_recorded_example_of_the_papers_code():
     ratio = _ratio([0.2, 0.5, -0.3], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], 1.0)
     assert ratio == pytest.approx(1.1, rel=1e-12)
     odds = log_odds(np.array([[ratio]]))
@@ -41,10 +41,8 @@ vectors = st.lists(st.floats(-5, 5), min_size=3, max_size=3)
 
 
 @given(vectors, vectors, vectors, st.floats(0.1, 10))
-def test_the_ratio_is_that_of_the_gaussian_densities(
-    observed: list[float], f_d: list[float], f_d_prime: list[float], sigma: float
-) -> None:
-    def log_density(mean: list[float]) -> float:
+def test_the_ratio_is_that_of_the_gaussian_densities(observed, f_d, f_d_prime, sigma):
+    def log_density(mean):
         return float(stats.norm.logpdf(observed, mean, sigma).sum())
 
     expected = log_density(f_d) - log_density(f_d_prime)
@@ -55,21 +53,16 @@ def test_the_ratio_is_that_of_the_gaussian_densities(
 
 @given(vectors, vectors, vectors, st.floats(0.5, 10), st.floats(0.01, 0.99), st.booleans())
 def test_a_sampled_steps_ratio_is_that_of_the_mixtures_of_densities(
-    observed: list[float],
-    present: list[float],
-    absent: list[float],
-    sigma: float,
-    rate: float,
-    replaced: bool,
-) -> None:
+    observed, present, absent, sigma, rate, replaced
+):
     known = [1.0, -2.0, 0.5]
 
-    def log_mixture(gradient: list[float]) -> float:
+    def log_mixture(gradient):
         with_it = stats.norm.logpdf(observed, np.add(known, gradient), sigma).sum()
         without = stats.norm.logpdf(observed, known, sigma).sum()
         return float(np.logaddexp(np.log(rate) + with_it, np.log1p(-rate) + without))
 
-    def row(values: list[float]) -> torch.Tensor:
+    def row(values):
         return torch.tensor([values], dtype=torch.float64)
 
     absent = absent if replaced else [0.0, 0.0, 0.0]
@@ -85,19 +78,19 @@ def test_a_sampled_steps_ratio_is_that_of_the_mixtures_of_densities(
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-8)
 
 
-def test_the_mixture_becomes_the_unmixed_score_as_the_rate_becomes_one() -> None:
+def test_the_mixture_becomes_the_unmixed_score_as_the_rate_becomes_one():
     scores = torch.linspace(-5, 800, 100, dtype=torch.float64)
     assert torch.equal(mixture(scores, 1.0), scores)
     torch.testing.assert_close(mixture(scores, 1 - 1e-12), scores, rtol=0, atol=1e-9)
 
 
-def test_the_mixture_neither_overflows_nor_falls_below_the_log_of_absence() -> None:
+def test_the_mixture_neither_overflows_nor_falls_below_the_log_of_absence():
     scores = torch.tensor([-1e6, 0.0, 1e6], dtype=torch.float64)
     expected = [np.log(0.9), 0.0, 1e6 + np.log(0.1)]
     np.testing.assert_allclose(mixture(scores, 0.1), expected, atol=1e-12)
 
 
-def test_hypotheses_say_how_long_the_gradients_are() -> None:
+def test_hypotheses_say_how_long_the_gradients_are():
     present = torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
     absent = torch.tensor([[3.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
     std = torch.ones(2, dtype=torch.float64)
@@ -111,7 +104,7 @@ def test_hypotheses_say_how_long_the_gradients_are() -> None:
         assert removed.absent_norm.tolist() == [0.0, 0.0]
 
 
-def _sampled_game(rate: float, sigma: float, steps: int, trials: int) -> dict[float, np.ndarray]:
+def _sampled_game(rate, sigma, steps, trials):
     """Play add-remove on vectors of norm 1; return the log-odds by the rate that is believed in."""
     generator = torch.Generator().manual_seed(2)
     worlds = torch.arange(trials) < trials // 2
@@ -130,7 +123,7 @@ def _sampled_game(rate: float, sigma: float, steps: int, trials: int) -> dict[fl
     }
 
 
-def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost() -> None:
+def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost():
     rate, sigma, steps, trials = 0.1, 1.0, 50, 20_000
     bound = PLD.delta(Mechanism.alike(sigma, steps, rate), 0.0)
     assert bound == pytest.approx(0.32, abs=0.01)
@@ -141,7 +134,7 @@ def test_the_mixture_reaches_the_total_variation_where_the_unmixed_ratio_is_lost
     assert 2 * (right[1.0] > 0).mean() - 1 < 0.05
 
 
-def test_what_is_known_in_both_worlds_says_nothing() -> None:
+def test_what_is_known_in_both_worlds_says_nothing():
     generator = torch.Generator().manual_seed(0)
     present, absent, noise, known = torch.randn(4, 5, 20, generator=generator, dtype=torch.float64)
     std = torch.ones(5, dtype=torch.float64)
@@ -154,18 +147,18 @@ def test_what_is_known_in_both_worlds_says_nothing() -> None:
     torch.testing.assert_close(with_known, without, rtol=1e-6, atol=1e-6)
 
 
-def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
+def test_a_step_without_a_difference_says_nothing_even_without_noise():
     same = torch.ones(2, 3, dtype=torch.float64)
     both = hypotheses(same, same, same, torch.zeros(2, dtype=torch.float64))
     assert log_likelihood_ratio(both, same * 7).tolist() == [0.0, 0.0]
 
 
-def test_log_odds_add_up_and_do_not_saturate() -> None:
+def test_log_odds_add_up_and_do_not_saturate():
     odds = log_odds(np.array([[500.0, 500.0]]))
     assert odds.tolist() == [[500.0, 1000.0]]
 
 
-def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
+def test_log_odds_of_a_gaussian_game_follow_the_prediction():
     # Lambda | b ~ N(+-mu^2/2, mu^2) with mu^2 = k (LS/sigma)^2.
     generator = torch.Generator().manual_seed(1)
     trials, steps, sigma = 4000, 5, 4.0
@@ -191,9 +184,7 @@ def test_log_odds_of_a_gaussian_game_follow_the_prediction() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 @pytest.mark.parametrize("replaced", [False, True])
-def test_without_noise_the_ratio_is_the_limit_of_vanishing_noise(
-    rate: float, replaced: bool
-) -> None:
+def test_without_noise_the_ratio_is_the_limit_of_vanishing_noise(rate, replaced):
     present = torch.tensor([[1.0, 0.0, 2.0]], dtype=torch.float64)
     absent = torch.tensor([[0.5, -1.0, 0.0]], dtype=torch.float64) if replaced else None
     other = torch.zeros_like(present) if absent is None else absent
@@ -215,7 +206,7 @@ def test_without_noise_the_ratio_is_the_limit_of_vanishing_noise(
             torch.testing.assert_close(exact, limit, rtol=1e-6, atol=1e-6)
 
 
-def test_without_noise_gradients_that_are_alike_tell_nothing() -> None:
+def test_without_noise_gradients_that_are_alike_tell_nothing():
     one, none = torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     seen = torch.tensor([0, 1, 2])
     assert ratio_without_noise(seen, one, one, none, 0.5).tolist() == [0, 0, 0]
@@ -223,7 +214,7 @@ def test_without_noise_gradients_that_are_alike_tell_nothing() -> None:
     assert ratio_without_noise(seen, none, none, none, 0.5).tolist() == [0, 0, 0]
 
 
-def test_a_sum_over_several_draws_is_weighed_by_every_pattern_of_their_coins() -> None:
+def test_a_sum_over_several_draws_is_weighed_by_every_pattern_of_their_coins():
     """Against the 2^L Gaussians of a sum that has the record in some of its L steps."""
     rate, draws, std = 0.3, 4, 1.7
     generator = torch.Generator().manual_seed(5)

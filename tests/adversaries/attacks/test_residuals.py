@@ -4,7 +4,6 @@ Games with a known mechanism in which nothing but the null hypothesis is played,
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,18 +18,18 @@ T, P, K = 400, 12, 4
 
 
 def _play(
-    rate: float = 1.0,
-    replaced: bool = False,
-    noise: float = 1.0,
-    scale: float = 1.0,
-    shared: bool = False,
-    seed: int = 0,
-    shape: Callable[[torch.Tensor], torch.Tensor] = lambda normal: normal,
-) -> dict[str, np.ndarray]:
+    rate=1.0,
+    replaced=False,
+    noise=1.0,
+    scale=1.0,
+    shared=False,
+    seed=0,
+    shape=lambda normal: normal,
+):
     """Return the statistics [T, K] of a game whose later steps depend on earlier ones."""
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(*shape: int) -> torch.Tensor:
+    def draw(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     std = torch.full((T,), 2.0, dtype=torch.float64)
@@ -58,7 +57,7 @@ def _play(
 @pytest.mark.parametrize(
     ("rate", "replaced"), [(1.0, False), (1.0, True), (0.3, False), (0.3, True)]
 )
-def test_statistics_follow_their_laws_whatever_the_world(rate: float, replaced: bool) -> None:
+def test_statistics_follow_their_laws_whatever_the_world(rate, replaced):
     found = _play(rate, replaced)
     freedoms = P - 2 if replaced and rate < 1 else P - 1
     assert (found["freedoms"] == freedoms).all()
@@ -71,7 +70,7 @@ def test_statistics_follow_their_laws_whatever_the_world(rate: float, replaced: 
         assert stats.pearsonr(found[name][:, 1], found[name][:, 2]).pvalue > 1e-3
 
 
-def test_the_residual_is_what_brute_force_projects() -> None:
+def test_the_residual_is_what_brute_force_projects():
     generator = torch.Generator().manual_seed(1)
     known, present, absent, released = torch.randn(4, 3, 7, generator=generator).double()
     std = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
@@ -87,7 +86,7 @@ def test_the_residual_is_what_brute_force_projects() -> None:
         np.testing.assert_allclose(past[trial], left, rtol=1e-5, atol=1e-6)
 
 
-def test_a_step_without_noise_or_with_less_than_rounding_says_nothing() -> None:
+def test_a_step_without_noise_or_with_less_than_rounding_says_nothing():
     known = torch.full((3, 5), 100.0)
     std = torch.tensor([0.0, 1e-3, 1.0], dtype=torch.float64)
     pair = hypotheses(known.double(), torch.ones(3, 5).double(), None, std)
@@ -96,7 +95,7 @@ def test_a_step_without_noise_or_with_less_than_rounding_says_nothing() -> None:
     assert found.squares[:2].tolist() == [0, 0]
 
 
-def test_a_round_in_which_the_worlds_agree_has_all_directions() -> None:
+def test_a_round_in_which_the_worlds_agree_has_all_directions():
     known, zero = torch.ones(2, 5).double(), torch.zeros(2, 5).double()
     pair = hypotheses(known, zero, None, torch.ones(2).double())
     found, _ = residuals.residual(pair, known, torch.zeros(2, 5), known + 1)
@@ -105,7 +104,7 @@ def test_a_round_in_which_the_worlds_agree_has_all_directions() -> None:
 
 
 @pytest.mark.parametrize(("new", "directions"), [(0.0, 1), (1e-7, 1), (1e-5, 2)])
-def test_a_direction_that_is_hardly_new_is_none(new: float, directions: int) -> None:
+def test_a_direction_that_is_hardly_new_is_none(new, directions):
     """What is left of two that are nearly parallel is rounding: it would cut away noise."""
     present, other = torch.randn(2, 2, 5, generator=torch.Generator().manual_seed(2)).double()
     other -= (
@@ -118,8 +117,8 @@ def test_a_direction_that_is_hardly_new_is_none(new: float, directions: int) -> 
     assert found.freedoms.tolist() == [5 - directions] * 2
 
 
-def test_each_fault_is_found_by_its_own_test() -> None:
-    def judge(**fault: float | bool) -> tuple[residuals.NoiseTest, *tuple[float, ...]]:
+def test_each_fault_is_found_by_its_own_test():
+    def judge(**fault):
         found = _play(**fault)
         noise = residuals.noise_test(found["squares"], found["freedoms"], 0.99)
         repeats = residuals.direction_test(found["repeats"], found["squares"])
@@ -139,7 +138,7 @@ def test_each_fault_is_found_by_its_own_test() -> None:
     assert judge(scale=1.1)[2] < 1e-9
 
 
-def test_noise_that_one_step_has_and_others_lack_is_noticed_at_the_level_that_is_stated() -> None:
+def test_noise_that_one_step_has_and_others_lack_is_noticed_at_the_level_that_is_stated():
     found = _play()
     uneven = np.sqrt([1.2, 0.9, 1.0, 0.9])
     judged = residuals.noise_test(found["squares"] * uneven**2, found["freedoms"], 0.99)
@@ -158,7 +157,7 @@ def test_noise_that_one_step_has_and_others_lack_is_noticed_at_the_level_that_is
         assert accused > 2000 * level / 3
 
 
-SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+SHAPES = {
     "uniform": lambda normal: math.sqrt(12) * (torch.special.ndtr(normal) - 0.5),
     "Laplace": lambda normal: (
         -normal.sign() * torch.log(2 * torch.special.ndtr(-normal.abs())) / math.sqrt(2)
@@ -170,7 +169,7 @@ SHAPES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_noise_of_another_shape_and_the_right_variance_is_noticed(shape: str) -> None:
+def test_noise_of_another_shape_and_the_right_variance_is_noticed(shape):
     found = _play(shape=SHAPES[shape])
     noise = residuals.noise_test(found["squares"], found["freedoms"], 0.99)
     judged = residuals.shape_test(found["shapes"], found["freedoms"])
@@ -183,9 +182,7 @@ def test_noise_of_another_shape_and_the_right_variance_is_noticed(shape: str) ->
 @pytest.mark.parametrize(
     ("rate", "replaced"), [(1.0, False), (1.0, True), (0.3, False), (0.3, True)]
 )
-def test_normal_noise_is_accused_of_its_shape_no_more_often_than_stated(
-    rate: float, replaced: bool
-) -> None:
+def test_normal_noise_is_accused_of_its_shape_no_more_often_than_stated(rate, replaced):
     """Though one direction or two are cut out of it, which of few coordinates are much."""
     found = [_play(rate, replaced, seed=seed) for seed in range(25)]
     every = np.concatenate([game["shapes"] for game in found])
@@ -202,14 +199,14 @@ def test_normal_noise_is_accused_of_its_shape_no_more_often_than_stated(
 
 
 @pytest.mark.parametrize("coordinates", [8, 50, 10**6])
-def test_the_moments_of_gearys_ratio_are_those_of_chi(coordinates: int) -> None:
+def test_the_moments_of_gearys_ratio_are_those_of_chi(coordinates):
     chi = stats.chi(coordinates).mean() / math.sqrt(coordinates)
     mean, deviation = residuals.geary(coordinates)
     assert mean == pytest.approx(math.sqrt(2 / math.pi) / chi, rel=2e-6)
     assert deviation == pytest.approx(math.sqrt((1 - 3 / math.pi) / coordinates), rel=0.13)
 
 
-def test_no_residuals_are_no_tests() -> None:
+def test_no_residuals_are_no_tests():
     nothing = np.zeros((3, 2))
     assert residuals.noise_test(nothing, nothing, 0.95) is None
     assert residuals.direction_test(nothing, nothing) is None
@@ -221,7 +218,7 @@ def test_no_residuals_are_no_tests() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("records", "rate"), [(29, 0.02), (29, 0.2), (999, 0.001), (99, 0.99)])
-def test_poisson_batches_are_accused_no_more_often_than_stated(records: int, rate: float) -> None:
+def test_poisson_batches_are_accused_no_more_often_than_stated(records, rate):
     """The fewer and smaller the batches, the further their squares are from any smooth law."""
     generator, repeats, level = np.random.default_rng(0), 150, 1e-3
     for batches in (2, 6, 20, 100):
@@ -233,9 +230,7 @@ def test_poisson_batches_are_accused_no_more_often_than_stated(records: int, rat
 
 
 @pytest.mark.parametrize(("records", "rate", "batches"), [(5, 0.3, 3), (3, 0.9, 4), (40, 0.02, 2)])
-def test_the_tails_of_the_squares_are_those_of_all_samples(
-    records: int, rate: float, batches: int
-) -> None:
+def test_the_tails_of_the_squares_are_those_of_all_samples(records, rate, batches):
     sizes = np.indices((records + 1,) * batches).reshape(batches, -1)
     chances = stats.binom.pmf(sizes, records, rate).prod(axis=0)
     squares = np.square(sizes - round(records * rate)).sum(axis=0)
@@ -246,9 +241,7 @@ def test_the_tails_of_the_squares_are_those_of_all_samples(
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
 
 
-def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(monkeypatch):
     sizes = np.random.default_rng(0).binomial(400, 0.1, 300).astype(float)
     for shift in (0.0, 1.0):
         found = []
@@ -260,13 +253,13 @@ def test_where_the_law_of_the_squares_is_cut_or_replaced_its_tails_are_the_same(
         np.testing.assert_allclose(found[2], found[0], rtol=0.05)
 
 
-def test_a_test_of_batches_pays_for_both_of_its_looks() -> None:
+def test_a_test_of_batches_pays_for_both_of_its_looks():
     """All records in both batches: their number and their squares have the chance q^10 each."""
     found = residuals.sampling_test(np.full((1, 2), 5.0), 5, 0.3)
     assert found.p_value == pytest.approx(2 * 2 * 0.3**10, rel=1e-6)
 
 
-def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:
+def test_batches_of_one_size_and_of_another_rate_are_accused():
     fixed = residuals.sampling_test(np.full((10, 5), 20.0), 100, 0.2)
     assert fixed.p_value < 1e-9
     assert (fixed.dispersion, fixed.rate) == (0, 0.2)
@@ -275,12 +268,12 @@ def test_batches_of_one_size_and_of_another_rate_are_accused() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.0, 1.5, -0.1, math.nan])
-def test_batches_that_are_no_samples_are_refused(rate: float) -> None:
+def test_batches_that_are_no_samples_are_refused(rate):
     with pytest.raises(InputError, match="between 0 and 1"):
         residuals.sampling_test(np.full((2, 3), 20.0), 100, rate)
 
 
-def test_batches_of_no_records_are_refused() -> None:
+def test_batches_of_no_records_are_refused():
     for sizes, records in ((np.zeros((2, 3)), 0), (np.zeros((0, 3)), 100)):
         with pytest.raises(InputError, match="at least one of each"):
             residuals.sampling_test(sizes, records, 0.1)

@@ -1,7 +1,6 @@
 """The curve is scikit-learn's, and its intervals know that the pairs of a model are dependent."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import binom, norm
 from scipy.stats import t as student
@@ -11,11 +10,8 @@ from adversaries.attacks.roc import advantage, curve, independent_area, performa
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import clopper_pearson
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
-
-def game(models: int, records: int, shift: float, common: float, seed: int) -> tuple[Floats, Bools]:
+def game(models, records, shift, common, seed):
     """Scores N(shift member, 1), and a part that all records of a model share."""
     rng = np.random.default_rng(seed)
     members = rng.random((models, records)) < 0.5
@@ -24,7 +20,7 @@ def game(models: int, records: int, shift: float, common: float, seed: int) -> t
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_curve_and_its_area_are_scikit_learns(ties: bool) -> None:
+def test_the_curve_and_its_area_are_scikit_learns(ties):
     scores, members = game(20, 30, 1, 0, 0)
     scores = np.round(scores) if ties else scores
     found = curve(scores, members)
@@ -35,7 +31,7 @@ def test_the_curve_and_its_area_are_scikit_learns(ties: bool) -> None:
     assert found.area == pytest.approx(roc_auc_score(members.ravel(), scores.ravel()))
 
 
-def test_true_positives_are_read_where_false_ones_are_no_more_than_asked() -> None:
+def test_true_positives_are_read_where_false_ones_are_no_more_than_asked():
     scores = np.array([[4.0, 3.0, 2.0, 1.0, 0.0]])
     found = curve(scores, np.array([[True, False, True, True, False]]))
     assert found.true_positive_at(0.49) == pytest.approx(1 / 3)
@@ -43,7 +39,7 @@ def test_true_positives_are_read_where_false_ones_are_no_more_than_asked() -> No
     assert found.true_positive_at(0.0) == pytest.approx(1 / 3)
 
 
-def test_estimates_are_those_of_a_known_game() -> None:
+def test_estimates_are_those_of_a_known_game():
     scores, members = game(200, 50, 1, 0, 1)
     found = performance(scores, members, 0.999, [0.01, 0.1], np.random.default_rng(0), 0.5)
     truths = {0.01: norm.cdf(norm.ppf(0.01) + 1), 0.1: norm.cdf(norm.ppf(0.1) + 1)}
@@ -59,7 +55,7 @@ def test_estimates_are_those_of_a_known_game() -> None:
     assert low < 2 * norm.cdf(0.5) - 1 < high
 
 
-def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves() -> None:
+def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves():
     """Models taken again, one replicate at a time, give the same spread."""
     scores, members = game(30, 200, 1, 0.5, 2)  # more pairs than thresholds on the grid
     found = performance(scores, members, 0.9, [0.05], np.random.default_rng(0), 0.5)
@@ -77,7 +73,7 @@ def test_the_bootstrap_on_a_grid_of_thresholds_is_that_of_whole_curves() -> None
     assert [interval.low, interval.high] == pytest.approx(expected, abs=0.02)
 
 
-def test_intervals_are_wider_where_the_pairs_of_a_model_go_together() -> None:
+def test_intervals_are_wider_where_the_pairs_of_a_model_go_together():
     """Some models betray all of their members, and others none of them."""
     widths = []
     for common in (0.0, 1.0):
@@ -89,7 +85,7 @@ def test_intervals_are_wider_where_the_pairs_of_a_model_go_together() -> None:
     assert widths[1] > 2 * widths[0]
 
 
-def test_the_advantage_is_the_mean_over_models_of_rates_at_a_threshold() -> None:
+def test_the_advantage_is_the_mean_over_models_of_rates_at_a_threshold():
     scores, members = game(7, 9, 1, 0, 4)
     members[:, 0], members[:, 1] = True, False
     gaps = [
@@ -101,13 +97,13 @@ def test_the_advantage_is_the_mean_over_models_of_rates_at_a_threshold() -> None
     assert found.standard_error == pytest.approx(np.std(gaps, ddof=1) / np.sqrt(7))
 
 
-def test_rates_that_too_few_pairs_can_show_are_left_out() -> None:
+def test_rates_that_too_few_pairs_can_show_are_left_out():
     scores, members = game(10, 60, 1, 0, 5)
     found = performance(scores, members, 0.95, [0.001, 0.1], np.random.default_rng(0), 0.5)
     assert list(found.true_positive) == [0.1]
 
 
-def test_one_model_has_no_interval() -> None:
+def test_one_model_has_no_interval():
     scores, members = game(1, 60, 1, 0, 6)
     found = performance(scores, members, 0.95, [0.5], np.random.default_rng(0), 0.5)
     assert found.area.interval is None
@@ -124,12 +120,12 @@ def test_one_model_has_no_interval() -> None:
         (np.zeros((2, 2)), np.array([[True, True], [False, True]]), "only members, or none"),
     ],
 )
-def test_what_has_no_curve_is_refused(scores: Floats, members: Bools, message: str) -> None:
+def test_what_has_no_curve_is_refused(scores, members, message):
     with pytest.raises(InputError, match=message):
         performance(scores, members, 0.95, [], np.random.default_rng(0), 0.0)
 
 
-def test_the_area_of_independent_trials_is_the_share_of_pairs() -> None:
+def test_the_area_of_independent_trials_is_the_share_of_pairs():
     """Against a loop over pairs, with ties; fully apart it is the exact interval of k wins."""
     rng = np.random.default_rng(7)
     members = np.arange(30) % 3 == 0
@@ -145,9 +141,7 @@ def test_the_area_of_independent_trials_is_the_share_of_pairs() -> None:
 
 
 @pytest.mark.parametrize(("size_in", "size_out"), [(2, 2), (20, 20), (20, 60), (60, 20)])
-def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(
-    size_in: int, size_out: int
-) -> None:
+def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(size_in, size_out):
     """Of normal scores, and of those whose area varies most: members on either side of a point."""
     rng = np.random.default_rng(size_in)
     members = np.arange(size_in + size_out) < size_in
@@ -163,7 +157,7 @@ def test_the_interval_of_the_area_covers_it_at_separation_and_at_small_sizes(
 
 
 @pytest.mark.parametrize("infinite", [np.inf, -np.inf])
-def test_infinite_scores_are_ties_of_each_other(infinite: float) -> None:
+def test_infinite_scores_are_ties_of_each_other(infinite):
     members = np.array([[True, False, True, False, True, False]])
     scores = np.array([[infinite, infinite, infinite, infinite, 1.0, 2.0]])
     finite = np.where(np.isinf(scores), np.copysign(9.0, infinite), scores)

@@ -16,7 +16,7 @@ MODEL = {
 }
 
 
-def test_a_direction_is_a_unit_vector_and_a_function_of_its_seed() -> None:
+def test_a_direction_is_a_unit_vector_and_a_function_of_its_seed():
     one, same, other = (canaries.direction(seed, 1000) for seed in (1, 1, 2))
     assert np.linalg.norm(one) == pytest.approx(1)
     np.testing.assert_array_equal(one, same)
@@ -25,7 +25,7 @@ def test_a_direction_is_a_unit_vector_and_a_function_of_its_seed() -> None:
         canaries.direction(1, 0)
 
 
-def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone() -> None:
+def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone():
     moved = canaries.displaced(MODEL, 5, 0.25)
     assert {name: array.dtype for name, array in moved.items()} == {
         name: array.dtype for name, array in MODEL.items()
@@ -38,7 +38,7 @@ def test_a_displaced_model_moved_by_that_length_in_floating_point_arrays_alone()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.0, 0.8, 3.0])
-def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu: float) -> None:
+def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu):
     generator, covered, games = np.random.default_rng(3), 0, 400
     for _ in range(games):
         coins = generator.random(24) < 0.5
@@ -52,7 +52,7 @@ def test_the_interval_of_mu_covers_the_truth_as_often_as_it_says(mu: float) -> N
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_rank_test_counts_all_arrangements(tied: bool) -> None:
+def test_the_rank_test_counts_all_arrangements(tied):
     # More than 8 rounds on either side, where scipy would approximate by itself.
     coins = np.arange(18) % 2 == 0
     scores = np.random.default_rng(1).standard_normal(18) + coins
@@ -65,11 +65,11 @@ def test_the_rank_test_counts_all_arrangements(tied: bool) -> None:
     assert canaries.rank_test(coins, scores) == pytest.approx(brute, rel=1e-9)
 
 
-def test_scores_that_are_all_equal_prove_nothing() -> None:
+def test_scores_that_are_all_equal_prove_nothing():
     assert canaries.rank_test(np.arange(40) % 2 == 0, np.ones(40)) == pytest.approx(1.0)
 
 
-def test_no_signal_is_rarely_found_significant() -> None:
+def test_no_signal_is_rarely_found_significant():
     generator = np.random.default_rng(4)
     values = []
     for _ in range(400):
@@ -78,7 +78,7 @@ def test_no_signal_is_rarely_found_significant() -> None:
     assert np.mean(np.array(values) <= 0.05) < 0.09
 
 
-def test_an_effect_without_spread_or_rounds_is_said_to_be_so() -> None:
+def test_an_effect_without_spread_or_rounds_is_said_to_be_so():
     coins = np.array([True, True, False, False])
     assert math.isinf(canaries.effect(coins, coins * 1.0, 0.9).mu)
     assert canaries.effect(coins, np.ones(4), 0.9).reason == "scores that do not vary"
@@ -87,7 +87,7 @@ def test_an_effect_without_spread_or_rounds_is_said_to_be_so() -> None:
     assert (one_sided.interval.low, one_sided.interval.high) == (0, math.inf)
 
 
-def test_a_negative_difference_without_spread_is_as_one_of_next_to_none() -> None:
+def test_a_negative_difference_without_spread_is_as_one_of_next_to_none():
     coins = np.arange(6) < 3
     for included, infinite in ((coins, -math.inf), (~coins, math.inf)):
         sharp = canaries.effect(included, np.where(coins, -1.0, 1.0), 0.95)
@@ -100,7 +100,7 @@ def test_a_negative_difference_without_spread_is_as_one_of_next_to_none() -> Non
         assert sharp.interval.high == blurred.interval.high
 
 
-def test_log_odds_use_earlier_rounds_alone() -> None:
+def test_log_odds_use_earlier_rounds_alone():
     generator = np.random.default_rng(5)
     coins = generator.random(30) < 0.5
     scores = generator.standard_normal(30) + 2 * coins
@@ -116,7 +116,7 @@ def test_log_odds_use_earlier_rounds_alone() -> None:
     assert np.mean((odds > 0)[10:] == coins[10:]) > 0.6
 
 
-def test_guessing_proves_an_epsilon_no_larger_than_the_truth() -> None:
+def test_guessing_proves_an_epsilon_no_larger_than_the_truth():
     # Randomised response at epsilon: the best guess is right with probability e^eps/(1 + e^eps).
     generator, epsilon, too_high, games = np.random.default_rng(6), 1.0, 0, 1000
     for _ in range(games):
@@ -127,7 +127,7 @@ def test_guessing_proves_an_epsilon_no_larger_than_the_truth() -> None:
     assert too_high <= 0.13 * games
 
 
-def test_a_perfect_guesser_proves_the_closed_form() -> None:
+def test_a_perfect_guesser_proves_the_closed_form():
     coins = np.tile([True, False], 20)
     right, made, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, 0.95)
     low = 0.05 ** (1 / 40)
@@ -137,7 +137,7 @@ def test_a_perfect_guesser_proves_the_closed_form() -> None:
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.2])
-def test_guesses_prove_something_at_any_confidence(confidence: float) -> None:
+def test_guesses_prove_something_at_any_confidence(confidence):
     coins = np.tile([True, False], 20)
     _, _, epsilon = canaries.success_bound(coins, np.where(coins, 1.0, -1.0), 0.0, confidence)
     low = (1 - confidence) ** (1 / 40)

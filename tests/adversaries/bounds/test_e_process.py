@@ -9,7 +9,7 @@ import pytest
 from adversaries.bounds.e_process import closed
 
 
-def test_closing_is_the_least_average_over_all_groups() -> None:
+def test_closing_is_the_least_average_over_all_groups():
     values = np.random.default_rng(2).normal(0, 4, 6)
     for size in range(1, 7):
         among = values[:size]
@@ -25,7 +25,7 @@ def test_closing_is_the_least_average_over_all_groups() -> None:
         np.testing.assert_allclose(closed(among), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_averages_accuse_sooner_than_shares_of_the_significance() -> None:
+def test_averages_accuse_sooner_than_shares_of_the_significance():
     log_e = np.array([9.0, 9.5, 12.0])
     alone = log_e - math.log(3)  # what each has left where a third of alpha is its own
     assert (closed(log_e) >= alone).all()

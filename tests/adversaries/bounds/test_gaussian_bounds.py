@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from games import Bools, Floats, often_at_most
+from games import often_at_most
 from scipy import stats
 
 from adversaries.bounds.gaussian_bounds import (
@@ -20,7 +20,7 @@ from adversaries.bounds.gaussian_bounds import (
 DELTA = 0.01
 
 
-def adaptive(lacking: float, repeats: int, trials: int) -> tuple[Bools, Floats, Floats]:
+def adaptive(lacking, repeats, trials):
     """Worlds, log-odds and trial_mu of two steps, the second unnoticed where the first convinced.
 
     The largest mu is 1; lacking: how much of its square the second step has.
@@ -35,9 +35,7 @@ def adaptive(lacking: float, repeats: int, trials: int) -> tuple[Bools, Floats, 
 
 
 @pytest.mark.parametrize("lacking", [0.01, 0.1, 0.5])
-def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_says(
-    lacking: float,
-) -> None:
+def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_says(lacking):
     worlds, log_odds, trial_mu = adaptive(lacking, 1, 200_000)
     share = mixed_share(trial_mu, 1.0)
     means = [log_odds[0, world].mean() for world in (worlds, ~worlds)]
@@ -47,7 +45,7 @@ def test_log_odds_of_varying_sensitivities_are_as_near_to_normal_as_their_share_
     assert lacking < 0.5 or min(spreads) < 0.9
 
 
-def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assumes() -> None:
+def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assumes():
     worlds, log_odds, trial_mu = adaptive(0.004, 200, 60)
     wrong = lessen = 0
     for row, mu in zip(log_odds, trial_mu, strict=True):
@@ -65,7 +63,7 @@ def test_a_lessened_bound_is_rarely_above_the_largest_mu_and_says_what_it_assume
     assert (refused.epsilon, refused.reason) == (0, TOO_MIXED)
 
 
-def test_what_is_lessened_does_not_depend_on_the_noise_that_was_claimed() -> None:
+def test_what_is_lessened_does_not_depend_on_the_noise_that_was_claimed():
     """Worlds that lie far apart pay for a mu of that size, and are refused earlier."""
     worlds, rng = np.arange(400) % 2 == 0, np.random.default_rng(1)
     varying = np.where(np.arange(400) % 100, 1.0, 0.9)  # a hundredth lacks .19 of its square
@@ -85,7 +83,7 @@ def test_what_is_lessened_does_not_depend_on_the_noise_that_was_claimed() -> Non
 
 
 @pytest.mark.parametrize(("share", "refused"), [(0.049, False), (0.051, True)])
-def test_no_bound_is_lessened_by_more_than_a_twentieth(share: float, refused: bool) -> None:
+def test_no_bound_is_lessened_by_more_than_a_twentieth(share, refused):
     """Mu squared that is even on [1 - 2 s^2, 1] of the largest lacks s^2 of it on average."""
     trial_mu = np.sqrt(np.linspace(1 - 2 * share**2, 1, 60))
     worlds = np.arange(60) % 2 == 0
@@ -95,7 +93,7 @@ def test_no_bound_is_lessened_by_more_than_a_twentieth(share: float, refused: bo
     assert (found.epsilon == 0, found.reason is not None) == (refused, refused)
 
 
-def test_the_check_is_anderson_and_darlings() -> None:
+def test_the_check_is_anderson_and_darlings():
     sample = np.random.default_rng(2).standard_t(6, 300)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scipy is changing what else it returns
@@ -110,7 +108,7 @@ def test_the_check_is_anderson_and_darlings() -> None:
 
 @pytest.mark.parametrize("n", [8, 30, 300])
 @pytest.mark.parametrize("level", [0.01, 0.05, 0.3, 0.9])
-def test_normal_samples_are_refused_about_as_often_as_said(n: int, level: float) -> None:
+def test_normal_samples_are_refused_about_as_often_as_said(n, level):
     noise = np.random.default_rng(n).standard_normal((1500, 2, n))
     found = np.array([normality(one, other) for one, other in 5 * noise + 3])
     # Two independent looks at half the level each.
@@ -118,7 +116,7 @@ def test_normal_samples_are_refused_about_as_often_as_said(n: int, level: float)
     assert abs((found <= level).sum() - expected) < 4 * np.sqrt(expected) + 0.1 * expected
 
 
-def test_log_odds_that_do_not_look_normal_get_a_reason_and_no_number() -> None:
+def test_log_odds_that_do_not_look_normal_get_a_reason_and_no_number():
     worlds = np.arange(400) % 2 == 0
     generator = np.random.default_rng(3)
     for noise in (generator.standard_exponential(400), generator.choice([-1.0, 1.0], 400)):

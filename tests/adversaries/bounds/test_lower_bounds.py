@@ -5,14 +5,10 @@ is held against the binomial distribution that it must follow, at a tail of 1e-4
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from games import (
-    Bools,
-    Floats,
     balanced,
     decisions,
     gaussian_game,
@@ -35,7 +31,6 @@ from adversaries.bounds.lower_bounds import (
 )
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
-from adversaries.statistics.intervals import EpsilonBound
 
 DELTA = 0.01
 REPEATS = 2000
@@ -52,9 +47,7 @@ QUICK = ("clopper_pearson", "gaussian")
         (100, 0, 100, 0.948395970375896, 0.051604029624104, 2.9111723423878897),
     ],
 )
-def test_clopper_pearson_bound_of_jagielski_et_al(
-    true: int, false: int, trials: int, p1_lower: float, p0_upper: float, epsilon: float
-) -> None:
+def test_clopper_pearson_bound_of_jagielski_et_al(true, false, trials, p1_lower, p0_upper, epsilon):
     """From the authors' code; the first row is also asserted in tensorflow/privacy's audit_test."""
     bound = clopper_pearson_bound(*decisions(true, trials, false, trials), 0, 0.99)
     assert bound.epsilon == pytest.approx(epsilon, rel=1e-9)
@@ -62,7 +55,7 @@ def test_clopper_pearson_bound_of_jagielski_et_al(
     assert bound.details["false_positive_rate_high"] == pytest.approx(p0_upper, rel=1e-9)
 
 
-def test_clopper_pearson_bound_takes_the_better_direction() -> None:
+def test_clopper_pearson_bound_takes_the_better_direction():
     """Few false alarms prove more through TPR/FPR, few misses through TNR/FNR."""
     for true, false in ((300, 0), (500, 200)):
         limits = [
@@ -78,7 +71,7 @@ def test_clopper_pearson_bound_takes_the_better_direction() -> None:
         assert directions[0] > directions[1] if true == 300 else directions[0] < directions[1]
 
 
-def test_ties_decide_d_prime_and_prove_nothing() -> None:
+def test_ties_decide_d_prime_and_prove_nothing():
     worlds = balanced(1000)
     bound = clopper_pearson_bound(worlds, np.zeros(1000), 0, 0.95)
     assert bound.epsilon == 0
@@ -87,7 +80,7 @@ def test_ties_decide_d_prime_and_prove_nothing() -> None:
     assert clopper_pearson_bound(worlds, half, 0, 0.95) == as_decided
 
 
-def test_a_threshold_other_than_zero_is_as_good_as_a_shift() -> None:
+def test_a_threshold_other_than_zero_is_as_good_as_a_shift():
     worlds, log_odds = gaussian_game(np.random.default_rng(3), 1, 200, 2.0)
     at_one = clopper_pearson_bound(worlds, log_odds[0], DELTA, 0.95, threshold=1.0)
     shifted = clopper_pearson_bound(worlds, log_odds[0] - 1.0, DELTA, 0.95)
@@ -95,7 +88,7 @@ def test_a_threshold_other_than_zero_is_as_good_as_a_shift() -> None:
     assert at_one.method.endswith("threshold 1")
 
 
-def test_a_split_judges_by_trials_that_had_no_part_in_the_choice() -> None:
+def test_a_split_judges_by_trials_that_had_no_part_in_the_choice():
     worlds, log_odds = gaussian_game(np.random.default_rng(9), 1, 400, 3.0)
     scores = log_odds[0]
     bound = clopper_pearson_split(worlds, scores, DELTA, 0.95)
@@ -108,7 +101,7 @@ def test_a_split_judges_by_trials_that_had_no_part_in_the_choice() -> None:
     assert clopper_pearson_split(worlds, other, DELTA, 0.95).details["threshold"] == threshold
 
 
-def test_a_split_finds_where_the_worlds_differ() -> None:
+def test_a_split_finds_where_the_worlds_differ():
     """Few trials on D stand out, far from 0."""
     worlds = balanced(2000)
     scores = np.random.default_rng(10).standard_normal(2000)
@@ -118,7 +111,7 @@ def test_a_split_finds_where_the_worlds_differ() -> None:
 
 
 @pytest.mark.parametrize("for_mu", [False, True])
-def test_where_nothing_is_proven_a_split_takes_the_threshold_that_tells_most(for_mu: bool) -> None:
+def test_where_nothing_is_proven_a_split_takes_the_threshold_that_tells_most(for_mu):
     """Six of ten against four of ten on the choosing half, and ten against none on the other."""
     choosing = np.repeat([2.0, 1.0, 2.0, 1.0], [6, 4, 4, 6])
     scores = np.column_stack([choosing, np.repeat([2.0, 1.0], 10)]).ravel()
@@ -128,10 +121,10 @@ def test_where_nothing_is_proven_a_split_takes_the_threshold_that_tells_most(for
     assert bound.epsilon > 0
 
 
-def test_a_threshold_for_mu_proves_more_mu_than_one_for_epsilon_and_is_rarely_wrong() -> None:
+def test_a_threshold_for_mu_proves_more_mu_than_one_for_epsilon_and_is_rarely_wrong():
     """At epsilon 4, and of identical worlds, 400 trials of which half are judged at 90 %."""
 
-    def mu_low(bound: EpsilonBound) -> float:
+    def mu_low(bound):
         rates = bound.details
         limits = rates["true_positive_rate_low"], rates["false_positive_rate_high"]
         return float(np.subtract(*stats.norm.ppf(limits)))
@@ -151,7 +144,7 @@ def test_a_threshold_for_mu_proves_more_mu_than_one_for_epsilon_and_is_rarely_wr
             assert by_epsilon * 1.1 < by_mu < mu
 
 
-def test_a_threshold_for_mu_is_chosen_by_the_half_that_is_not_judged() -> None:
+def test_a_threshold_for_mu_is_chosen_by_the_half_that_is_not_judged():
     worlds, log_odds = gaussian_game(rng_of(9), 1, 400, 3.0)
     judges = np.arange(400) % 4 >= 2
     bound = clopper_pearson_split(worlds, log_odds[0], DELTA, 0.95, for_mu=True)
@@ -168,39 +161,33 @@ def test_a_threshold_for_mu_is_chosen_by_the_half_that_is_not_judged() -> None:
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))
-def test_a_split_does_not_depend_on_the_scale_of_scores(scale: float, shift: float) -> None:
+def test_a_split_does_not_depend_on_the_scale_of_scores(scale, shift):
     worlds, log_odds = gaussian_game(np.random.default_rng(4), 1, 80, 3.0)
     plain = clopper_pearson_split(worlds, log_odds[0], DELTA, 0.95)
     other = clopper_pearson_split(worlds, scale * log_odds[0] + shift, DELTA, 0.95)
     assert other.epsilon == plain.epsilon > 0
 
 
-def test_identical_worlds_of_few_values_rarely_prove_anything() -> None:
+def test_identical_worlds_of_few_values_rarely_prove_anything():
     scores = np.random.default_rng(15).choice([0.0, 1.0, 9.0], (1000, 61), p=[0.6, 0.3, 0.1])
     count = exceedances(clopper_pearson_split, np.arange(61) < 20, scores, 0.0, 0)
     assert often_at_most(count, 1000, 0.05)
 
 
-def exceedances(
-    bound: Callable[[Bools, Floats, float, float], EpsilonBound],
-    worlds: Bools,
-    log_odds: Floats,
-    delta: float,
-    epsilon: float,
-) -> int:
+def exceedances(bound, worlds, log_odds, delta, epsilon):
     """In how many games [repeats, T] the 95% lower bound claims more than epsilon."""
     return sum(bound(worlds, row, delta, 0.95).epsilon > epsilon for row in log_odds)
 
 
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("delta", [1e-6, DELTA])
-def test_identical_worlds_rarely_prove_anything(name: str, delta: float) -> None:
+def test_identical_worlds_rarely_prove_anything(name, delta):
     worlds, log_odds = gaussian_game(np.random.default_rng(11), REPEATS, 60, mu=0)
     count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, delta, 0)
     assert often_at_most(count, REPEATS, 0.05)
 
 
-def test_identical_worlds_with_many_ties_rarely_prove_anything() -> None:
+def test_identical_worlds_with_many_ties_rarely_prove_anything():
     log_odds = np.random.default_rng(5).choice([-1.0, 0.0, 1.0], (REPEATS, 100), p=[0.1, 0.7, 0.2])
     count = exceedances(clopper_pearson_bound, balanced(100), log_odds, 0, 0)
     assert often_at_most(count, REPEATS, 0.05)
@@ -209,7 +196,7 @@ def test_identical_worlds_with_many_ties_rarely_prove_anything() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("mu", [0.6535891631872568, 2.0])
-def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name: str, mu: float) -> None:
+def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name, mu):
     worlds, log_odds = gaussian_game(np.random.default_rng(7), REPEATS, 60, mu)
     epsilon = gaussian.epsilon(mu, DELTA)
     count = exceedances(LOWER_BOUNDS[name].bound, worlds, log_odds, DELTA, epsilon)
@@ -218,7 +205,7 @@ def test_a_gaussian_game_rarely_proves_more_than_its_epsilon(name: str, mu: floa
 
 @pytest.mark.parametrize("name", sorted(LOWER_BOUNDS.keys() - QUICK))
 @pytest.mark.parametrize("mu", [1e-6, 2.0])
-def test_few_games_prove_more_than_their_epsilon(name: str, mu: float) -> None:
+def test_few_games_prove_more_than_their_epsilon(name, mu):
     """Tens of repeats of what the coverage study has thousands of."""
     worlds, log_odds = gaussian_game(np.random.default_rng(12), 100, 60, mu)
     epsilon = gaussian.epsilon(mu, DELTA)
@@ -238,7 +225,7 @@ def test_few_games_prove_more_than_their_epsilon(name: str, mu: float) -> None:
     ],
 )
 @pytest.mark.parametrize("trials", [8, 1001])
-def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, trials: int) -> None:
+def test_no_lower_bound_is_wrong_more_often_than_it_says(name, mu, trials):
     repeats, delta = 10_000, 1e-3
     worlds, log_odds = gaussian_game(np.random.default_rng(trials), repeats, trials, mu)
     epsilon = gaussian.epsilon(mu, delta)
@@ -250,7 +237,7 @@ def test_no_lower_bound_is_wrong_more_often_than_it_says(name: str, mu: float, t
     ("mu", "on_d", "confidence"),
     [(0.0, 30, 0.9), (0.6535891631872568, 30, 0.9), (2.0, 10, 0.9), (0.0, 30, 0.1)],
 )
-def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int, confidence: float) -> None:
+def test_the_gaussian_limit_of_mu_is_exact(mu, on_d, confidence):
     """Wrong as often as it says, no less: also where the worlds are unequally many."""
     _, noise = gaussian_game(np.random.default_rng(on_d), REPEATS, 60, mu=0)
     worlds = np.arange(60) < on_d
@@ -260,7 +247,7 @@ def test_the_gaussian_limit_of_mu_is_exact(mu: float, on_d: int, confidence: flo
     assert often_exactly(count, REPEATS, 1 - confidence)
 
 
-def test_clopper_pearson_covers_randomised_response_and_comes_close() -> None:
+def test_clopper_pearson_covers_randomised_response_and_comes_close():
     """Randomised response is the mechanism whose decisions use up the whole of epsilon."""
     epsilon, trials = 1.0, 2000
     worlds = balanced(trials)
@@ -271,7 +258,7 @@ def test_clopper_pearson_covers_randomised_response_and_comes_close() -> None:
     assert np.median(bounds) > 0.8 * epsilon
 
 
-def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon() -> None:
+def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon():
     mu = 0.6535891631872568
     worlds, log_odds = gaussian_game(np.random.default_rng(2), 1, 100_000, mu)
     bound = gaussian_bound(worlds, log_odds[0], DELTA, 0.95)
@@ -279,7 +266,7 @@ def test_with_many_trials_the_gaussian_bound_nearly_reaches_epsilon() -> None:
 
 
 @given(st.floats(1e-3, 1e3), st.floats(-100, 100))
-def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale: float, shift: float) -> None:
+def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale, shift):
     """A wrong claim for sigma scales Lambda, a prior shifts it; neither moves the bound."""
     worlds, log_odds = gaussian_game(np.random.default_rng(4), 1, 40, 2.0)
     plain = gaussian_bound(worlds, log_odds[0], DELTA, 0.95)
@@ -288,7 +275,7 @@ def test_the_gaussian_bound_does_not_trust_the_claimed_noise(scale: float, shift
     assert other.epsilon == pytest.approx(plain.epsilon, rel=1e-6)
 
 
-def test_the_gaussian_limit_inverts_scipys_noncentral_t() -> None:
+def test_the_gaussian_limit_inverts_scipys_noncentral_t():
     worlds, log_odds = gaussian_game(np.random.default_rng(6), 1, 30, 2.0)
     limit = gaussian_bound(worlds, log_odds[0], DELTA, 0.95).details["mu_low"]
     statistic = stats.ttest_ind(log_odds[0, worlds], log_odds[0, ~worlds]).statistic
@@ -299,9 +286,7 @@ def test_the_gaussian_limit_inverts_scipys_noncentral_t() -> None:
 @pytest.mark.parametrize("trials", [4, 100, 200_000])
 @pytest.mark.parametrize("mu", [1.0, 30.0, 1e5])
 @pytest.mark.parametrize("confidence", [0.05, 0.95, 1 - 1e-9])
-def test_the_gaussian_bound_is_a_number_at_every_size(
-    trials: int, mu: float, confidence: float
-) -> None:
+def test_the_gaussian_bound_is_a_number_at_every_size(trials, mu, confidence):
     worlds, log_odds = gaussian_game(np.random.default_rng(8), 1, trials, mu)
     bound = gaussian_bound(worlds, log_odds[0], DELTA, confidence)
     assert 0 <= bound.epsilon < np.inf
@@ -318,16 +303,14 @@ def test_the_gaussian_bound_is_a_number_at_every_size(
         ([1.0, np.inf, 2.0, -1.0, -2.0, -3.0], "infinite log-odds: a step without noise"),
     ],
 )
-def test_where_the_gaussian_model_cannot_hold_the_bound_says_so(
-    log_odds: list[float], reason: str
-) -> None:
+def test_where_the_gaussian_model_cannot_hold_the_bound_says_so(log_odds, reason):
     worlds = np.arange(len(log_odds)) < 3
     bound = gaussian_bound(worlds, np.array(log_odds), DELTA, 0.95)
     assert (bound.epsilon, bound.reason) == (0, reason)
 
 
 @pytest.mark.parametrize("name", LOWER_BOUNDS)
-def test_one_world_proves_nothing_and_says_so(name: str) -> None:
+def test_one_world_proves_nothing_and_says_so(name):
     for worlds in (np.ones(100, bool), np.zeros(100, bool)):
         log_odds = np.random.default_rng(0).normal(9, 1, 100)
         bound = LOWER_BOUNDS[name].bound(worlds, log_odds, DELTA, 0.95)
@@ -335,7 +318,7 @@ def test_one_world_proves_nothing_and_says_so(name: str) -> None:
         assert bound.reason
 
 
-def test_bounds_that_need_gaussian_noise_say_nothing_of_another_mechanism() -> None:
+def test_bounds_that_need_gaussian_noise_say_nothing_of_another_mechanism():
     # Randomised response, whose decision is right with 3/4: epsilon is log 3.
     rng = rng_of(13)
     worlds = balanced(4000)
@@ -349,11 +332,11 @@ def test_bounds_that_need_gaussian_noise_say_nothing_of_another_mechanism() -> N
     )
 
 
-def test_bounds_that_do_not_hold_are_named_with_the_reason() -> None:
+def test_bounds_that_do_not_hold_are_named_with_the_reason():
     worlds = balanced(1000)
     log_odds = np.where(worlds, 9.0, -9.0) + rng_of(13).standard_normal(1000)
 
-    def found(*args: Any, **options: Any) -> dict[str, EpsilonBound]:
+    def found(*args, **options):
         return lower_bounds(worlds, log_odds, DELTA, 0.95, MechanismKind.GAUSSIAN, *args, **options)
 
     bounds = found("attacked", refused={"mu_gdp": "unclipped"})
@@ -380,6 +363,6 @@ BITS, ODDS = np.array([True, False]), np.array([1.0, -1.0])
         (lambda: gaussian_bound(BITS, ODDS, DELTA, 0.0), "confidence is 0.0"),
     ],
 )
-def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:
+def test_impossible_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

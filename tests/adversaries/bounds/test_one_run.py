@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.optimize import LinearConstraint, NonlinearConstraint, minimize
 from scipy.special import expit, ndtr, ndtri
@@ -15,19 +14,16 @@ from adversaries.errors import InputError
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
 from adversaries.statistics.gaussian import mu_of_epsilon
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-
 DELTA, CONFIDENCE = 1e-5, 0.95
 
 
-def _gaussian_game(mu: float, canaries: int, runs: int, seed: int = 0) -> tuple[Bools, Floats]:
+def _gaussian_game(mu, canaries, runs, seed=0):
     rng = np.random.default_rng(seed)
     coins = rng.random((runs, canaries)) < 0.5
     return coins, mu * coins + rng.standard_normal(coins.shape)
 
 
-def test_the_highest_scores_are_guessed_in_and_the_lowest_out() -> None:
+def test_the_highest_scores_are_guessed_in_and_the_lowest_out():
     included = np.array([True, False, True, False, True])
     scores = np.array([5.0, 4.0, 3.0, 2.0, 1.0])
     counts = [int(guessing.right_guesses(included, scores, made)) for made in range(1, 6)]
@@ -35,7 +31,7 @@ def test_the_highest_scores_are_guessed_in_and_the_lowest_out() -> None:
     assert counts == [1, 1, 1, 2, 3]
 
 
-def test_equal_scores_are_ranked_alike_whatever_the_coins() -> None:
+def test_equal_scores_are_ranked_alike_whatever_the_coins():
     everybody = np.asarray(list(itertools.product([False, True], repeat=4)))
     right = guessing.right_guesses(everybody, np.zeros((16, 4)), 2)
     ranked = [
@@ -46,7 +42,7 @@ def test_equal_scores_are_ranked_alike_whatever_the_coins() -> None:
     assert len(ranked) == 1
 
 
-def test_equal_scores_in_an_order_that_knows_the_coins_prove_nothing() -> None:
+def test_equal_scores_in_an_order_that_knows_the_coins_prove_nothing():
     coins = np.arange(1000) < 500
     for ties in (np.zeros(1000), (np.arange(1000) % 500 < 200).astype(float)):
         for included in (coins, ~coins):
@@ -56,9 +52,7 @@ def test_equal_scores_in_an_order_that_knows_the_coins_prove_nothing() -> None:
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 @pytest.mark.parametrize(("guesses", "right"), [(40, 0), (40, 31), (40, 40), (100, 70)])
-def test_the_binomial_p_value_is_the_sum_that_the_paper_prints(
-    guesses: int, right: int, delta: float
-) -> None:
+def test_the_binomial_p_value_is_the_sum_that_the_paper_prints(guesses, right, delta):
     canaries, q = 100, expit(1.0)
     beta = binom.sf(right - 1, guesses, q)
     above = [(binom.sf(right - i - 1, guesses, q) - beta) / i for i in range(1, right + 1)]
@@ -68,7 +62,7 @@ def test_the_binomial_p_value_is_the_sum_that_the_paper_prints(
 
 
 @pytest.mark.parametrize("right", range(1, 9))
-def test_no_private_release_beats_the_binomial_p_value(right: int) -> None:
+def test_no_private_release_beats_the_binomial_p_value(right):
     canaries, epsilon, delta = 8, 1.0, 0.01
     found = guessing.binomial_p_value(canaries, canaries, right, epsilon, delta)
     # Randomised response that names every coin outright with probability delta.
@@ -78,12 +72,12 @@ def test_no_private_release_beats_the_binomial_p_value(right: int) -> None:
     assert max(outright, at_once) <= found * (1 + 1e-12)
 
 
-def _most_probable(canaries: int, guesses: int, right: int, mu: float) -> float:
+def _most_probable(canaries, guesses, right, mu):
     """Return the largest P[right >= v] under the inequalities of all tails, by brute force."""
     counts = np.arange(guesses + 1)
     found, wrong = counts / canaries, (guesses - counts) / canaries
 
-    def slack(masses: Floats) -> list[float]:
+    def slack(masses):
         masses = np.clip(masses, 0, 1)
         return [
             float(ndtr(ndtri(min(1.0, wrong[i - 1 :] @ masses[i - 1 :])) + mu))
@@ -115,9 +109,7 @@ def _most_probable(canaries: int, guesses: int, right: int, mu: float) -> float:
     ("canaries", "guesses", "right", "mu"),
     [(2, 2, 2, 0.5), (3, 3, 2, 0.5), (3, 3, 3, 1.0), (4, 2, 2, 1.0)],
 )
-def test_the_recursion_finds_what_all_inequalities_together_allow(
-    canaries: int, guesses: int, right: int, mu: float
-) -> None:
+def test_the_recursion_finds_what_all_inequalities_together_allow(canaries, guesses, right, mu):
     most, mus = _most_probable(canaries, guesses, right, mu), np.array([[mu]])
     refuted = [
         bool(guessing.gaussian_refuted(canaries, guesses, np.array([right]), mus, alpha)[0, 0])
@@ -126,10 +118,10 @@ def test_the_recursion_finds_what_all_inequalities_together_allow(
     assert refuted == [False, True]
 
 
-def test_the_recursion_is_the_published_one() -> None:
+def test_the_recursion_is_the_published_one():
     canaries, guesses, right, alpha = 50, 20, 15, 0.05
 
-    def refuted(mu: float) -> bool:
+    def refuted(mu):
         found, wrong = alpha * right / canaries, alpha * (guesses - right) / canaries
         for i in range(right - 1, -1, -1):
             more = max(wrong, float(ndtr(ndtri(found) - mu)))
@@ -143,7 +135,7 @@ def test_the_recursion_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("mu", [0.3, 1.5])
-def test_a_gaussian_mechanism_is_not_refuted_by_what_it_does(mu: float) -> None:
+def test_a_gaussian_mechanism_is_not_refuted_by_what_it_does(mu):
     canaries = 12
     for right in range(1, canaries + 1):
         # Orthogonal canaries, each guessed by the likelier side: right with Phi(mu/2).
@@ -152,13 +144,13 @@ def test_a_gaussian_mechanism_is_not_refuted_by_what_it_does(mu: float) -> None:
         assert not guessing.gaussian_refuted(*arguments).any()
 
 
-def test_a_limit_does_not_depend_on_what_else_is_searched_for() -> None:
+def test_a_limit_does_not_depend_on_what_else_is_searched_for():
     rights = np.array([17, 40, 0, 31, 17])
     alone = [guessing.gaussian_mus(100, 40, rights[[i]], 0.05).item() for i in range(len(rights))]
     assert guessing.gaussian_mus(100, 40, rights, 0.05).tolist() == alone
 
 
-def test_more_right_guesses_prove_more_and_none_prove_nothing() -> None:
+def test_more_right_guesses_prove_more_and_none_prove_nothing():
     for limit in (
         guessing.gaussian_mus(100, 40, np.arange(0, 41, 4), 0.05).tolist(),
         [guessing.binomial_epsilon(100, 40, right, DELTA, 0.05) for right in range(0, 41, 4)],
@@ -168,7 +160,7 @@ def test_more_right_guesses_prove_more_and_none_prove_nothing() -> None:
         assert limit[-1] > 1
 
 
-def test_all_right_without_delta_is_the_binomial_limit_in_closed_form() -> None:
+def test_all_right_without_delta_is_the_binomial_limit_in_closed_form():
     found = guessing.binomial_epsilon(30, 30, 30, 0.0, 0.05)
     accuracy = 0.05 ** (1 / 30)
     assert found == pytest.approx(math.log(accuracy / (1 - accuracy)), abs=1e-5)
@@ -176,7 +168,7 @@ def test_all_right_without_delta_is_the_binomial_limit_in_closed_form() -> None:
 
 @pytest.mark.parametrize("guesses", [0, one_run.SEVERAL])
 @pytest.mark.parametrize("epsilon", [0.0, 2.0])
-def test_bounds_are_above_the_truth_no_more_often_than_alpha(epsilon: float, guesses: int) -> None:
+def test_bounds_are_above_the_truth_no_more_often_than_alpha(epsilon, guesses):
     runs = 2000  # in which few numbers of right guesses differ, and each is worked out once
     mu = mu_of_epsilon(epsilon, DELTA) if epsilon else 0.0
     coins, scores = _gaussian_game(mu, 120, runs)
@@ -187,7 +179,7 @@ def test_bounds_are_above_the_truth_no_more_often_than_alpha(epsilon: float, gue
         assert bounds(coins, scores + 100 * coins, DELTA, CONFIDENCE, guesses).min() > 0.5
 
 
-def test_of_a_gaussian_mechanism_the_f_dp_bound_proves_more_than_the_binomial() -> None:
+def test_of_a_gaussian_mechanism_the_f_dp_bound_proves_more_than_the_binomial():
     coins, scores = _gaussian_game(mu_of_epsilon(4.0, DELTA), 1000, 20)
     binomial = one_run.binomial_bounds(coins, scores, DELTA, CONFIDENCE)
     f_dp = one_run.f_dp_bounds(coins, scores, DELTA, CONFIDENCE)
@@ -195,7 +187,7 @@ def test_of_a_gaussian_mechanism_the_f_dp_bound_proves_more_than_the_binomial() 
     assert 1 < np.median(binomial) < np.median(f_dp) < 4
 
 
-def test_several_numbers_of_guesses_are_paid_for() -> None:
+def test_several_numbers_of_guesses_are_paid_for():
     (coins,), (scores,) = _gaussian_game(1.5, 400, 1)
     several = one_run.f_dp_bound(coins, scores, DELTA, CONFIDENCE, one_run.SEVERAL)
     made = int(several.details["guesses"])
@@ -205,7 +197,7 @@ def test_several_numbers_of_guesses_are_paid_for() -> None:
     assert several.epsilon == pytest.approx(alone.epsilon, abs=1e-9)
 
 
-def test_the_bounds_of_many_trials_are_those_of_each() -> None:
+def test_the_bounds_of_many_trials_are_those_of_each():
     coins, scores = _gaussian_game(1.0, 200, 4)
     for many, one in (
         (one_run.binomial_bounds, one_run.binomial_bound),
@@ -221,7 +213,7 @@ def test_the_bounds_of_many_trials_are_those_of_each() -> None:
     np.testing.assert_allclose(found, each, rtol=1e-9)
 
 
-def test_the_estimate_is_near_the_truth_whatever_the_unit_of_the_scores() -> None:
+def test_the_estimate_is_near_the_truth_whatever_the_unit_of_the_scores():
     (coins,), (scores,) = _gaussian_game(1.0, 20_000, 1)
     found = one_run.client_canary_estimate(coins, 7 - 3 * -scores, DELTA, 0.999)
     assert found.mu_interval.low < 1.0 < found.mu_interval.high
@@ -230,7 +222,7 @@ def test_the_estimate_is_near_the_truth_whatever_the_unit_of_the_scores() -> Non
     assert "no guarantee" in found.assumes
 
 
-def test_canaries_on_one_side_alone_allow_no_estimate() -> None:
+def test_canaries_on_one_side_alone_allow_no_estimate():
     found = one_run.client_canary_estimate(np.ones(5, bool), np.arange(5.0), DELTA, CONFIDENCE)
     assert found.reason == "fewer than two canaries on one side of the coin"
     assert found.epsilon == 0
@@ -248,15 +240,13 @@ def test_canaries_on_one_side_alone_allow_no_estimate() -> None:
         (np.ones(3, bool), np.ones(3), 0, 1.0, "delta is 1.0"),
     ],
 )
-def test_bad_input_is_refused(
-    included: Bools, scores: Floats, guesses: int, delta: float, complaint: str
-) -> None:
+def test_bad_input_is_refused(included, scores, guesses, delta, complaint):
     for bound in (one_run.binomial_bound, one_run.f_dp_bound):
         with pytest.raises(InputError, match=complaint):
             bound(included, scores, delta, CONFIDENCE, guesses)
 
 
-def test_canaries_that_lower_every_score_estimate_nothing() -> None:
+def test_canaries_that_lower_every_score_estimate_nothing():
     included = np.arange(6) < 3
     scores = np.where(included, -1.0, 1.0)
     found = one_run.client_canary_estimate(included, scores, DELTA, CONFIDENCE)

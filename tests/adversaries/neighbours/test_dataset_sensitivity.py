@@ -25,37 +25,37 @@ IMAGES = load("digits").train.features[:40]
 D, POOL = IMAGES[:15], IMAGES[15:]
 
 
-def one_minus_ssim(x: np.ndarray, y: np.ndarray) -> float:
+def one_minus_ssim(x, y):
     x, y = x[0].astype(np.float64), y[0].astype(np.float64)
     return 1 - float(structural_similarity(x, y, data_range=1.0))
 
 
-def absolute_differences(x: np.ndarray, y: np.ndarray) -> float:
+def absolute_differences(x, y):
     return float(np.abs(x.astype(np.float64) - y).sum())
 
 
 SINGLE = {"ssim": one_minus_ssim, "manhattan": absolute_differences}
 
 
-def sums(measure: str) -> list[float]:
+def sums(measure):
     """Eq. 18 as it is written."""
     n = range(len(D))
     return [sum(SINGLE[measure](D[i], D[j]) for j in n if j != i) for i in n]
 
 
-def pairs(measure: str) -> list[tuple[float, int, int]]:
+def pairs(measure):
     """Every pair of Eq. 20, in the order of positions."""
     every = itertools.product(range(len(D)), range(len(POOL)))
     return [(SINGLE[measure](D[i], POOL[j]), i, j) for i, j in every]
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_a_record_is_ranked_by_its_distances_to_all_others(measure: str) -> None:
+def test_a_record_is_ranked_by_its_distances_to_all_others(measure):
     np.testing.assert_allclose(rank_records(D, measure), sums(measure), rtol=1e-12)
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_under_add_remove_the_most_dissimilar_record_of_d_is_removed(measure: str) -> None:
+def test_under_add_remove_the_most_dissimilar_record_of_d_is_removed(measure):
     expected = sums(measure)
     [pair] = select(D, None, measure, "add-remove")
     assert (pair.record, pair.replacement) == (int(np.argmax(expected)), None)
@@ -64,7 +64,7 @@ def test_under_add_remove_the_most_dissimilar_record_of_d_is_removed(measure: st
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_under_replace_the_most_dissimilar_pair_is_exchanged(measure: str) -> None:
+def test_under_replace_the_most_dissimilar_pair_is_exchanged(measure):
     distance, record, replacement = max(pairs(measure))
     [pair] = select(D, POOL, measure, "replace")
     assert (pair.record, pair.replacement) == (record, replacement)
@@ -73,7 +73,7 @@ def test_under_replace_the_most_dissimilar_pair_is_exchanged(measure: str) -> No
 
 
 @pytest.mark.parametrize("top", [1, 3, 15])
-def test_the_top_records_come_best_first(top: int) -> None:
+def test_the_top_records_come_best_first(top):
     order = np.argsort(sums("ssim"))
     largest = select(D, None, "ssim", "add-remove", choice="max", top=top)
     smallest = select(D, None, "ssim", "add-remove", choice="min", top=top)
@@ -81,7 +81,7 @@ def test_the_top_records_come_best_first(top: int) -> None:
     assert [pair.record for pair in smallest] == order[:top].tolist()
 
 
-def test_the_top_pairs_come_best_first() -> None:
+def test_the_top_pairs_come_best_first():
     ranked = sorted(pairs("ssim"))
     for choice, expected in (("max", ranked[::-1]), ("min", ranked)):
         chosen = select(D, POOL, "ssim", "replace", choice=choice, top=5)
@@ -90,7 +90,7 @@ def test_the_top_pairs_come_best_first() -> None:
 
 
 @pytest.mark.parametrize("measure", ["ssim", "manhattan", "euclidean", "cosine"])
-def test_of_equal_distances_the_lowest_positions_win(measure: str) -> None:
+def test_of_equal_distances_the_lowest_positions_win(measure):
     record, far, near = D[0], D[1], D[0]
     members, pool = np.stack([record] * 40), np.stack([near, *[far] * 40])
     [pair] = select(members, pool, measure, "replace")
@@ -103,13 +103,11 @@ def test_of_equal_distances_the_lowest_positions_win(measure: str) -> None:
 
 
 @pytest.mark.parametrize("block", [1, 7, 100])
-def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(
-    monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(monkeypatch, block):
     whole = select(D, POOL, "ssim", "replace", top=3)
     whole_sums = rank_records(D, "ssim")
     monkeypatch.setattr(search, "BLOCK_PAIRS", block)
-    done: list[float] = []
+    done = []
     blocked = select(D, POOL, "ssim", "replace", top=3, progress=done.append)
     assert [(p.record, p.replacement) for p in blocked] == [
         (p.record, p.replacement) for p in whole
@@ -127,9 +125,7 @@ def test_the_choice_does_not_depend_on_the_blocks_and_progress_ends_at_1(
     ),
     order=st.permutations(range(6)),
 )
-def test_the_order_of_records_does_not_change_their_sums(
-    features: np.ndarray, order: list[int]
-) -> None:
+def test_the_order_of_records_does_not_change_their_sums(features, order):
     np.testing.assert_allclose(
         rank_records(features[order], "manhattan"),
         rank_records(features, "manhattan")[order],
@@ -142,13 +138,11 @@ def test_the_order_of_records_does_not_change_their_sums(
     choice=st.sampled_from(["max", "min"]),
     data=st.data(),
 )
-def test_a_choice_is_a_stable_sort_of_the_pairs(
-    distances: list[int], choice: str, data: st.DataObject
-) -> None:
+def test_a_choice_is_a_stable_sort_of_the_pairs(distances, choice, data):
     # One record at 0, so that the distances are the pool's values.
     top = data.draw(st.integers(1, len(distances)))
     pool = np.array(distances, dtype=np.float32)[:, None]
-    costs: dict[str, list[float]] = {
+    costs = {
         "max": [-d for d in distances],
         "min": [+d for d in distances],
     }
@@ -159,17 +153,17 @@ def test_a_choice_is_a_stable_sort_of_the_pairs(
     assert [p.replacement for p in chosen] == sorted(range(len(cost)), key=cost.__getitem__)[:top]
 
 
-def test_a_lone_record_has_nobody_to_differ_from() -> None:
+def test_a_lone_record_has_nobody_to_differ_from():
     assert select(D[:1], None, "euclidean", "add-remove") == [Pair(0, None, 0.0, "euclidean")]
 
 
 @pytest.mark.parametrize("pool", [None, POOL[:0]])
-def test_replace_without_a_pool_is_refused(pool: np.ndarray | None) -> None:
+def test_replace_without_a_pool_is_refused(pool):
     with pytest.raises(InputError, match="the pool has no record left"):
         select(D, pool, "ssim", "replace")
 
 
-def test_unknown_options_are_refused() -> None:
+def test_unknown_options_are_refused():
     with pytest.raises(InputError, match=r"'unbounded'; give add-remove or replace"):
         select(D, POOL, "ssim", "unbounded")
     with pytest.raises(InputError, match=r"'largest'; give one of max, min$"):
@@ -179,15 +173,13 @@ def test_unknown_options_are_refused() -> None:
 
 
 @pytest.mark.parametrize("top", [0, 16])
-def test_more_pairs_than_there_are_or_none_are_refused(top: int) -> None:
+def test_more_pairs_than_there_are_or_none_are_refused(top):
     with pytest.raises(InputError, match=f"top is {top}, but only 15"):
         select(D, None, "manhattan", "add-remove", top=top)
 
 
 @pytest.mark.parametrize("measure", sorted(SINGLE))
-def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
-    measure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(measure, monkeypatch):
     monkeypatch.setattr(search, "BLOCK_PAIRS", 4 * len(D))  # several blocks
     client_of = np.array([0, 2, 1, 0, 0, 2, 1, 0, 0, 0, 2, 2, 0, 1, 0])
     expected = [
@@ -203,14 +195,14 @@ def test_a_client_is_ranked_by_the_mean_distance_of_its_records_to_all_others(
     np.testing.assert_allclose(rank_clients(D, client_of, measure), expected, rtol=1e-12)
 
 
-def test_the_farthest_or_nearest_one_is_chosen() -> None:
+def test_the_farthest_or_nearest_one_is_chosen():
     values = np.array([2.0, 5.0, 1.0, 5.0, 3.0])
     assert [select_one(values, choice) for choice in ("max", "min")] == [1, 2]
     with pytest.raises(InputError, match="choice is 'mean'"):
         select_one(values, "mean")
 
 
-def brute_force(distances: np.ndarray, choice: str, top: int) -> list[tuple[int, int]]:
+def brute_force(distances, choice, top):
     """Every pair sorted by cost, then by position; distances that are exact need no rounding."""
     cost = {"max": -distances, "min": distances}[choice]
     order = np.argsort(cost, axis=None, kind="stable")[:top]
@@ -231,13 +223,8 @@ RECORDS = hnp.arrays(np.int64, st.tuples(st.integers(1, 9), st.just(2)), element
     data=st.data(),
 )
 def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
-    choice: str,
-    values: np.ndarray,
-    pool: np.ndarray,
-    block: int,
-    threads: int,
-    data: st.DataObject,
-) -> None:
+    choice, values, pool, block, threads, data
+):
     # Eighths and quarters are exact, and so full of ties.
     a, b = (values / 8).astype(np.float32), (pool / 4).astype(np.float32)
     distances = np.abs(a[:, None].astype(float) - b).sum(axis=2)
@@ -250,7 +237,7 @@ def test_a_search_in_tiles_finds_what_sorting_all_pairs_does(
     assert [p.distance for p in found] == [distances[pair] for pair in expected]
 
 
-def test_a_search_does_not_keep_the_distances() -> None:
+def test_a_search_does_not_keep_the_distances():
     rng = np.random.default_rng(0)
     a, b = rng.random((600, 2), dtype=np.float32), rng.random((20_000, 2), dtype=np.float32)
     tracemalloc.start()
@@ -262,7 +249,7 @@ def test_a_search_does_not_keep_the_distances() -> None:
     assert peak < 8 * len(a) * len(b) / 2  # 96 MB if they were kept
 
 
-def test_columns_reach_the_measure() -> None:
+def test_columns_reach_the_measure():
     # A number, and one category of three: another category differs more than 0.9 of the range.
     members = np.array([[0.0, 1, 0, 0]], dtype=np.float32)
     pool = np.array([[0.9, 1, 0, 0], [0.0, 0, 1, 0]], dtype=np.float32)

@@ -1,11 +1,10 @@
 """Forecasts agree with closed forms and with the mechanisms that they speak of."""
 
-from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
 import pytest
-from games import Floats, balanced, rng_of
+from games import balanced, rng_of
 from scipy import stats
 
 from adversaries.errors import InputError
@@ -24,9 +23,7 @@ PHI = NormalDist().cdf
     ("mu", "expected"),
     [(0.6535891631872568, 0.2561767), (0.3426508180245408, 0.13603209767419933)],
 )
-def test_under_noise_scaled_to_the_sensitivity_only_the_multiplier_counts(
-    mu: float, expected: float
-) -> None:
+def test_under_noise_scaled_to_the_sensitivity_only_the_multiplier_counts(mu, expected):
     sensitivities = np.random.default_rng(0).uniform(0.01, 3, (20, 30))
     predicted = predict(sensitivities, np.sqrt(30) / mu * sensitivities)
     assert predicted.mu == pytest.approx(mu, rel=1e-12)
@@ -34,7 +31,7 @@ def test_under_noise_scaled_to_the_sensitivity_only_the_multiplier_counts(
     assert predicted.deterministic
 
 
-def test_a_prediction_from_random_sensitivities_averages_trials_and_says_so() -> None:
+def test_a_prediction_from_random_sensitivities_averages_trials_and_says_so():
     predicted = predict(np.array([[3.0, 4.0], [0.0, 0.0]]), np.full((2, 2), 5.0))
     np.testing.assert_allclose(predicted.trial_mu, [1.0, 0.0])
     assert predicted.mu == pytest.approx(np.sqrt(0.5))
@@ -42,13 +39,13 @@ def test_a_prediction_from_random_sensitivities_averages_trials_and_says_so() ->
     assert not predicted.deterministic
 
 
-def test_trials_are_alike_up_to_the_rounding_of_float32_gradients() -> None:
+def test_trials_are_alike_up_to_the_rounding_of_float32_gradients():
     alike, unlike = (np.array([[1.0], [1 + gap]]) for gap in (1e-7, 1e-5))
     assert predict(alike, np.ones((2, 1))).deterministic
     assert not predict(unlike, np.ones((2, 1))).deterministic
 
 
-def adaptive_game(seed: int, trials: int, **wrong: float) -> dict[str, Floats]:
+def adaptive_game(seed, trials, **wrong):
     """Twelve steps that show less of the record the surer the adversary is of it.
 
     noise, signal: by what factor there is more of them than the log-odds assume.
@@ -69,12 +66,12 @@ def adaptive_game(seed: int, trials: int, **wrong: float) -> dict[str, Floats]:
     }
 
 
-def p_values(game: dict[str, Floats]) -> list[float]:
+def p_values(game):
     found = fit(game["worlds"], scores(**game, generator=rng_of(1)))
     return [each["p_value"] for each in found.values() if each]
 
 
-def test_the_fit_of_steps_that_depend_on_earlier_noise_does_not_cry_wolf() -> None:
+def test_the_fit_of_steps_that_depend_on_earlier_noise_does_not_cry_wolf():
     """A law of the last log-odds, as of trials that are alike, would be rejected at once."""
     found = [p for seed in range(150) for p in p_values(adaptive_game(seed, 60))]
     assert stats.kstest(found, "uniform").pvalue > 1e-3
@@ -85,7 +82,7 @@ def test_the_fit_of_steps_that_depend_on_earlier_noise_does_not_cry_wolf() -> No
     assert min(p_values(game)) > 1e-3
 
 
-def test_the_fit_starts_from_even_odds() -> None:
+def test_the_fit_starts_from_even_odds():
     game = adaptive_game(2, 2000)
     assert min(p_values(game)) > 1e-3
     game["log_odds"] += np.log(9)
@@ -93,11 +90,11 @@ def test_the_fit_starts_from_even_odds() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"noise": 0.75}, {"noise": 1.3}, {"signal": 3.0}])
-def test_the_fit_rejects_a_broken_mechanism(wrong: dict[str, float]) -> None:
+def test_the_fit_rejects_a_broken_mechanism(wrong):
     assert max(p_values(adaptive_game(3, 2000, **wrong))) < 1e-3
 
 
-def test_the_fit_leaves_out_trials_without_a_density() -> None:
+def test_the_fit_leaves_out_trials_without_a_density():
     game = adaptive_game(4, 60)
     game["sensitivities"][0] = 0
     game["noise_std"][1] = 0
@@ -108,7 +105,7 @@ def test_the_fit_leaves_out_trials_without_a_density() -> None:
     assert nothing == {"world_d": None, "world_d_prime": None}
 
 
-def ratios_of(steps: int, trials: int = 1, **norms: float) -> dict[str, Floats]:
+def ratios_of(steps, trials=1, **norms):
     """Norms that are the same in every trial and step, under noise of deviation 1."""
     present, absent = norms["present"], norms.get("absent", 0.0)
     values = {
@@ -121,21 +118,19 @@ def ratios_of(steps: int, trials: int = 1, **norms: float) -> dict[str, Floats]:
 
 
 @pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.02, 0.6, 100), (0.5, 3.0, 20)])
-def test_simulated_sampled_steps_reach_the_total_variation_of_the_mechanism(
-    q: float, z: float, steps: int
-) -> None:
+def test_simulated_sampled_steps_reach_the_total_variation_of_the_mechanism(q, z, steps):
     played = simulate(**ratios_of(steps, present=1 / z), sampling_rate=q, generator=rng_of(1))
     exact = PLD.delta(Mechanism.alike(z, steps, q), 0.0)
     assert abs(played.advantage - exact) < 4 * played.standard_error < 0.01
     assert played.deterministic
 
 
-def test_the_example_of_the_design_is_won_with_an_advantage_of_about_a_third() -> None:
+def test_the_example_of_the_design_is_won_with_an_advantage_of_about_a_third():
     played = simulate(**ratios_of(50, present=1.0), sampling_rate=0.1, generator=rng_of(2))
     assert played.advantage == pytest.approx(0.32, abs=0.006)
 
 
-def test_simulated_replacement_by_the_opposite_reaches_its_total_variation() -> None:
+def test_simulated_replacement_by_the_opposite_reaches_its_total_variation():
     z = 1.5  # of the sensitivity 2C, which opposite gradients of norm C use up
     norms = ratios_of(20, present=0.5 / z, absent=0.5 / z, apart=1 / z)
     played = simulate(**norms, sampling_rate=0.3, generator=rng_of(3))
@@ -144,9 +139,7 @@ def test_simulated_replacement_by_the_opposite_reaches_its_total_variation() -> 
 
 
 @pytest.mark.parametrize(("present", "absent", "apart"), [(1.0, 0.0, 1.0), (0.7, 0.4, 0.5)])
-def test_simulated_steps_without_sampling_follow_the_closed_form(
-    present: float, absent: float, apart: float
-) -> None:
+def test_simulated_steps_without_sampling_follow_the_closed_form(present, absent, apart):
     norms = ratios_of(9, present=present, absent=absent, apart=apart)
     played = simulate(**norms, sampling_rate=1.0, generator=rng_of(4))
     predicted = predict(norms["sensitivities"], norms["noise_std"])
@@ -157,9 +150,7 @@ def test_simulated_steps_without_sampling_follow_the_closed_form(
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_simulated_log_odds_are_those_of_gradients_and_noise_in_many_dimensions(
-    replaced: bool,
-) -> None:
+def test_simulated_log_odds_are_those_of_gradients_and_noise_in_many_dimensions(replaced):
     rng, q, steps, repeats, std = rng_of(5), 0.3, 4, 20_000, 1.3
     present, absent = rng.standard_normal((2, steps, 6)) / 2
     absent *= replaced
@@ -177,7 +168,7 @@ def test_simulated_log_odds_are_those_of_gradients_and_noise_in_many_dimensions(
         assert stats.ks_2samp(log_odds, sample).pvalue > 1e-4
 
 
-def test_a_simulation_repeats_with_its_generator_and_knows_trials_that_differ() -> None:
+def test_a_simulation_repeats_with_its_generator_and_knows_trials_that_differ():
     norms = ratios_of(3, trials=2, present=1.0)
     once, again = (simulate(**norms, sampling_rate=0.5, generator=rng_of(7)) for _ in range(2))
     np.testing.assert_array_equal(once.world_d, again.world_d)
@@ -185,7 +176,7 @@ def test_a_simulation_repeats_with_its_generator_and_knows_trials_that_differ() 
     assert not simulate(**norms, sampling_rate=0.5, generator=rng_of(7)).deterministic
 
 
-def test_steps_without_a_gradient_say_nothing_even_without_noise() -> None:
+def test_steps_without_a_gradient_say_nothing_even_without_noise():
     silent = np.zeros((2, 3))
     played = simulate(silent, silent, silent, silent, 0.5, rng_of(8))
     assert not played.world_d.any()
@@ -193,15 +184,7 @@ def test_steps_without_a_gradient_say_nothing_even_without_noise() -> None:
     assert (played.advantage, played.standard_error) == (0.0, 0.0)
 
 
-def sampled_game(
-    seed: int,
-    trials: int,
-    *,
-    replaced: bool,
-    q: float = 0.1,
-    signal: float = 1.0,
-    scale: float = 1.0,
-) -> dict[str, Floats]:
+def sampled_game(seed, trials, *, replaced, q=0.1, signal=1.0, scale=1.0):
     """Eight sampled steps of two-dimensional gradients that shrink where the adversary is surer.
 
     q: with which the record joins in truth; the log-odds assume 0.1. signal: how much longer its
@@ -217,7 +200,7 @@ def sampled_game(
         noise = rng.standard_normal((trials, 2))
         released = signal * joined * np.where(worlds[:, None], g, h) + noise
 
-        def mixture(direction: Floats, seen: Floats = released) -> Floats:
+        def mixture(direction, seen=released):
             return np.log1p(rate * np.expm1((seen * direction - direction**2 / 2).sum(1)))
 
         odds = odds + scale * (mixture(g) - mixture(h))
@@ -234,16 +217,14 @@ def sampled_game(
     }
 
 
-def sampled_p_values(game: dict[str, Floats]) -> list[float]:
+def sampled_p_values(game):
     standard = sampled_scores(**game, sampling_rate=0.1, generator=rng_of(1))
     return [each["p_value"] for each in fit(game["worlds"], standard).values() if each]
 
 
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("played", [9, 199])
-def test_the_fit_of_sampled_steps_does_not_cry_wolf(
-    replaced: bool, played: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fit_of_sampled_steps_does_not_cry_wolf(replaced, played, monkeypatch):
     """However few steps are played beside each of a transcript."""
     monkeypatch.setattr(forecast, "MOST_PLAYED", played)
     games = (sampled_game(seed, 50, replaced=replaced) for seed in range(60))
@@ -254,9 +235,7 @@ def test_the_fit_of_sampled_steps_does_not_cry_wolf(
 
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize("wrong", [{"q": 0.2}, {"signal": 3.0}, {"scale": 1.3}])
-def test_the_fit_of_sampled_steps_rejects_a_broken_mechanism(
-    wrong: dict[str, float], replaced: bool
-) -> None:
+def test_the_fit_of_sampled_steps_rejects_a_broken_mechanism(wrong, replaced):
     """In one world of the two at least: who is never there shows no wrong rate."""
     honest, broken = (
         sampled_game(5, 2000, replaced=replaced, **changes) for changes in ({}, wrong)
@@ -265,7 +244,7 @@ def test_the_fit_of_sampled_steps_rejects_a_broken_mechanism(
     assert min(sampled_p_values(broken)) < 1e-4
 
 
-def test_sampled_steps_that_the_record_never_joins_are_alike_up_to_rounding() -> None:
+def test_sampled_steps_that_the_record_never_joins_are_alike_up_to_rounding():
     """Against little noise each step without the record adds log(1 - q), rounded in a long sum."""
     rng, worlds, q = rng_of(6), balanced(600), 0.01
     loud = np.full((600, 40), 20.0)
@@ -296,6 +275,6 @@ STEPS = np.ones((2, 3))
         (lambda: scores(BITS, ODDS, STEPS, STEPS, rng_of(0)), "as \\[trials, steps\\]"),
     ],
 )
-def test_impossible_input_is_refused(call: Callable[[], object], message: str) -> None:
+def test_impossible_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call()

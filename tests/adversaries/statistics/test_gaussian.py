@@ -1,7 +1,6 @@
 """Closed forms of Gaussian differential privacy against integrals, samples and a library."""
 
 import math
-from collections.abc import Callable
 
 import dp_accounting
 import numpy as np
@@ -48,8 +47,8 @@ RECORDED = [
 
 @pytest.mark.parametrize(("z", "epsilon", "delta", "exact", "advantage", "tail"), RECORDED)
 def test_the_papers_noise_scales_give_the_recorded_numbers(
-    z: float, epsilon: float, delta: float, exact: float, advantage: float, tail: float
-) -> None:
+    z, epsilon, delta, exact, advantage, tail
+):
     mu = math.sqrt(30) / z
     assert gaussian.epsilon(mu, delta) == pytest.approx(exact, rel=1e-9)
     assert gaussian.advantage(mu) == pytest.approx(advantage, rel=1e-9)
@@ -58,9 +57,7 @@ def test_the_papers_noise_scales_give_the_recorded_numbers(
 
 @pytest.mark.parametrize("mu", [0.1, 0.65, 2.0])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.2])
-def test_delta_is_the_hockey_stick_divergence_of_the_two_gaussians(
-    mu: float, epsilon: float
-) -> None:
+def test_delta_is_the_hockey_stick_divergence_of_the_two_gaussians(mu, epsilon):
     boundary = epsilon / mu + mu / 2
     integral, _ = quad(
         lambda x: norm.pdf(x, mu) - math.exp(epsilon) * norm.pdf(x), boundary, boundary + 40
@@ -70,12 +67,12 @@ def test_delta_is_the_hockey_stick_divergence_of_the_two_gaussians(
 
 @pytest.mark.parametrize("sigma", [0.05, 1.0, 8.38, 100.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.01])
-def test_epsilon_agrees_with_dp_accounting(sigma: float, delta: float) -> None:
+def test_epsilon_agrees_with_dp_accounting(sigma, delta):
     library = dp_accounting.get_epsilon_gaussian(sigma, delta)
     assert gaussian.epsilon(1 / sigma, delta) == pytest.approx(library, rel=1e-6, abs=1e-6)
 
 
-def test_tail_and_advantage_are_what_the_best_adversary_reaches() -> None:
+def test_tail_and_advantage_are_what_the_best_adversary_reaches():
     mu, epsilon, trials = 1.2, 1.0, 1_000_000
     noise = np.random.default_rng(1).standard_normal((2, trials))
     with_record, without = mu**2 / 2 + mu * noise[0], -(mu**2) / 2 + mu * noise[1]
@@ -86,7 +83,7 @@ def test_tail_and_advantage_are_what_the_best_adversary_reaches() -> None:
 
 
 @given(MUS, DELTAS)
-def test_epsilon_inverts_delta(mu: float, delta: float) -> None:
+def test_epsilon_inverts_delta(mu, delta):
     epsilon = gaussian.epsilon(mu, delta)
     if epsilon == 0:
         assert gaussian.delta(mu, 0) <= delta * (1 + 1e-9)
@@ -96,20 +93,20 @@ def test_epsilon_inverts_delta(mu: float, delta: float) -> None:
 
 @pytest.mark.parametrize("mu", [3.9e9, 1e24, 1e30, 1e120])
 @pytest.mark.parametrize("delta", [1e-30, 1e-5, 0.5, 1 - 1e-6])
-def test_epsilon_of_next_to_no_noise_is_a_quantile_of_the_loss(mu: float, delta: float) -> None:
+def test_epsilon_of_next_to_no_noise_is_a_quantile_of_the_loss(mu, delta):
     # The loss is N(mu^2/2, mu^2), and e^epsilon times the other tail is nothing beside it.
     expected = mu * (mu / 2 + norm.isf(delta))
     assert gaussian.epsilon(mu, delta) == pytest.approx(expected, rel=1e-14)
 
 
 @given(st.floats(0, 1e4), DELTAS)
-def test_mu_of_epsilon_inverts_delta(epsilon: float, delta: float) -> None:
+def test_mu_of_epsilon_inverts_delta(epsilon, delta):
     mu = gaussian.mu_of_epsilon(epsilon, delta)
     assert gaussian.delta(mu, epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 @given(st.floats(0, 15))
-def test_mu_of_advantage_inverts_advantage(mu: float) -> None:
+def test_mu_of_advantage_inverts_advantage(mu):
     # An advantage near 1 is rounded to a relative 1e-16, which costs digits of a large mu.
     error = 1e-12 + 1e-16 / norm.pdf(mu / 2)
     assert gaussian.mu_of_advantage(gaussian.advantage(mu)) == pytest.approx(mu, rel=error)
@@ -118,32 +115,30 @@ def test_mu_of_advantage_inverts_advantage(mu: float) -> None:
 @given(MUS, st.floats(0, 1e3), st.floats(1.001, 2))
 @example(1e-9, 574.625, 1.4)  # further out than a difference can be told from rounding
 @example(1.2e-5, 900.0, 1.4)
-def test_delta_grows_with_mu_and_falls_with_epsilon(
-    mu: float, epsilon: float, factor: float
-) -> None:
+def test_delta_grows_with_mu_and_falls_with_epsilon(mu, epsilon, factor):
     delta = gaussian.delta(mu, epsilon)
     assert gaussian.delta(mu * factor, epsilon) >= delta * (1 - 1e-12)
     assert gaussian.delta(mu, epsilon * factor) <= delta * (1 + 1e-12)
 
 
 @given(MUS, st.floats(0, 1e3))
-def test_the_tail_lies_above_delta(mu: float, epsilon: float) -> None:
+def test_the_tail_lies_above_delta(mu, epsilon):
     assert gaussian.tail(mu, epsilon) >= gaussian.delta(mu, epsilon) * (1 - 1e-9)
 
 
 @given(MUS)
-def test_the_advantage_is_delta_at_epsilon_zero(mu: float) -> None:
+def test_the_advantage_is_delta_at_epsilon_zero(mu):
     assert gaussian.delta(mu, 0.0) == gaussian.advantage(mu)
     assert float(gaussian.deltas(mu, np.zeros(1))[0]) == pytest.approx(gaussian.advantage(mu))
 
 
-def test_an_array_of_epsilons_gives_the_array_of_deltas() -> None:
+def test_an_array_of_epsilons_gives_the_array_of_deltas():
     epsilons = np.array([0.0, 0.5, 3.0, 40.0])
     expected = [gaussian.delta(1.5, epsilon) for epsilon in epsilons]
     np.testing.assert_allclose(gaussian.deltas(1.5, epsilons), expected, rtol=1e-12)
 
 
-def test_large_mu_and_minute_delta_neither_overflow_nor_underflow() -> None:
+def test_large_mu_and_minute_delta_neither_overflow_nor_underflow():
     epsilon = gaussian.epsilon(1e4, 1e-300)
     assert epsilon == pytest.approx(1e8 / 2 - 1e4 * norm.ppf(1e-300), rel=1e-4)
     assert gaussian.delta(1e4, epsilon) == pytest.approx(1e-300, rel=1e-6)
@@ -152,14 +147,14 @@ def test_large_mu_and_minute_delta_neither_overflow_nor_underflow() -> None:
     )
 
 
-def test_infinite_noise_leaks_nothing() -> None:
+def test_infinite_noise_leaks_nothing():
     assert gaussian.delta(0.0, 0.0) == 0.0
     assert gaussian.epsilon(0.0, 1e-9) == 0.0
     assert gaussian.advantage(0.0) == 0.0
     assert gaussian.tail(0.0, 0.0) == 0.0
 
 
-def test_no_noise_leaks_everything() -> None:
+def test_no_noise_leaks_everything():
     assert gaussian.delta(math.inf, 100.0) == 1.0
     assert gaussian.epsilon(math.inf, 0.5) == math.inf
     assert gaussian.advantage(math.inf) == 1.0
@@ -180,6 +175,6 @@ def test_no_noise_leaks_everything() -> None:
         (lambda: gaussian.tail(1.0, math.nan), "epsilon is not a number"),
     ],
 )
-def test_values_out_of_range_are_refused(call: Callable[[], float], complaint: str) -> None:
+def test_values_out_of_range_are_refused(call, complaint):
     with pytest.raises(InputError, match=complaint):
         call()

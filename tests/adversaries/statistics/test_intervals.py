@@ -10,9 +10,7 @@ from adversaries.statistics.intervals import clopper_pearson, mean_interval
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.floats(0.01, 0.9999))
-def test_clopper_pearson_is_scipys_exact_interval(
-    successes: int, failures: int, confidence: float
-) -> None:
+def test_clopper_pearson_is_scipys_exact_interval(successes, failures, confidence):
     trials = successes + failures
     found = clopper_pearson(successes, trials, confidence)
     if trials == 0:
@@ -24,7 +22,7 @@ def test_clopper_pearson_is_scipys_exact_interval(
 
 
 @pytest.mark.parametrize("n", [2, 3, 30])
-def test_the_interval_of_a_mean_is_students(n: int) -> None:
+def test_the_interval_of_a_mean_is_students(n):
     values = np.random.default_rng(n).normal(1.0, 2.0, n)
     found = mean_interval(values, 0.9)
     expected = stats.t.interval(0.9, n - 1, loc=values.mean(), scale=stats.sem(values))

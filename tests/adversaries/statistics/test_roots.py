@@ -1,14 +1,13 @@
 """Roots equal SciPy's, to the bit."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import scipy.optimize
 
 from adversaries.statistics.roots import find_root
 
-CASES: list[tuple[Callable[[float], float], float, float, dict[str, float]]] = [
+CASES = [
     (lambda x: x**3 - 2, 0.0, 2.0, {}),
     (lambda x: math.exp(x) - 1e-7, -40.0, 3.0, {"xtol": 1e-14, "rtol": 1e-14}),
     (lambda x: math.atan(50 * (x - 0.3)), -9.0, 4.0, {"xtol": 1e-9}),
@@ -21,9 +20,7 @@ CASES: list[tuple[Callable[[float], float], float, float, dict[str, float]]] = [
 
 
 @pytest.mark.parametrize(("function", "low", "high", "tolerance"), CASES)
-def test_a_root_is_that_of_scipy(
-    function: Callable[[float], float], low: float, high: float, tolerance: dict[str, float]
-) -> None:
+def test_a_root_is_that_of_scipy(function, low, high, tolerance):
     expected = scipy.optimize.brentq(function, low, high, **tolerance)
     assert find_root(function, low, high, **tolerance) == expected
     assert find_root(function, high, low, **tolerance) == scipy.optimize.brentq(
@@ -31,7 +28,7 @@ def test_a_root_is_that_of_scipy(
     )
 
 
-def test_an_interval_without_a_change_of_sign_is_refused() -> None:
+def test_an_interval_without_a_change_of_sign_is_refused():
     with pytest.raises(ValueError, match="same sign"):
         find_root(lambda x: x * x + 1, -1.0, 1.0)
     with pytest.raises(ValueError, match="not a number"):

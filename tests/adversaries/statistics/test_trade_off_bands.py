@@ -7,7 +7,7 @@ from scipy.stats import norm
 from adversaries.statistics.trade_off_bands import simultaneous_lower, trade_off_band
 
 
-def test_the_chance_of_any_error_has_its_closed_form_for_two_trials() -> None:
+def test_the_chance_of_any_error_has_its_closed_form_for_two_trials():
     for confidence in (0.8, 0.99, 0.9999):
         error = (1 - confidence) / 2
         assert simultaneous_lower(1, confidence)[1] == pytest.approx(error, rel=0.02)
@@ -19,7 +19,7 @@ def test_the_chance_of_any_error_has_its_closed_form_for_two_trials() -> None:
 
 
 @pytest.mark.parametrize("trials", [5, 60, 400])
-def test_limits_of_uniform_numbers_fail_as_often_as_they_say(trials: int) -> None:
+def test_limits_of_uniform_numbers_fail_as_often_as_they_say(trials):
     """Of 20,000 samples: four standard errors are an accident of 1 in 15,000."""
     samples, confidence = 20_000, 0.9
     low = simultaneous_lower(trials, confidence)
@@ -32,7 +32,7 @@ def test_limits_of_uniform_numbers_fail_as_often_as_they_say(trials: int) -> Non
 
 
 @pytest.mark.parametrize("rounded", [False, True], ids=["scores", "ties"])
-def test_the_band_of_a_gaussian_game_holds_its_curve(rounded: bool) -> None:
+def test_the_band_of_a_gaussian_game_holds_its_curve(rounded):
     """At 99 %, 400 games: more than 14 failures are an accident of 1 in 100,000."""
     mu, trials, failures = 1.0, 120, 0
     generator = np.random.default_rng(1)
@@ -52,7 +52,7 @@ def test_the_band_of_a_gaussian_game_holds_its_curve(rounded: bool) -> None:
     assert failures <= 14
 
 
-def test_the_lower_edge_of_an_honest_game_stays_below_theory_and_less_noise_crosses_it() -> None:
+def test_the_lower_edge_of_an_honest_game_stays_below_theory_and_less_noise_crosses_it():
     worlds, generator = np.arange(1000) % 2 == 0, np.random.default_rng(2)
     crossed = []
     for share in (1.0, 0.5):

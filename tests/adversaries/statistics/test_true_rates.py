@@ -11,7 +11,7 @@ from adversaries.statistics.true_rates import true_rates
 RATES = (0.1, 0.01)
 
 
-def covered(games: int, trials: int, decimals: int | None) -> int:
+def covered(games, trials, decimals):
     """Count the games whose intervals all hold Phi(Phi^-1(rate) + mu)."""
     generator, mu, held = np.random.default_rng(0), 1.0, 0
     for _ in range(games):
@@ -30,13 +30,13 @@ def covered(games: int, trials: int, decimals: int | None) -> int:
 
 
 @pytest.mark.parametrize("decimals", [None, 1])
-def test_all_intervals_together_hold_as_often_as_they_say(decimals: int | None) -> None:
+def test_all_intervals_together_hold_as_often_as_they_say(decimals):
     """Refused only if 500 games would show less than 90 % in one of 10,000 tests."""
     held = covered(500, 2000, decimals)
     assert binomial_low(500 - held, 500, 1e-4) <= 0.1
 
 
-def test_more_trials_give_shorter_intervals_around_the_truth() -> None:
+def test_more_trials_give_shorter_intervals_around_the_truth():
     generator = np.random.default_rng(1)
     lengths = []
     for trials in (2_000, 200_000):
@@ -49,7 +49,7 @@ def test_more_trials_give_shorter_intervals_around_the_truth() -> None:
     assert found.interval.low < truth < found.interval.high
 
 
-def test_too_few_trials_say_how_many_it_takes() -> None:
+def test_too_few_trials_say_how_many_it_takes():
     worlds = np.arange(400) % 2 == 0
     scores = np.random.default_rng(2).standard_normal(400)
     coarse, fine = true_rates(worlds, scores, (0.1, 0.001), 0.95)
@@ -60,7 +60,7 @@ def test_too_few_trials_say_how_many_it_takes() -> None:
     assert true_rates(*again, (0.1, 0.001), 0.95)[1].interval is not None
 
 
-def test_one_world_and_rates_out_of_range() -> None:
+def test_one_world_and_rates_out_of_range():
     worlds = np.ones(50, bool)
     (found,) = true_rates(worlds, np.zeros(50), (0.1,), 0.95)
     assert found.interval is None

@@ -1,6 +1,7 @@
 """`--fail-if`: a change that halves the noise turns a pipeline red, and a doubt does too."""
 
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from fedsim.commands.answer import Answer, lines
 from fedsim.commands.settings import Each
 from fedsim.common.randomness import gaussian_noise
 from fedsim.privacy import noise
+from tests.console import refusal
 
 Fedsim = Callable[..., tuple[int, str, str]]
 
@@ -56,6 +58,8 @@ def test_a_report_is_held_to_other_conditions_later(
 ) -> None:
     run = tmp_path / "run"
     assert fedsim("run", experiment, "--out", run, "--quiet", "--fail-if", "rows.# > 3")[0] == 0
+    other = shutil.copytree(run, tmp_path / "other")
+    assert "of one run" in refusal(f"report {run} {other} --fail-if 'alarms > 0'")
     status, _, said = fedsim(
         "report", run, "--fail-if", "rows.# >= 3", "--fail-if", "one_run.count > 0"
     )

@@ -11,16 +11,14 @@ from fedsim.common.blocks import ThreadPool, even, run, slices
 
 
 @given(st.integers(0, 50), st.integers(1, 60))
-def test_slices_cover_a_length_once(length: int, step: int) -> None:
+def test_slices_cover_a_length_once(length, step):
     parts = slices(length, step)
     assert [i for part in parts for i in range(part.start, part.stop)] == list(range(length))
     assert all(part.stop - part.start <= step for part in parts)
 
 
 @given(st.integers(1, 1000), st.floats(0, 2000))
-def test_even_parts_are_no_longer_than_asked_for_and_differ_little(
-    length: int, most: float
-) -> None:
+def test_even_parts_are_no_longer_than_asked_for_and_differ_little(length, most):
     step = even(length, most)
     assert 1 <= step <= max(1.0, most)
     # No fewer parts are possible, and the last is not much shorter than the others.
@@ -30,18 +28,18 @@ def test_even_parts_are_no_longer_than_asked_for_and_differ_little(
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_come_in_order(threads: int) -> None:
-    def work(part: slice) -> int:
+def test_results_come_in_order(threads):
+    def work(part):
         time.sleep(0.001 * (part.start % 3))
         return part.start
 
     assert list(run(work, [(part,) for part in slices(20, 1)], threads)) == list(range(20))
 
 
-def test_after_an_error_nothing_goes_on() -> None:
+def test_after_an_error_nothing_goes_on():
     started, finished = [], []
 
-    def work(part: slice) -> None:
+    def work(part):
         started.append(part.start)
         if part.start == 1:
             raise ValueError("broken")
@@ -54,16 +52,16 @@ def test_after_an_error_nothing_goes_on() -> None:
     assert len(finished) == len(started) - 1
 
 
-def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
+def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept():
     made = []
 
-    def make() -> object:
+    def make():
         made.append(object())
         return made[-1]
 
     pool, barrier, seen = ThreadPool(make), threading.Barrier(2), []
 
-    def borrow(_: slice) -> None:
+    def borrow(_):
         with pool.lend() as thing:
             barrier.wait()  # both have one now
             seen.append(thing)
@@ -74,7 +72,7 @@ def test_a_thing_is_lent_to_one_thread_at_a_time_and_kept() -> None:
     assert set(map(id, seen)) == set(map(id, made))
 
 
-def test_what_was_lent_when_an_error_came_is_not_lent_again() -> None:
+def test_what_was_lent_when_an_error_came_is_not_lent_again():
     pool = ThreadPool(object)
     with pytest.raises(ValueError, match="broken"), pool.lend() as first:
         raise ValueError("broken")

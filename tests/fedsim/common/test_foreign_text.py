@@ -38,5 +38,5 @@ from fedsim.common.foreign_text import without_password
         ("http://h:5000/x: ask me@example.org", "http://h:5000/x: ask me@example.org"),
     ],
 )
-def test_no_text_tells_a_password_token_or_key_and_the_rest_is_kept(text: str, kept: str) -> None:
+def test_no_text_tells_a_password_token_or_key_and_the_rest_is_kept(text, kept):
     assert without_password(text) == kept

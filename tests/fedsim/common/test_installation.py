@@ -13,9 +13,7 @@ from fedsim.common.installation import PACKAGES
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_line(
-    strangers: Path,
-) -> None:
+def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_line(strangers):
     program = (
         f"import sys; sys.path.append({str(strangers)!r}); "
         "sys.modules['fedsim.commands.main'] = sys; from fedsim.commands import entry; entry.main()"
@@ -28,14 +26,14 @@ def test_a_foreign_distribution_that_has_written_over_a_module_is_named_in_one_l
     assert len(ran.stderr.splitlines()) == 1
 
 
-def test_the_distribution_is_that_of_the_project_file() -> None:
+def test_the_distribution_is_that_of_the_project_file():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["name"] == fedsim.DISTRIBUTION
     assert tuple(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]) == PACKAGES
     assert project["project"]["version"] == fedsim.__version__
 
 
-def test_every_extra_that_a_message_names_exists() -> None:
+def test_every_extra_that_a_message_names_exists():
     root = Path(fedsim.__file__).parent
     named = {
         extra

@@ -11,12 +11,12 @@ CPU = torch.device("cpu")
 KIB = 1024
 
 
-def _hold(kib: int) -> torch.Tensor:
+def _hold(kib):
     return torch.zeros(kib, KIB, dtype=torch.uint8)
 
 
-def test_the_peak_is_what_is_held_at_once() -> None:
-    def run() -> None:
+def test_the_peak_is_what_is_held_at_once():
+    def run():
         a = _hold(8)
         b = a + 1
         del a
@@ -27,23 +27,23 @@ def test_the_peak_is_what_is_held_at_once() -> None:
     assert peak_bytes(run, CPU) == 16 * KIB
 
 
-def test_a_view_costs_nothing_and_neither_does_what_was_there_before() -> None:
+def test_a_view_costs_nothing_and_neither_does_what_was_there_before():
     before = _hold(8)
     assert peak_bytes(lambda: before.view(-1)[5:].reshape(-1, 1), CPU) == 0
     assert peak_bytes(lambda: before * 2, CPU) == 8 * KIB
 
 
-def test_what_autograd_keeps_counts() -> None:
+def test_what_autograd_keeps_counts():
     x = torch.ones(KIB, requires_grad=True)
     # sin keeps nothing but x; its result lives until the sum is taken.
     assert peak_bytes(lambda: x.exp().exp(), CPU) == 8 * KIB
 
 
 @given(st.tuples(*[st.integers(0, 9)] * 3, st.integers(1, 9)))
-def test_a_footprint_is_recovered(kib: tuple[int, int, int, int]) -> None:
+def test_a_footprint_is_recovered(kib):
     fixed, trial, record, example = kib
 
-    def run(trials: int, records: int) -> None:
+    def run(trials, records):
         _hold(fixed + trials * trial + records * record + trials * records * example)
 
     found = footprint(run, CPU)
@@ -51,10 +51,10 @@ def test_a_footprint_is_recovered(kib: tuple[int, int, int, int]) -> None:
     assert found.bytes(5, 7) == pytest.approx(expected * KIB)
 
 
-def test_some_memory_is_to_spare() -> None:
+def test_some_memory_is_to_spare():
     assert spare(CPU) > 2**20
 
 
-def test_few_bytes_are_not_told_as_0_mib() -> None:
+def test_few_bytes_are_not_told_as_0_mib():
     sizes = {0: "0 bytes", 10239: "10239 bytes", 10240: "10 KiB", 2**30: "1024 MiB"}
     assert {size: readable(size) for size in sizes} == sizes

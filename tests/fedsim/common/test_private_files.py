@@ -2,8 +2,6 @@
 
 import os
 import stat
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,26 +12,24 @@ PRECIOUS = b"a thesis without a newline"
 
 
 @pytest.fixture
-def victim(tmp_path: Path) -> Path:
+def victim(tmp_path):
     path = tmp_path / "victim"
     path.write_bytes(PRECIOUS)
     path.chmod(0o644)
     return path
 
 
-def _written(path: Path) -> None:
+def _written(path):
     private_files.write_private(path, b"new")
 
 
-def _opened_new(path: Path) -> None:
+def _opened_new(path):
     private_files.opened_new(path).close()
 
 
 @pytest.mark.parametrize("write", [_written, _opened_new])
 @pytest.mark.parametrize("link", [os.symlink, os.link])
-def test_a_link_is_replaced_and_what_it_leads_to_stays(
-    write: Callable[[Path], None], link: Callable[[Path, Path], None], victim: Path, tmp_path: Path
-) -> None:
+def test_a_link_is_replaced_and_what_it_leads_to_stays(write, link, victim, tmp_path):
     place = tmp_path / "report.json"
     link(victim, place)
     write(place)
@@ -47,9 +43,7 @@ def test_a_link_is_replaced_and_what_it_leads_to_stays(
 @pytest.mark.parametrize(
     "lay", [os.symlink, os.link, lambda _, place: os.mkfifo(place)], ids=["symlink", "link", "pipe"]
 )
-def test_what_is_no_plain_file_of_ones_own_is_not_continued(
-    lay: Callable[[Path, Path], None], victim: Path, tmp_path: Path
-) -> None:
+def test_what_is_no_plain_file_of_ones_own_is_not_continued(lay, victim, tmp_path):
     place = tmp_path / "events.jsonl"
     lay(victim, place)
     with pytest.raises(InputError, match=r"events.jsonl' is .* nothing is written .*remove it"):
@@ -57,7 +51,7 @@ def test_what_is_no_plain_file_of_ones_own_is_not_continued(
     assert victim.read_bytes() == PRECIOUS
 
 
-def test_nothing_is_written_into_a_directory_that_a_link_leads_to(tmp_path: Path) -> None:
+def test_nothing_is_written_into_a_directory_that_a_link_leads_to(tmp_path):
     (tmp_path / "victim").mkdir()
     link = tmp_path / "figures"
     link.symlink_to(tmp_path / "victim")
@@ -75,7 +69,7 @@ def test_nothing_is_written_into_a_directory_that_a_link_leads_to(tmp_path: Path
     assert (tmp_path / "victim" / "file").exists()
 
 
-def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path: Path) -> None:
+def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path):
     place = tmp_path / "facts.json"
     private_files.write_private(place, b"first")
     with pytest.raises(ZeroDivisionError), private_files.replacing(place) as file:
@@ -85,7 +79,7 @@ def test_a_block_that_fails_leaves_the_file_before_and_no_other(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["file", "pipe", "folder", "link", "no folder"])
-def test_a_result_replaces_nothing_that_stands_there(kind: str, tmp_path: Path) -> None:
+def test_a_result_replaces_nothing_that_stands_there(kind, tmp_path):
     place = tmp_path / "named"
     if kind == "file":
         place.write_text("before")
@@ -108,9 +102,7 @@ def test_a_result_replaces_nothing_that_stands_there(kind: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_regular_file_is_never_renamed_over(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_is_no_regular_file_is_never_renamed_over(make, tmp_path):
     place = tmp_path / "named"
     make(place)
     before = os.lstat(place)

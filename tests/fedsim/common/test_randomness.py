@@ -9,10 +9,8 @@ from fedsim.common.randomness import StreamRole, gaussian_noise, generator, key
 
 
 @given(st.integers(0, 2**63), st.integers(0, 2**40), st.integers(1, 10**6), st.integers(-1, 1000))
-def test_every_part_of_the_path_changes_the_key(
-    seed: int, trial: int, round: int, partition: int
-) -> None:
-    def stream(**changed: int) -> int:
+def test_every_part_of_the_path_changes_the_key(seed, trial, round, partition):
+    def stream(**changed):
         path = {"trial": trial, "round": round, "partition": partition} | changed
         return key(path.pop("seed", seed), StreamRole.NOISE, **path)
 
@@ -27,7 +25,7 @@ def test_every_part_of_the_path_changes_the_key(
     assert len(keys) == 6
 
 
-def test_a_trials_noise_does_not_depend_on_the_trials_beside_it() -> None:
+def test_a_trials_noise_does_not_depend_on_the_trials_beside_it():
     together = gaussian_noise(7, range(10), 3, 1, 50)
     apart = np.concatenate(
         [gaussian_noise(7, range(4), 3, 1, 50), gaussian_noise(7, range(4, 10), 3, 1, 50)]
@@ -35,7 +33,7 @@ def test_a_trials_noise_does_not_depend_on_the_trials_beside_it() -> None:
     np.testing.assert_array_equal(together, apart)
 
 
-def test_noise_is_standard_normal_and_independent_between_trials() -> None:
+def test_noise_is_standard_normal_and_independent_between_trials():
     noise = gaussian_noise(0, range(200), 1, 0, 1000)
     assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-3
     correlation = np.corrcoef(noise)[np.triu_indices(200, 1)]
@@ -43,13 +41,13 @@ def test_noise_is_standard_normal_and_independent_between_trials() -> None:
     assert abs(correlation.std() * np.sqrt(1000) - 1) < 0.05
 
 
-def test_noise_from_the_operating_system_is_not_reproducible() -> None:
+def test_noise_from_the_operating_system_is_not_reproducible():
     assert not np.array_equal(
         gaussian_noise(None, range(2), 1, 0, 10), gaussian_noise(None, range(2), 1, 0, 10)
     )
 
 
-def test_the_tree_is_stable_between_releases() -> None:
+def test_the_tree_is_stable_between_releases():
     assert key(0, StreamRole.WORLD) == 18941130794418219926919687425931478448
     first = generator(1, StreamRole.NOISE, trial=2, round=3, partition=4).standard_normal()
     assert first == -1.2445253934785678

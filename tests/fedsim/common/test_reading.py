@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,20 +12,20 @@ from adversaries.errors import InputError
 from fedsim.common import reading
 
 
-def _header(shape: tuple[int, ...], dtype: str) -> bytes:
+def _header(shape, dtype):
     file = io.BytesIO()
     header = {"descr": dtype, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     return file.getvalue()
 
 
-def _npz(path: Path, name: str, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+def _npz(path, name, content, method=zipfile.ZIP_DEFLATED):
     with zipfile.ZipFile(path, "w", method) as archive:
         archive.writestr(name, content)
     return path
 
 
-def test_arrays_come_back_all_or_some_of_them(tmp_path: Path) -> None:
+def test_arrays_come_back_all_or_some_of_them(tmp_path):
     kept = {"a": np.eye(3), "b": np.array(["x", "yy"]), "empty": np.zeros((0, 4))}
     np.savez_compressed(tmp_path / "a.npz", **kept)
     found = reading.arrays(tmp_path / "a.npz")
@@ -48,17 +47,13 @@ def test_arrays_come_back_all_or_some_of_them(tmp_path: Path) -> None:
         ((1,), "|O", b"\0" * 8),
     ],
 )
-def test_an_array_is_as_large_as_it_says_before_room_is_made(
-    shape: tuple[int, ...], dtype: str, content: bytes, tmp_path: Path
-) -> None:
+def test_an_array_is_as_large_as_it_says_before_room_is_made(shape, dtype, content, tmp_path):
     path = _npz(tmp_path / "a.npz", "a.npy", _header(shape, dtype) + content)
     with pytest.raises(reading.DAMAGE, match=r"not as large as its header says|Python objects"):
         reading.arrays(path)
 
 
-def test_an_archive_does_not_unpack_to_many_times_its_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_does_not_unpack_to_many_times_its_size(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "a.npz", a=np.zeros(2**20))
     assert reading.arrays(tmp_path / "a.npz")["a"].nbytes == 2**23
     monkeypatch.setattr(reading, "UNPACKED", 2**16)
@@ -84,16 +79,14 @@ def test_an_archive_does_not_unpack_to_many_times_its_size(
         (b"a = '\xff'", "cannot read"),
     ],
 )
-def test_toml_that_would_take_gigabytes_is_one_line(
-    content: bytes, complaint: str, tmp_path: Path
-) -> None:
+def test_toml_that_would_take_gigabytes_is_one_line(content, complaint, tmp_path):
     (tmp_path / "a.toml").write_bytes(content)
     with pytest.raises(InputError, match=complaint) as raised:
         reading.toml(tmp_path / "a.toml")
     assert len(str(raised.value)) < 500
 
 
-def test_json_is_strict_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_strict_and_bounded(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     for text in ("[1]", '{"a": NaN}', '{"a": ', "[" * 100_000, '{"a": ' + "9" * 10_000 + "}"):
         path.write_text(text)
@@ -106,8 +99,8 @@ def test_json_is_strict_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         reading.json_object(path)
 
 
-def test_whatever_is_raised_becomes_one_line() -> None:
-    def refusal(reason: str) -> InputError:
+def test_whatever_is_raised_becomes_one_line():
+    def refusal(reason):
         return InputError(f"it is damaged ({reason})")
 
     for error, reason in (
@@ -125,7 +118,7 @@ def test_whatever_is_raised_becomes_one_line() -> None:
         raise InputError("said better")
 
 
-def test_a_changed_byte_anywhere_in_an_archive_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_byte_anywhere_in_an_archive_is_noticed(tmp_path):
     path = tmp_path / "arrays.npz"
     np.savez_compressed(path, one=np.arange(6.0), other=np.random.default_rng(0).random(3))
     whole = path.read_bytes()

@@ -3,7 +3,6 @@
 import errno
 import json
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,11 @@ from adversaries.errors import InputError
 from fedsim.common import report_directory
 
 
-def mode(path: Path) -> int:
+def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_its_client_may_read_a_report(tmp_path: Path) -> None:
+def test_only_its_client_may_read_a_report(tmp_path):
     directory = report_directory.create(tmp_path / "deep" / "report")
     (directory / "report.json").write_text("of before")
     (directory / "report.json").chmod(0o644)
@@ -27,13 +26,11 @@ def test_only_its_client_may_read_a_report(tmp_path: Path) -> None:
     assert sorted(path.name for path in directory.iterdir()) == ["report.html", "report.json"]
 
 
-def test_a_report_that_fails_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_fails_leaves_the_one_before(tmp_path, monkeypatch):
     directory = report_directory.create(tmp_path)
     report_directory.write_report(directory, {"run": 1}, "first")
 
-    def full(descriptor: int) -> None:
+    def full(descriptor):
         raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr("os.fsync", full)
@@ -43,7 +40,7 @@ def test_a_report_that_fails_leaves_the_one_before(
     assert (directory / "report.html").read_text() == "first"
 
 
-def test_a_check_leaves_nothing_behind_and_takes_nothing_away(tmp_path: Path) -> None:
+def test_a_check_leaves_nothing_behind_and_takes_nothing_away(tmp_path):
     report_directory.check_writable(tmp_path / "deep" / "report")
     assert list(tmp_path.iterdir()) == []
     kept = tmp_path / "kept"
@@ -57,7 +54,7 @@ def test_a_check_leaves_nothing_behind_and_takes_nothing_away(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["report.json", "config.toml", "ledger.jsonl"])
-def test_a_run_or_a_report_is_not_replaced(tmp_path: Path, name: str) -> None:
+def test_a_run_or_a_report_is_not_replaced(tmp_path, name):
     (tmp_path / "notes.txt").write_text("mine")
     report_directory.check_new(tmp_path)
     report_directory.check_new(tmp_path / "deep" / "report")
@@ -68,7 +65,7 @@ def test_a_run_or_a_report_is_not_replaced(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).read_text() == "of before"
 
 
-def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path: Path) -> None:
+def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path):
     path = tmp_path / "report.json"
     path.write_text('{"kind": "sweep"}')
     report_directory.check_new(tmp_path, replacing="sweep")
@@ -83,7 +80,7 @@ def test_a_report_of_the_same_kind_alone_is_replaced(tmp_path: Path) -> None:
         assert path.read_text() == damaged
 
 
-def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(InputError, match="name another directory with --out"):

@@ -5,7 +5,7 @@ from itertools import accumulate, takewhile
 from fedsim.common.waiting import LONGEST, SHARE, pause
 
 
-def test_questions_become_rarer_while_one_waits() -> None:
+def test_questions_become_rarer_while_one_waits():
     assert pause(0, 0.1) == 0.1
     assert pause(5, 0.1) == SHARE * 5
     assert pause(1e6, 0.1) == LONGEST

@@ -12,7 +12,6 @@ from fedsim import configuration
 from fedsim.common import configurations
 from fedsim.configuration import (
     Config,
-    Scalar,
     from_run_config,
     load,
     parse_override,
@@ -23,7 +22,7 @@ from fedsim.privacy.mechanism import Steps
 ROOT = Path(__file__).parents[3]
 
 
-def test_pyproject_declares_every_key_with_its_default() -> None:
+def test_pyproject_declares_every_key_with_its_default():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     declared = project["tool"]["flwr"]["app"]["config"]
     assert declared == configuration.declared()
@@ -37,7 +36,7 @@ def test_pyproject_declares_every_key_with_its_default() -> None:
     assert (asked.privacy.epsilon, asked.privacy.rho_beta) == (2.0, 0.0)
 
 
-def test_no_noise_is_never_taken_for_the_default_target() -> None:
+def test_no_noise_is_never_taken_for_the_default_target():
     with pytest.raises(InputError, match="are all 0, which means not set"):
         from_run_config({"privacy.noise-multiplier": 0.0})
     with pytest.raises(InputError, match="between 1e-06, which hides nothing, and 1e100"):
@@ -64,9 +63,7 @@ def test_no_noise_is_never_taken_for_the_default_target() -> None:
         ),
     ],
 )
-def test_the_optimiser_and_its_rate_follow_from_what_is_given(
-    changes: dict[str, Scalar], stepping: tuple[str, str, float]
-) -> None:
+def test_the_optimiser_and_its_rate_follow_from_what_is_given(changes, stepping):
     given = configuration.flatten(configuration.declared())
     for values in (changes, dict(given) | changes):  # a file, and what Flower merges
         training = from_run_config(values).training
@@ -86,9 +83,7 @@ TARGETS = (
 
 @pytest.mark.parametrize(("key", "value"), TARGETS)
 @pytest.mark.parametrize("earlier", TARGETS)
-def test_a_target_that_is_given_later_replaces_the_earlier_one(
-    tmp_path: Path, earlier: tuple[str, float], key: str, value: float
-) -> None:
+def test_a_target_that_is_given_later_replaces_the_earlier_one(tmp_path, earlier, key, value):
     file, name = tmp_path / "c.toml", earlier[0].removeprefix("privacy.")
     file.write_text(f"[privacy]\n{name} = {earlier[1]}\n")
     flat = to_run_config(load(file, {key: value}))
@@ -111,9 +106,7 @@ def test_a_target_that_is_given_later_replaces_the_earlier_one(
         ({"privacy.unit": "client", "data.records": 400}, 1 / 4000),
     ],
 )
-def test_a_delta_that_nobody_gives_is_a_tenth_of_one_over_the_records(
-    given: dict[str, configuration.Scalar], delta: float
-) -> None:
+def test_a_delta_that_nobody_gives_is_a_tenth_of_one_over_the_records(given, delta):
     config = from_run_config(given)
     assert config.privacy.delta == delta
     assert from_run_config(to_run_config(config)) == config
@@ -122,23 +115,23 @@ def test_a_delta_that_nobody_gives_is_a_tenth_of_one_over_the_records(
 @pytest.mark.parametrize(
     "path", sorted(configurations.folder().glob("*.toml")), ids=lambda p: p.stem
 )
-def test_every_example_is_valid(path: Path) -> None:
+def test_every_example_is_valid(path):
     assert load(path).run.name == path.stem
 
 
-def test_a_dumped_configuration_loads_to_the_same_value(tmp_path: Path) -> None:
+def test_a_dumped_configuration_loads_to_the_same_value(tmp_path):
     config = from_run_config({"privacy.rho-beta": 0.75, "data.root": 'a "quoted" path'})
     (tmp_path / "config.toml").write_text(configuration.dump(config))
     assert load(tmp_path / "config.toml") == config
 
 
-def test_a_run_config_has_only_scalars_in_flowers_dotted_form() -> None:
+def test_a_run_config_has_only_scalars_in_flowers_dotted_form():
     flat = to_run_config(Config())
     assert all(isinstance(value, bool | int | float | str) for value in flat.values())
     assert from_run_config(flat) == Config()
 
 
-def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
+def test_an_experiment_is_named_for_its_file(tmp_path):
     (tmp_path / "skewed.toml").write_text("[trials]\ncount = 10\n")
     assert load(tmp_path / "skewed.toml").run.name == "skewed"
 
@@ -154,11 +147,11 @@ def test_an_experiment_is_named_for_its_file(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_a_memory_limit_is_read_in_bytes(text: str, size: int | None) -> None:
+def test_a_memory_limit_is_read_in_bytes(text, size):
     assert from_run_config({"run.max-memory": text}).run.memory_limit == size
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(InputError, match="no configuration file"):
         load(tmp_path / "absent.toml")
     (tmp_path / "broken.toml").write_text("[data\n")
@@ -177,19 +170,17 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ("model.trainable=1", ("model.trainable", "1")),
     ],
 )
-def test_overrides_are_toml_scalars_or_plain_strings(
-    text: str, expected: tuple[str, configuration.Scalar]
-) -> None:
+def test_overrides_are_toml_scalars_or_plain_strings(text, expected):
     assert parse_override(text) == expected
 
 
 @given(st.text().filter(lambda text: "=" not in text))
-def test_an_override_without_equals_is_refused(text: str) -> None:
+def test_an_override_without_equals_is_refused(text):
     with pytest.raises(InputError, match="KEY=VALUE"):
         parse_override(text)
 
 
-def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
+def test_a_target_that_is_given_takes_the_place_of_the_default():
     config = from_run_config({"privacy.epsilon": 2.0})
     assert (config.privacy.rho_beta, config.privacy.epsilon) == (0.0, 2.0)
     assert from_run_config(to_run_config(config)) == config
@@ -197,12 +188,12 @@ def test_a_target_that_is_given_takes_the_place_of_the_default() -> None:
 
 
 @pytest.mark.parametrize("device", ["mps", "xpu:1"])
-def test_a_gpu_without_float64_is_refused_with_the_reason(device: str) -> None:
+def test_a_gpu_without_float64_is_refused_with_the_reason(device):
     with pytest.raises(InputError, match=f"run.device is {device}, but .* lack float64.*; set it"):
         from_run_config({"run.device": device})
 
 
-def test_a_changed_copy_has_objects_of_its_own_values() -> None:
+def test_a_changed_copy_has_objects_of_its_own_values():
     config = Config()
     assert config.participation.setting.clients == config.federation.clients
     more = config.federation.model_copy(update={"clients": config.federation.clients + 1})

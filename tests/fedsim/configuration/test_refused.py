@@ -1,15 +1,12 @@
 """The table of refused combinations: every row bites and lets go when heeded."""
 
-from typing import Any
-
 import pytest
 
-from fedsim.configuration import KNOWN_KEYS, Config, Scalar, to_run_config
-from fedsim.configuration.needs import KeySetting, Need
+from fedsim.configuration import KNOWN_KEYS, Config, to_run_config
 from fedsim.configuration.refused import REFUSED
 
 CASES = [(need, must) for need in REFUSED for must in need.needs]
-TRUE: dict[str, Any] = {
+TRUE = {
     "is": lambda value: value,
     "is one of": lambda values: values[0],
     "is above": lambda bound: bound + 1,
@@ -17,7 +14,7 @@ TRUE: dict[str, Any] = {
     "is at least": lambda bound: bound,
     "is even": lambda _: 2,
 }
-FALSE: dict[str, Any] = {
+FALSE = {
     "is above": lambda bound: bound,
     "is at least": lambda bound: bound - 1,
     "is even": lambda _: 3,
@@ -25,27 +22,27 @@ FALSE: dict[str, Any] = {
 }
 
 
-def _with(config: Config, key: str, value: Scalar) -> Config:
+def _with(config, key, value):
     """Return the configuration with one other value, whatever that is refused with."""
     table, name = key.replace("-", "_").split(".")
     changed = getattr(config, table).model_copy(update={name: value})
     return config.model_copy(update={table: changed})
 
 
-def _other(value: Scalar) -> Scalar:
+def _other(value):
     if isinstance(value, bool):
         return not value
     return "another" if isinstance(value, str) else value + 1
 
 
-def _so(config: Config, setting: KeySetting) -> Config:
+def _so(config, setting):
     """Return the configuration with a value for which the setting holds."""
     if setting.test == "is not":
-        return _with(config, setting.key, _other(setting.tested))  # type: ignore[arg-type]
+        return _with(config, setting.key, _other(setting.tested))
     return _with(config, setting.key, TRUE[setting.test](setting.tested))
 
 
-def _not_so(config: Config, setting: KeySetting) -> Config:
+def _not_so(config, setting):
     """Return the configuration with a value for which the setting does not hold."""
     if setting.test in FALSE:
         return _with(config, setting.key, FALSE[setting.test](setting.tested))
@@ -54,9 +51,7 @@ def _not_so(config: Config, setting: KeySetting) -> Config:
 
 
 @pytest.mark.parametrize(("need", "must"), CASES, ids=lambda part: getattr(part, "key", ""))
-def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(
-    need: Need, must: KeySetting
-) -> None:
+def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(need, must):
     config = Config()
     for setting in (*need.what, *need.needs):
         config = _so(config, setting)
@@ -70,7 +65,7 @@ def test_a_row_refuses_in_one_line_and_is_content_once_either_side_gives_way(
     need.check(_not_so(_not_so(config, must), need.what[0]))
 
 
-def test_every_key_of_the_table_exists_with_a_value_of_its_kind() -> None:
+def test_every_key_of_the_table_exists_with_a_value_of_its_kind():
     defaults = to_run_config(Config())
     for setting in (setting for need in REFUSED for setting in (*need.what, *need.needs)):
         assert setting.key in KNOWN_KEYS

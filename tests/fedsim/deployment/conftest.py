@@ -3,7 +3,6 @@
 import os
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ from fedsim.deployment.checks.connection import WRONG
 
 
 @pytest.fixture
-def free_port() -> Callable[[], int]:
+def free_port():
     """Return a function that gives a port where nothing listens."""
 
-    def free() -> int:
+    def free():
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return int(probe.getsockname()[1])
@@ -26,10 +25,10 @@ def free_port() -> Callable[[], int]:
 
 
 @pytest.fixture
-def change() -> Callable[[Path, str, object], None]:
+def change():
     """Return a function that changes a setting in the settings.env of a machine's folder."""
 
-    def change(place: Path, name: str, value: object) -> None:
+    def change(place, name, value):
         path = place / "settings.env"
         lines = path.read_text().splitlines()
         kept = [f"{name}={value}" if line.startswith(f"{name}=") else line for line in lines]
@@ -39,12 +38,7 @@ def change() -> Callable[[Path, str, object], None]:
 
 
 @pytest.fixture
-def written(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    free_port: Callable[[], int],
-    change: Callable[[Path, str, object], None],
-) -> Path:
+def written(tmp_path, monkeypatch, free_port, change):
     """A kit on ports where nothing listens, in an environment with fedsim's commands."""
     commands = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
@@ -56,10 +50,10 @@ def written(
 
 
 @pytest.fixture
-def found(written: Path) -> Callable[[str], dict[str, str]]:
+def found(written):
     """Return a function that gives what is wrong with a machine, by what was looked at."""
 
-    def wrong(machine: str) -> dict[str, str]:
+    def wrong(machine):
         findings = [
             one for one in machines.check_machines(written, machine) if one.machine == machine
         ]

@@ -4,9 +4,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import httpx
 import pytest
@@ -19,49 +17,46 @@ from fedsim.deployment.own_app import Question
 from fedsim.deployment.supernode import Answering
 from fedsim.federation.protocol import flower_private
 
-App = Callable[[Message, Context], Message]
-Asked = Callable[..., Answering]
-
 
 class Runtime:
     """A SuperNode with one task, and what it was answered."""
 
-    def __init__(self, claimed: bool = True, error: httpx.HTTPError | None = None) -> None:
+    def __init__(self, claimed=True, error=None):
         self.claimed = claimed
         self.error = error
         self.kept = 0
         self.answers: list[Message] = []
 
-    def __call__(self, *_: object) -> "Runtime":
+    def __call__(self, *_):
         return self
 
-    def __enter__(self) -> "Runtime":
+    def __enter__(self):
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         pass
 
-    def task(self) -> str:
+    def task(self):
         return "token"
 
-    def message(self, token: str) -> tuple[Message, Context, flower_private.Run]:
+    def message(self, token):
         assert token == "token"
         question = _question()
         return question.message, question.context, question.run
 
-    def keep(self, token: str) -> bool:
+    def keep(self, token):
         assert token == "token"
         self.kept += 1
         if self.error:
             raise self.error
         return self.claimed
 
-    def answer(self, token: str, reply: Message, context: Context) -> None:
+    def answer(self, token, reply, context):
         assert token == "token"
         self.answers.append(reply)
 
 
-def _question() -> Question:
+def _question():
     flower_private.become_task(3, 1)
     message = Message(RecordDict(), 7, "train")
     flower_private.assign_message_id(message)
@@ -69,44 +64,42 @@ def _question() -> Question:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def asked(monkeypatch):
     """Return a function that asks this node a message, which an app answers."""
 
-    def ask(runtime: Runtime, app: App, deadline: float = 60, again: bool = False) -> Answering:
+    def ask(runtime, app, deadline=60, again=False):
         monkeypatch.setattr(own_app, "own_app", lambda _: app)
         monkeypatch.setattr(own_app, "repeats", lambda _: again)
-        one = Answering(runtime, "token", deadline)  # type: ignore[arg-type]
+        one = Answering(runtime, "token", deadline)
         one._question.exception(30)  # the message is there
         return one
 
     return ask
 
 
-def _end(one: Answering, runtime: Runtime) -> None:
+def _end(one, runtime):
     deadline = time.monotonic() + 30
-    while one.goes_on(runtime):  # type: ignore[arg-type]
+    while one.goes_on(runtime):
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def _reply(message: Message, _: Context) -> Message:
+def _reply(message, _):
     return Message(RecordDict(), reply_to=message)
 
 
-def _sleep(message: Message, _: Context) -> Message:
+def _sleep(message, _):
     time.sleep(600)
     raise AssertionError
 
 
-def _die(message: Message, _: Context) -> Message:
+def _die(message, _):
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
-def test_an_answer_and_its_state_come_from_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
-) -> None:
-    def app(message: Message, context: Context) -> Message:
+def test_an_answer_and_its_state_come_from_the_process(tmp_path, monkeypatch, asked):
+    def app(message, context):
         context.node_config["own process"] = os.getpid()
         return _reply(message, context)
 
@@ -117,10 +110,8 @@ def test_an_answer_and_its_state_come_from_the_process(
     assert context.node_config["own process"] != os.getpid()
 
 
-def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, asked: Asked
-) -> None:
-    def dies_once(message: Message, context: Context) -> Message:
+def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(tmp_path, caplog, asked):
+    def dies_once(message, context):
         if not (tmp_path / "died").exists():
             (tmp_path / "died").touch()
             return _die(message, context)
@@ -133,7 +124,7 @@ def test_a_process_that_dies_is_replaced_once_if_that_releases_nothing(
     assert "killed by signal 9 (SIGKILL); another process computes the same answer" in caplog.text
 
 
-def _leave(message: Message, _: Context) -> Message:
+def _leave(message, _):
     os._exit(0)
 
 
@@ -142,9 +133,7 @@ def _leave(message: Message, _: Context) -> Message:
     ("app", "how"),
     [(_die, "was killed by signal 9 (SIGKILL)"), (_leave, "ended with status 0")],
 )
-def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(
-    app: App, how: str, again: bool, asked: Asked
-) -> None:
+def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(app, how, again, asked):
     runtime, begun = Runtime(), time.monotonic()
     _end(asked(runtime, app, again=again), runtime)
     assert time.monotonic() - begun < 15
@@ -153,8 +142,8 @@ def test_a_message_whose_process_ends_is_answered_with_an_error_at_once(
     assert how in reply.error.reason
 
 
-def test_an_error_of_the_app_leaves_in_flowers_form(asked: Asked) -> None:
-    def refuse(*_: object) -> Message:
+def test_an_error_of_the_app_leaves_in_flowers_form(asked):
+    def refuse(*_):
         raise InputError("too many rounds")
 
     runtime = Runtime()
@@ -163,7 +152,7 @@ def test_an_error_of_the_app_leaves_in_flowers_form(asked: Asked) -> None:
     assert reply.error.reason == "<class 'adversaries.errors.InputError'>:<'too many rounds'>"
 
 
-def _is_free(path: Path) -> bool:
+def _is_free(path):
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,10 +162,10 @@ def _is_free(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("ends_by", ["its deadline", "a kill", "its answer"])
-def test_a_process_takes_along_what_it_forked(tmp_path: Path, asked: Asked, ends_by: str) -> None:
+def test_a_process_takes_along_what_it_forked(tmp_path, asked, ends_by):
     lock = tmp_path / "lock"
 
-    def forks(message: Message, context: Context) -> Message:
+    def forks(message, context):
         # The child inherits the open file, and the lock with it, and ignores its parent's end.
         held = lock.open("w")
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -200,7 +189,7 @@ def test_a_process_takes_along_what_it_forked(tmp_path: Path, asked: Asked, ends
     )
 
 
-def test_a_message_that_was_given_up_is_not_answered(asked: Asked) -> None:
+def test_a_message_that_was_given_up_is_not_answered(asked):
     runtime = Runtime(claimed=False)
     one = asked(runtime, _sleep)
     assert one._look(time.monotonic()) is None  # its process begins
@@ -211,9 +200,7 @@ def test_a_message_that_was_given_up_is_not_answered(asked: Asked) -> None:
     assert one._answer.process.exitcode == -signal.SIGKILL
 
 
-def test_the_log_says_how_long_a_process_is_busy(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: Asked
-) -> None:
+def test_the_log_says_how_long_a_process_is_busy(monkeypatch, caplog, asked):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     runtime = Runtime(error=httpx.ConnectError("nobody listens"))
@@ -222,7 +209,7 @@ def test_the_log_says_how_long_a_process_is_busy(
         for _ in range(500):
             now += 1
             with suppress(httpx.TransportError):
-                assert one.goes_on(runtime)  # type: ignore[arg-type]
+                assert one.goes_on(runtime)
     finally:
         one.kill()
     said = [record.getMessage() for record in caplog.records if "has been" in record.getMessage()]
@@ -233,19 +220,19 @@ def test_the_log_says_how_long_a_process_is_busy(
 class Supervised:
     """A SuperNode that lives for some looks, and why it was to start again."""
 
-    def __init__(self, looks: int) -> None:
+    def __init__(self, looks):
         self._looks = iter(range(looks))
         self.restarted: list[str] = []
 
-    def watch(self) -> bool:
+    def watch(self):
         return not self.restarted and next(self._looks, None) is not None
 
-    def restart(self, _: int, why: str) -> None:
+    def restart(self, _, why):
         self.restarted.append(why)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path, monkeypatch):
     """The folder of a node, whose requests go to `Runtime`."""
     kit.write_file(tmp_path / "state" / "runtime" / "ca", b"")
     kit.write_file(tmp_path / "state" / "runtime" / "secret", b"")
@@ -253,37 +240,33 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_message_is_not_begun_twice_and_ends_with_its_supernode(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[own_app.Answer] = []
+def test_a_message_is_not_begun_twice_and_ends_with_its_supernode(place, monkeypatch):
+    started = []
     begin = own_app.begin
 
-    def begun(question: Question) -> own_app.Answer:
+    def begun(question):
         started.append(begin(question))
         return started[-1]
 
     monkeypatch.setattr(supernode, "RuntimeApi", Runtime())
     monkeypatch.setattr(own_app, "own_app", lambda _: _sleep)
     monkeypatch.setattr(own_app, "begin", begun)
-    supernode._answer_all(place, Supervised(200), "", 60)  # type: ignore[arg-type]
+    supernode._answer_all(place, Supervised(200), "", 60)
     (answer,) = started
     answer.process.join(10)
     assert answer.process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-def test_a_supernode_that_passes_no_message_starts_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch, claimed: bool
-) -> None:
+def test_a_supernode_that_passes_no_message_starts_again(place, monkeypatch, claimed):
     runtime, service = Runtime(claimed), Supervised(200)
 
-    def lost(_: str) -> None:
+    def lost(_):
         raise RuntimeError("No messages received from Runtime API")
 
     monkeypatch.setattr(runtime, "message", lost)
     monkeypatch.setattr(supernode, "RuntimeApi", runtime)
-    supernode._answer_all(place, service, "", 60)  # type: ignore[arg-type]
+    supernode._answer_all(place, service, "", 60)
     if claimed:
         (why,) = service.restarted
         assert why.startswith("the SuperNode does not pass a message (RuntimeError: No messages")
@@ -292,12 +275,12 @@ def test_a_supernode_that_passes_no_message_starts_again(
 
 
 @pytest.mark.parametrize("value", ["soon", "0", "-3", "inf", "nan", ""])
-def test_a_deadline_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_deadline_that_is_none_is_refused(tmp_path, value):
     (tmp_path / "settings.env").write_text(f"DEADLINE={value}\n")
     with pytest.raises(InputError, match=r"DEADLINE is .*give seconds"):
         kit.deadline(tmp_path)
 
 
-def test_a_node_of_an_older_kit_has_the_deadline_of_a_run(tmp_path: Path) -> None:
+def test_a_node_of_an_older_kit_has_the_deadline_of_a_run(tmp_path):
     (tmp_path / "settings.env").write_text("NODE_PORT=9094\n")
     assert kit.deadline(tmp_path) == FederationConfig().timeout

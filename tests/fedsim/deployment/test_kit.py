@@ -19,12 +19,12 @@ from fedsim.deployment import kit, run
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Path:
+def written(tmp_path):
     kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2, auditor=True)
     return tmp_path / "kit"
 
 
-def test_every_machine_has_a_folder(written: Path) -> None:
+def test_every_machine_has_a_folder(written):
     assert kit.read_kit(written).machines == ["server", "client-0", "client-1", "auditor"]
     for machine in kit.read_kit(written).machines:
         place = kit.folder(written, machine)
@@ -33,11 +33,11 @@ def test_every_machine_has_a_folder(written: Path) -> None:
 
 
 def test_a_kit_that_a_full_disk_stops_leaves_nothing_and_can_be_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     really = kit.write_file
 
-    def full(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    def full(path, content, mode=0o600):
         if path.name == "node.toml":
             raise OSError(errno.ENOSPC, "No space left on device")
         really(path, content, mode)
@@ -51,13 +51,13 @@ def test_a_kit_that_a_full_disk_stops_leaves_nothing_and_can_be_written_again(
     assert [path.name for path in tmp_path.iterdir()] == ["kit"]
 
 
-def test_secrets_are_their_clients_alone(written: Path) -> None:
+def test_secrets_are_their_clients_alone(written):
     assert len(list(written.rglob("*.key"))) == 6
     for path in [written, *written.rglob("*")]:
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
 
 
-def test_no_secret_of_one_machine_is_in_anothers_folder(written: Path) -> None:
+def test_no_secret_of_one_machine_is_in_anothers_folder(written):
     keys = {path: path.read_bytes() for path in written.rglob("*.key")}
     for path in written.rglob("*"):
         if path.is_file():
@@ -65,26 +65,26 @@ def test_no_secret_of_one_machine_is_in_anothers_folder(written: Path) -> None:
             assert held in ([], [path])
 
 
-def test_the_server_has_the_public_key_of_every_node(written: Path) -> None:
+def test_the_server_has_the_public_key_of_every_node(written):
     for machine in kit.read_kit(written).nodes:
         own = (kit.folder(written, machine) / "node.key.pub").read_bytes()
         assert (written / "server" / "keys" / f"{machine}.pub").read_bytes() == own
 
 
-def test_a_kit_is_never_written_over(written: Path) -> None:
+def test_a_kit_is_never_written_over(written):
     before = (written / "ca" / "ca.key").read_bytes()
     with pytest.raises(InputError, match="name a new directory"):
         kit.write_kit(written, "federation.example", 8443, 2)
     assert (written / "ca" / "ca.key").read_bytes() == before
 
 
-def test_nothing_is_left_to_fill_in(written: Path) -> None:
+def test_nothing_is_left_to_fill_in(written):
     for path in written.rglob("*"):
         if path.is_file() and path.suffix != ".pub":
             assert not re.findall("@[A-Z0-9_]+@", path.read_text()), path
 
 
-def test_a_kit_has_no_program_and_installs_what_it_is_given(written: Path) -> None:
+def test_a_kit_has_no_program_and_installs_what_it_is_given(written):
     text = (written / "README.md").read_text()
     assert text.count("install.sh WHEEL SHA256") == 3  # a server, clients, an auditor
     # Another project has the bare name on the package index.
@@ -95,13 +95,13 @@ def test_a_kit_has_no_program_and_installs_what_it_is_given(written: Path) -> No
 
 
 @pytest.mark.source
-def test_the_server_is_given_the_training_that_clients_allow_at_first(written: Path) -> None:
+def test_the_server_is_given_the_training_that_clients_allow_at_first(written):
     held = (written / "server" / "deployment.toml").read_text()
     assert held == (Path(__file__).parents[3] / "configs" / "deployment.toml").read_text()
     assert "deploy run . deployment.toml" in (written / "README.md").read_text()
 
 
-def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
+def test_scripts_are_valid_and_settings_can_be_read(written):
     scripts = sorted(written.rglob("*.sh"))
     assert len(scripts) == 12
     for script in scripts:
@@ -110,19 +110,19 @@ def test_scripts_are_valid_and_settings_can_be_read(written: Path) -> None:
     assert kit.settings(written / "clients" / "client-1")["SUPERLINK"] == "federation.example:8443"
 
 
-def test_nodes_of_one_machine_have_ports_of_their_own(written: Path) -> None:
+def test_nodes_of_one_machine_have_ports_of_their_own(written):
     places = [kit.folder(written, machine) for machine in kit.read_kit(written).nodes]
     assert len({kit.port(place, "NODE_PORT") for place in places}) == 3
 
 
-def test_an_auditor_steps_back_for_the_clients_of_its_machine(written: Path) -> None:
+def test_an_auditor_steps_back_for_the_clients_of_its_machine(written):
     niceness = {
         m: kit.settings(kit.folder(written, m))["NICE"] for m in kit.read_kit(written).nodes
     }
     assert niceness == {"client-0": "0", "client-1": "0", "auditor": "19"}
 
 
-def test_a_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
+def test_a_client_consents_to_nothing_until_it_says_so(written):
     values = tomllib.loads((written / "clients" / "client-1" / "node.toml").read_text())
     assert values == {
         "partition-id": 1,
@@ -138,7 +138,7 @@ def test_a_client_consents_to_nothing_until_it_says_so(written: Path) -> None:
     }
 
 
-def test_each_client_gets_the_public_keys_of_all_clients(written: Path) -> None:
+def test_each_client_gets_the_public_keys_of_all_clients(written):
     registered = {p.name: p.read_bytes() for p in (written / "server" / "keys").iterdir()}
     del registered["auditor.pub"]
     assert len(registered) == 2
@@ -150,7 +150,7 @@ def test_each_client_gets_the_public_keys_of_all_clients(written: Path) -> None:
     assert not (written / "auditor" / "peers").exists()
 
 
-def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
+def test_an_auditor_records_where_nobody_else_may_read(written):
     place = written / "auditor"
     values = tomllib.loads((place / "node.toml").read_text())
     assert values == {"role": "auditor", "transcript-path": "../transcripts"}
@@ -158,18 +158,18 @@ def test_an_auditor_records_where_nobody_else_may_read(written: Path) -> None:
     assert "fedsim audit transcripts --follow\n" in (written / "README.md").read_text()
 
 
-def test_without_an_auditor_nobody_is_told_of_one(tmp_path: Path) -> None:
+def test_without_an_auditor_nobody_is_told_of_one(tmp_path):
     kit.write_kit(tmp_path / "kit", "federation.example", 8443, 2)
     assert "### The auditor" not in (tmp_path / "kit" / "README.md").read_text()
     assert not (tmp_path / "kit" / "auditor").exists()
 
 
-def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written: Path) -> None:
+def test_a_clients_canaries_are_off_until_it_takes_the_comment_away(written):
     text = (written / "clients" / "client-0" / "node.toml").read_text()
     assert tomllib.loads(text.replace("# canary-seed", "canary-seed"))["canary-seed"] == 0
 
 
-def test_a_port_that_is_none_is_refused(written: Path) -> None:
+def test_a_port_that_is_none_is_refused(written):
     path = written / "server" / "settings.env"
     path.write_text(path.read_text().replace("PORT=8443", "PORT=many"))
     with pytest.raises(InputError, match="PORT is 'many'"):
@@ -177,7 +177,7 @@ def test_a_port_that_is_none_is_refused(written: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"client-0": 7}', '{"client-0": {"node": "7"}}'])
-def test_registrations_that_cannot_be_read_are_refused(written: Path, content: str) -> None:
+def test_registrations_that_cannot_be_read_are_refused(written, content):
     (written / "server" / "nodes.json").write_text(content)
     with pytest.raises(InputError, match="delete it and register again"):
         run.registered(written / "server")
@@ -186,7 +186,7 @@ def test_registrations_that_cannot_be_read_are_refused(written: Path, content: s
 @pytest.mark.parametrize(
     "host", ["a", "a.example", "A-1.example", "10.1.2.3", "x" * 63 + ".example", "1a.2b"]
 )
-def test_host_names_and_addresses(host: str) -> None:
+def test_host_names_and_addresses(host):
     assert kit.is_host(host)
 
 
@@ -211,7 +211,7 @@ def test_host_names_and_addresses(host: str) -> None:
         "$(id)",
     ],
 )
-def test_what_is_no_host(tmp_path: Path, host: str) -> None:
+def test_what_is_no_host(tmp_path, host):
     assert not kit.is_host(host)
     with pytest.raises(InputError, match="neither a host name"):
         kit.write_kit(tmp_path / "kit", host, 8443, 2)
@@ -219,13 +219,13 @@ def test_what_is_no_host(tmp_path: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0", "127.0.0.1", "::"])
-def test_a_server_listens_on_an_address(tmp_path: Path, listen: str) -> None:
+def test_a_server_listens_on_an_address(tmp_path, listen):
     kit.write_kit(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
     assert kit.settings(tmp_path / "kit" / "server")["LISTEN"] == listen
 
 
 @pytest.mark.parametrize("listen", ["a; touch pwned", "", "$(id)", "eth0", "::1%a; touch pwned"])
-def test_what_is_no_address_gets_into_no_script(tmp_path: Path, listen: str) -> None:
+def test_what_is_no_address_gets_into_no_script(tmp_path, listen):
     with pytest.raises(InputError, match="is not an IP address"):
         kit.write_kit(tmp_path / "kit", "a.example", 8443, 2, listen=listen)
     assert not (tmp_path / "kit").exists()
@@ -235,7 +235,7 @@ def test_what_is_no_address_gets_into_no_script(tmp_path: Path, listen: str) -> 
     ("name", "value"),
     [("clients", "2"), ("port", 8443.0), ("auditor", 1), ("address", None), ("machine", [])],
 )
-def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: object) -> None:
+def test_a_manifest_of_other_types_is_refused(written, name, value):
     path = written / "deploy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
     with pytest.raises(InputError, match=f"{name} is .* not of type"):
@@ -246,21 +246,21 @@ def test_a_manifest_of_other_types_is_refused(written: Path, name: str, value: o
     ("content", "complaint"),
     [("{", "cannot read"), ("{}", "cannot read"), (None, "is not a deploy")],
 )
-def test_what_is_no_kit_is_refused(tmp_path: Path, content: str | None, complaint: str) -> None:
+def test_what_is_no_kit_is_refused(tmp_path, content, complaint):
     if content is not None:
         (tmp_path / "deploy.json").write_text(content)
     with pytest.raises(InputError, match=complaint):
         kit.read_kit(tmp_path)
 
 
-def test_a_machine_that_is_not_there_is_refused(written: Path) -> None:
+def test_a_machine_that_is_not_there_is_refused(written):
     with pytest.raises(InputError, match="no machine 'client-2'"):
         kit.folder(written, "client-2")
     with pytest.raises(InputError, match="is the folder of 'server'"):
         kit.folder(written / "server", "client-0")
 
 
-def test_units_restart_always_within_limits_when_the_time_is_set(written: Path) -> None:
+def test_units_restart_always_within_limits_when_the_time_is_set(written):
     units = sorted(written.rglob("*.service"))
     names = ["auditor", "client-0", "client-1", "proxy", "superlink"]
     assert [unit.stem for unit in units] == [f"fedsim-{name}" for name in names]
@@ -273,16 +273,14 @@ def test_units_restart_always_within_limits_when_the_time_is_set(written: Path) 
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
-def test_systemd_takes_the_units(written: Path) -> None:
+def test_systemd_takes_the_units(written):
     units = sorted(written.rglob("*.service"))
     command = ["systemd-analyze", "verify", "--man=no", *units]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_installing_needs_the_very_program_and_starts_the_units(
-    written: Path, tmp_path: Path
-) -> None:
+def test_installing_needs_the_very_program_and_starts_the_units(written, tmp_path):
     """The commands that change a machine are in the place of others that write down their names."""
     place, units, log = written / "clients" / "client-1", tmp_path / "units", tmp_path / "log"
     (bin := tmp_path / "bin").mkdir()
@@ -296,7 +294,7 @@ def test_installing_needs_the_very_program_and_starts_the_units(
     (place / "venv" / "bin" / "pip").chmod(0o700)
     environment = {"PATH": f"{bin}:/usr/bin:/bin", "UNITS": str(units)}
 
-    def install(*program: str) -> subprocess.CompletedProcess[str]:
+    def install(*program):
         command = ["sh", place / "install.sh", *program]
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False, timeout=30
@@ -334,9 +332,7 @@ def test_installing_needs_the_very_program_and_starts_the_units(
     ("ending", "status", "said"),
     [("sleep 60", 0, "supernode started"), ("exit 0", 1, "has ended (logs/supernode.log)")],
 )
-def test_starting_waits_until_the_node_is_connected(
-    tmp_path: Path, ending: str, status: int, said: str
-) -> None:
+def test_starting_waits_until_the_node_is_connected(tmp_path, ending, status, said):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     folder = tmp_path / "kit" / "clients" / "client-0"
     settings = (folder / "settings.env").read_text()
@@ -357,7 +353,7 @@ def test_starting_waits_until_the_node_is_connected(
         subprocess.run(["sh", folder / "stop.sh"], check=True, capture_output=True, timeout=60)
 
 
-def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None:
+def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     folder = tmp_path / "kit" / "clients" / "client-0"
     stranger = subprocess.Popen(["sleep", "60"])
@@ -374,7 +370,7 @@ def test_stopping_ends_nothing_that_is_not_of_the_folder(tmp_path: Path) -> None
         stranger.wait()
 
 
-def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path: Path) -> None:
+def test_stopping_ends_a_process_of_the_app_that_hangs_and_no_others(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     mine, other = (tmp_path / "kit" / "clients" / f"client-{client}" for client in (0, 1))
     hanging = tmp_path / "hanging"

@@ -3,16 +3,13 @@
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from fedsim.deployment import logs
 
 
-def test_a_long_log_is_copied_away_and_who_writes_it_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_log_is_copied_away_and_who_writes_it_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "LARGEST", 10)
     (tmp_path / "short.log").write_text("short")
     with (tmp_path / "long.log").open("a") as file:
@@ -25,8 +22,8 @@ def test_a_long_log_is_copied_away_and_who_writes_it_goes_on(
 
 
 def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    tmp_path, monkeypatch, caplog
+):
     monkeypatch.setattr(logs, "LARGEST", 10)
     for name in ("proxy.log", "superlink.log"):
         (tmp_path / name).write_text("a long log\n")
@@ -68,14 +65,14 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is_and_keeps_no_other_from_it(
         ),
     ],
 )
-def test_the_last_complaint_of_a_log(tmp_path: Path, log: str, said: str) -> None:
+def test_the_last_complaint_of_a_log(tmp_path, log, said):
     (tmp_path / "a.log").write_text(log)
     assert logs.complaint(tmp_path / "a.log").endswith(said)
     assert bool(logs.complaint(tmp_path / "a.log")) == bool(said)
     assert logs.complaint(tmp_path / "none.log") == ""
 
 
-def test_a_line_tells_when_where_how_grave_and_what(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_line_tells_when_where_how_grave_and_what(capfd):
     program = (
         "import logging; from fedsim.deployment import logs; logs.begin('client-0')\n"
         "logging.getLogger('fedsim.deployment').info('begins')\n"

@@ -20,14 +20,14 @@ from fedsim.federation.runtimes import flower_services
 NAME = f"fedsim/{fedsim.DISTRIBUTION}"
 
 
-def _run(name: str = NAME, version: str = fedsim.__version__) -> flower_private.Run:
+def _run(name=NAME, version=fedsim.__version__):
     return replace(flower_private.empty_run(3), fab_id=name, fab_version=version)
 
 
-def _answered(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def _answered(monkeypatch):
     """Return noise of a message's process, which leads a process group."""
 
-    def app(message: Message, context: Context) -> Message:
+    def app(message, context):
         noise = randomness.gaussian_noise(None, range(1), 1, 0, 4)
         context.node_config["group"] = os.getpgid(0)
         return Message(RecordDict({"noise": array_record(noise=noise)}), reply_to=message)
@@ -42,22 +42,21 @@ def _answered(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     reply, context = answer.read()
     answer.file.close()
     assert context.node_config["group"] == answer.process.pid
-    noise: list[float] = reply.content.array_records["noise"]["noise"].numpy().ravel().tolist()
-    return noise
+    return reply.content.array_records["noise"]["noise"].numpy().ravel().tolist()
 
 
-def test_forked_processes_draw_other_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forked_processes_draw_other_noise(monkeypatch):
     assert _answered(monkeypatch) != _answered(monkeypatch)
 
 
-def test_no_program_of_the_node_unpacks_an_app() -> None:
+def test_no_program_of_the_node_unpacks_an_app():
     # These functions of Flower do, by the names that its own program calls.
     for module in (own_app, flower_services):
         source = inspect.getsource(module)
         assert not any(name in source for name in ("install_from_fab", "get_load_client_app_fn"))
 
 
-def test_a_node_answers_with_its_own_app() -> None:
+def test_a_node_answers_with_its_own_app():
     assert own_app.own_app(_run()) is client_app.app
 
 
@@ -68,6 +67,6 @@ def test_a_node_answers_with_its_own_app() -> None:
         ("fedsim/echo", fedsim.__version__, "answers only for fedsim-identifiability, .*echo"),
     ],
 )
-def test_a_node_refuses_another_app_or_version(name: str, version: str, said: str) -> None:
+def test_a_node_refuses_another_app_or_version(name, version, said):
     with pytest.raises(InputError, match=said):
         own_app.own_app(_run(name, version))

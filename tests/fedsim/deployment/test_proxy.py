@@ -2,18 +2,14 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from importlib.metadata import version
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import unquote
 
 import httpx
 import pytest
-import uvicorn
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import Message, Metadata
@@ -25,55 +21,51 @@ from flwr.supernode import node_auth_http_interceptor
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from packaging.version import Version
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from fedsim.deployment import certificates, kit, proxy
 from fedsim.deployment.renewal import renew
 
-Answer = tuple[int, dict[str, str], bytes]
-Ask = Callable[..., Answer]
-
 
 @pytest.fixture
-def seen() -> list[str]:
+def seen():
     """The paths that reached the SuperLink."""
     return []
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Path:
+def keys(tmp_path):
     """The folder of the nodes' public keys."""
     (tmp_path / "keys").mkdir()
     return tmp_path / "keys"
 
 
 @pytest.fixture
-def signed(keys: Path) -> dict[str, str]:
+def signed(keys):
     """The headers of a node whose key the server has."""
     pair = certificates.node_key()
     (keys / "client-0.pub").write_bytes(pair.public)
     return _signed_by(pair)
 
 
-def _signed_by(pair: certificates.KeyPair) -> dict[str, str]:
+def _signed_by(pair):
     """The headers that Flower's SuperNode gives to a request."""
-    key: Any = load_ssh_private_key(pair.private, password=None)
+    key = load_ssh_private_key(pair.private, password=None)
     request = httpx.Request("POST", "https://superlink")
-    context: Any = SimpleNamespace(request=request)
+    context = SimpleNamespace(request=request)
     NodeAuthHttpInterceptor(key, key.public_key()).intercept(context, lambda _: httpx.Response(200))
     return {name: value for name, value in request.headers.items() if name.startswith("flwr-")}
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str], keys: Path) -> Ask:
+def ask(monkeypatch, seen, keys):
     """Return a function that sends bytes to the proxy as they would come off the wire.
 
     Behind the proxy is a SuperLink that answers every path with the body backwards.
     """
 
-    async def superlink(request: Request) -> Response:
+    async def superlink(request):
         seen.append(request.url.path)
         if "x-unplugged" in request.headers:
             raise httpx.ConnectError("refused")
@@ -83,14 +75,14 @@ def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str], keys: Path) -> Ask:
     behind = Starlette(routes=[Route("/{path:path}", superlink, methods=["GET", "POST", "PUT"])])
     real = httpx.AsyncClient
 
-    def connected(**options: Any) -> httpx.AsyncClient:
+    def connected(**options):
         transport = httpx.ASGITransport(app=behind)
         return real(base_url=options["base_url"], transport=transport)
 
     monkeypatch.setattr(proxy.httpx, "AsyncClient", connected)
     app = proxy.application("https://superlink", ssl.create_default_context(), keys)
 
-    async def send(target: str, method: str, body: bytes, headers: dict[str, str]) -> Answer:
+    async def send(target, method, body, headers):
         path, _, query = target.partition("?")
         scope = {
             "type": "http",
@@ -103,13 +95,13 @@ def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str], keys: Path) -> Ask:
             "scheme": "https",
             "app": app,
         }
-        sent: list[dict[str, Any]] = []
+        sent = []
         received = iter([{"type": "http.request", "body": body}, {"type": "http.disconnect"}])
 
-        async def receive() -> dict[str, Any]:
+        async def receive():
             return next(received)
 
-        async def reply(message: Any) -> None:
+        async def reply(message):
             sent.append(message)
 
         async with app.router.lifespan_context(app):
@@ -117,23 +109,21 @@ def ask(monkeypatch: pytest.MonkeyPatch, seen: list[str], keys: Path) -> Ask:
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         return sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:])
 
-    def ask(target: str, method: str = "POST", body: bytes = b"", **headers: str) -> Answer:
+    def ask(target, method="POST", body=b"", **headers):
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return asyncio.run(send(target, method, body, named))
 
     return ask
 
 
-def test_a_request_and_its_answer_pass_unchanged(ask: Ask, seen: list[str]) -> None:
+def test_a_request_and_its_answer_pass_unchanged(ask, seen):
     body = bytes(range(256)) * 1000
     status, headers, answer = ask("/v1/fleet/pull-messages", body=body, x_question="why")
     assert (status, headers["x-answer"], answer) == (418, "why", body[::-1])
     assert seen == ["/v1/fleet/pull-messages"]
 
 
-def test_a_node_with_another_flower_is_told_both_versions(
-    ask: Ask, seen: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_with_another_flower_is_told_both_versions(ask, seen, caplog):
     """As by the answer of a server that minds, of which a SuperNode ends."""
     own = Version(version("flwr"))
     told = {"flwr_package_name": "flwr", "flwr_component_name": "SuperNode"}
@@ -166,29 +156,29 @@ def test_a_node_with_another_flower_is_told_both_versions(
         "/v1/fleet/pull-messages%0a",
     ],
 )
-def test_no_other_path_passes(ask: Ask, seen: list[str], target: str) -> None:
+def test_no_other_path_passes(ask, seen, target):
     assert ask(target)[0] == 403
     assert seen == []
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
-def test_no_other_method_passes(ask: Ask, seen: list[str], method: str) -> None:
+def test_no_other_method_passes(ask, seen, method):
     assert ask("/v1/fleet/pull-messages", method)[0] == 403
     assert seen == []
 
 
-def test_a_superlink_that_is_away_is_said_so(ask: Ask) -> None:
+def test_a_superlink_that_is_away_is_said_so(ask):
     status, _, answer = ask("/v1/fleet/pull-messages", x_unplugged="yes")
     assert (status, answer) == (502, b"the SuperLink does not answer\n")
 
 
-def _reply(node: int, *claimed: int) -> bytes:
+def _reply(node, *claimed):
     replies = [Message(metadata=Metadata(src_node_id=each)) for each in claimed]
     request = PushMessagesRequest(node=Node(node_id=node), messages_list=replies)
     return bytes(request.SerializeToString())
 
 
-def test_a_node_replies_in_its_own_name_only(ask: Ask, seen: list[str]) -> None:
+def test_a_node_replies_in_its_own_name_only(ask, seen):
     own = _reply(7, 7)
     assert ask("/v1/fleet/push-messages", body=own)[::2] == (418, own[::-1])
     for forged in (_reply(7, 8), _reply(7, 7, 8), _reply(7, 0), b"\xff\xff"):
@@ -206,9 +196,7 @@ def test_a_node_replies_in_its_own_name_only(ask: Ask, seen: list[str]) -> None:
         ("push-messages", {"content_length": str((1 << 26) + 1)}),
     ],
 )
-def test_what_is_too_long_is_refused_before_it_is_read(
-    ask: Ask, seen: list[str], signed: dict[str, str], path: str, headers: dict[str, str]
-) -> None:
+def test_what_is_too_long_is_refused_before_it_is_read(ask, seen, signed, path, headers):
     assert ask(f"/v1/fleet/{path}", **signed, **headers)[0] == 413
     assert seen == []
 
@@ -218,8 +206,8 @@ LONG = {"content_length": str((1 << 16) + 1)}
 
 @pytest.mark.parametrize("path", ["push-object", "push-messages", "pull-messages"])
 def test_what_is_long_passes_for_a_node_whose_key_the_server_has_and_for_nobody_else(
-    ask: Ask, seen: list[str], signed: dict[str, str], path: str
-) -> None:
+    ask, seen, signed, path
+):
     stranger = _signed_by(certificates.node_key())
     named = signed | {"flwr-signature": stranger["flwr-signature"]}
     undated = signed | {"flwr-timestamp": "now"}
@@ -231,7 +219,7 @@ def test_what_is_long_passes_for_a_node_whose_key_the_server_has_and_for_nobody_
     assert ask(f"/v1/fleet/{path}", body=_reply(7), **LONG, **signed)[0] == 418
 
 
-def test_a_signature_grows_old(ask: Ask, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signature_grows_old(ask, keys, monkeypatch):
     pair = certificates.node_key()
     (keys / "client-0.pub").write_bytes(pair.public)
     real = node_auth_http_interceptor.now
@@ -239,29 +227,25 @@ def test_a_signature_grows_old(ask: Ask, keys: Path, monkeypatch: pytest.MonkeyP
     assert ask("/v1/fleet/push-object", **LONG, **_signed_by(pair))[0] == 401
 
 
-def test_a_key_may_come_and_go_while_the_proxy_runs(
-    ask: Ask, keys: Path, signed: dict[str, str]
-) -> None:
+def test_a_key_may_come_and_go_while_the_proxy_runs(ask, keys, signed):
     (keys / "notes.pub").write_text("not a key")
     assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 418
     (keys / "client-0.pub").unlink()
     assert ask("/v1/fleet/push-object", **LONG, **signed)[0] == 401
 
 
-def test_what_is_short_is_for_the_superlink_to_refuse(ask: Ask, seen: list[str]) -> None:
+def test_what_is_short_is_for_the_superlink_to_refuse(ask, seen):
     assert ask("/v1/fleet/pull-messages", body=b"x" * 100, content_length="100")[0] == 418
     assert seen == ["/v1/fleet/pull-messages"]
 
 
-def test_connections_are_limited(tmp_path: Path) -> None:
+def test_connections_are_limited(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     config = proxy.configuration("127.0.0.1", 8443, 8000, tmp_path / "kit" / "server")
     assert config.limit_concurrency == proxy.CONNECTIONS
 
 
-def test_what_is_refused_is_logged_with_whose_it_says_it_is(
-    ask: Ask, keys: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_is_logged_with_whose_it_says_it_is(ask, keys, caplog, monkeypatch):
     ask("/v1/control/\x1b[31mlist-runs")
     assert caplog.messages == [
         r"?: POST '/v1/control/\x1b[31mlist-runs' of an unknown sender: only the Fleet API"
@@ -278,7 +262,7 @@ def test_what_is_refused_is_logged_with_whose_it_says_it_is(
     assert "of client-0, whose clock is 10 s ahead: the SuperLink refuses it" in caplog.text
 
 
-def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: Path) -> None:
+def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     server = tmp_path / "kit" / "server"
     config = proxy.configuration("127.0.0.1", 8443, 8000, server)
@@ -293,7 +277,7 @@ def test_a_new_certificate_is_shown_and_one_that_does_not_fit_is_not(tmp_path: P
     assert _shown(config, server) == second
 
 
-def _shown(config: uvicorn.Config, server: Path) -> bytes:
+def _shown(config, server):
     """The certificate that a client which trusts the kit's authority is shown."""
     assert config.ssl is not None
     client = ssl.create_default_context(cafile=str(server / "ca.crt"))

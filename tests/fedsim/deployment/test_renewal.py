@@ -1,7 +1,6 @@
 """A server gets a new certificate, and no node has to know."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,11 +12,11 @@ from fedsim.deployment.renewal import renew
 HOST = "federation.example"
 
 
-def _contents(directory: Path) -> dict[Path, bytes]:
+def _contents(directory):
     return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def _refused(directory: Path) -> str:
+def _refused(directory):
     """What a node says of the server's certificate; "" if it is content."""
     server, node = directory / "server", directory / "clients" / "client-0"
     try:
@@ -27,7 +26,7 @@ def _refused(directory: Path) -> str:
     return ""
 
 
-def test_nodes_take_a_new_certificate_when_the_first_has_ended(tmp_path: Path) -> None:
+def test_nodes_take_a_new_certificate_when_the_first_has_ended(tmp_path):
     then = datetime.now(UTC) - timedelta(days=400)
     kit.write_kit(tmp_path / "kit", HOST, 8443, 2, now=then)
     assert "expired" in _refused(tmp_path / "kit")
@@ -42,7 +41,7 @@ def test_nodes_take_a_new_certificate_when_the_first_has_ended(tmp_path: Path) -
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Own:
+def own(tmp_path):
     """An operator's own certificate, key and authority."""
     authority = certificates.authority(30)
     pair = certificates.server_certificate(authority, [HOST], 30)
@@ -52,7 +51,7 @@ def own(tmp_path: Path) -> Own:
     return Own(*(tmp_path / name for name in files))
 
 
-def test_an_operators_own_certificate_is_what_nodes_see(tmp_path: Path, own: Own) -> None:
+def test_an_operators_own_certificate_is_what_nodes_see(tmp_path, own):
     kit.write_kit(tmp_path / "kit", HOST, 8443, 2, own=own)
     assert not _refused(tmp_path / "kit")
     assert (tmp_path / "kit" / "server" / "server.crt").read_bytes() == own.certificate.read_bytes()
@@ -63,9 +62,7 @@ def test_an_operators_own_certificate_is_what_nodes_see(tmp_path: Path, own: Own
     assert not _refused(tmp_path / "kit")
 
 
-def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(
-    tmp_path: Path, own: Own
-) -> None:
+def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(tmp_path, own):
     with pytest.raises(InputError, match=r"elsewhere\.example \(Hostname mismatch"):
         kit.write_kit(tmp_path / "kit", "elsewhere.example", 8443, 2, own=own)
     assert not (tmp_path / "kit").exists()
@@ -76,7 +73,7 @@ def test_an_own_certificate_that_nodes_would_refuse_changes_nothing(
     assert _contents(tmp_path / "kit") == before
 
 
-def test_one_machine_alone_cannot_renew(tmp_path: Path) -> None:
+def test_one_machine_alone_cannot_renew(tmp_path):
     kit.write_kit(tmp_path / "kit", HOST, 8443, 2)
     with pytest.raises(InputError, match="renew in the folder of the whole kit"):
         renew(tmp_path / "kit" / "server", 365)

@@ -8,23 +8,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config, dump
+from fedsim.configuration import dump
 from fedsim.deployment import certificates, kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.checks import node as supernode_checks
 from fedsim.federation.client import client_ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
@@ -40,23 +38,23 @@ AGREED = "adversary,central,challenge,experiment"
 """What an experiment with noise from the seed asks of clients."""
 
 
-def _free_port() -> int:
+def _free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _script(place: Path, name: str) -> None:
+def _script(place, name):
     subprocess.run(["sh", str(place / name)], check=True, capture_output=True, timeout=180)
 
 
-def _deploy(*arguments: object) -> subprocess.CompletedProcess[str]:
+def _deploy(*arguments):
     command = [str(BIN / "fedsim"), "deploy", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
 
 
 @pytest.fixture(scope="module")
-def server_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def server_up(tmp_path_factory):
     """A kit whose server runs and has registered its keys; its nodes are as a test left them."""
     directory = tmp_path_factory.mktemp("deployed") / "kit"
     with pytest.MonkeyPatch.context() as patch:
@@ -64,7 +62,7 @@ def server_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield from _up(directory)
 
 
-def _up(directory: Path) -> Iterator[Path]:
+def _up(directory):
     kit.write_kit(
         directory,
         "127.0.0.1",
@@ -96,7 +94,7 @@ def _up(directory: Path) -> Iterator[Path]:
             _script(kit.folder(directory, machine), "stop.sh")
 
 
-def _wait_until_online(directory: Path, machines: int) -> None:
+def _wait_until_online(directory, machines):
     """A run waits for its clients, but never for an auditor."""
     deadline = time.monotonic() + 120
     while list(deployment.statuses(directory / "server").values()).count("online") < machines:
@@ -104,7 +102,7 @@ def _wait_until_online(directory: Path, machines: int) -> None:
         time.sleep(1)
 
 
-def _restart_clients(directory: Path, consent: str = AGREED) -> None:
+def _restart_clients(directory, consent=AGREED):
     for client in range(CLIENTS):
         place = kit.folder(directory, f"client-{client}")
         node = place / "node.toml"
@@ -114,7 +112,7 @@ def _restart_clients(directory: Path, consent: str = AGREED) -> None:
         _script(place, "start.sh")
 
 
-def _start_auditor(place: Path) -> None:
+def _start_auditor(place):
     # On one busy machine it would otherwise come after the clients, and miss what is tested.
     settings = place / "settings.env"
     settings.write_text(settings.read_text().replace("NICE=19", "NICE=0"))
@@ -122,7 +120,7 @@ def _start_auditor(place: Path) -> None:
 
 
 @contextmanager
-def _background(*command: object) -> Iterator[subprocess.Popen[str]]:
+def _background(*command):
     arguments = [str(BIN / "fedsim"), *map(str, command)]
     pipe = subprocess.PIPE
     with subprocess.Popen(arguments, stdout=pipe, stderr=pipe, text=True) as process:
@@ -133,7 +131,7 @@ def _background(*command: object) -> Iterator[subprocess.Popen[str]]:
                 process.kill()
 
 
-def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def _wait_for(happened, process):
     deadline = time.monotonic() + 900
     while not happened():
         assert process.poll() is None, process.communicate()
@@ -141,20 +139,20 @@ def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(0.2)
 
 
-def _auditor_events(directory: RunDirectory) -> list[bool]:
+def _auditor_events(directory):
     return [event["joined"] for event, _ in directory.events() if "auditor" in event]
 
 
 class Superlink:
     """As much of a SuperLink as `flwr supernode` sees: a key is taken once, for good."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.nodes: dict[str, str] = {}
         self.keys: set[str] = set()
         self.fails_at: str | None = None
         self.runs: list[dict[str, str]] = []
 
-    def flwr(self, _: Path, command: str, *arguments: str) -> dict[str, Any]:
+    def flwr(self, _, command, *arguments):
         """Answer as `flower_command.flwr` does."""
         if command == "list":
             return {"runs": self.runs}
@@ -178,42 +176,38 @@ class Superlink:
 
 
 @pytest.fixture
-def superlink(monkeypatch: pytest.MonkeyPatch) -> Superlink:
+def superlink(monkeypatch):
     fake = Superlink()
     monkeypatch.setattr(deployment, "flwr", fake.flwr)
     return fake
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Path:
+def server(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, CLIENTS)
     return tmp_path / "kit" / "server"
 
 
-def _replace_key(server: Path, machine: str) -> certificates.KeyPair:
+def _replace_key(server, machine):
     pair = certificates.node_key()
     (server / "keys" / f"{machine}.pub").write_bytes(pair.public + b"\n")
     return pair
 
 
-def test_a_key_is_registered_once(server: Path, superlink: Superlink) -> None:
+def test_a_key_is_registered_once(server, superlink):
     assert deployment.register(server) == {"client-0": "100", "client-1": "101"}
     assert deployment.register(server) == {"client-0": "100", "client-1": "101"}
     assert list(superlink.nodes.values()) == ["registered"] * 2
 
 
-def test_a_replaced_key_is_registered_and_the_other_refused(
-    server: Path, superlink: Superlink
-) -> None:
+def test_a_replaced_key_is_registered_and_the_other_refused(server, superlink):
     deployment.register(server)
     _replace_key(server, "client-1")
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
     assert superlink.nodes == {"100": "registered", "101": "unregistered", "102": "registered"}
 
 
-def test_a_key_is_not_replaced_while_a_run_needs_its_node(
-    server: Path, superlink: Superlink
-) -> None:
+def test_a_key_is_not_replaced_while_a_run_needs_its_node(server, superlink):
     superlink.runs = [{"run-id": "5", "status": "running"}]
     nodes = deployment.register(server)
     assert deployment.register(server) == nodes  # nothing changes, so nothing is refused
@@ -225,9 +219,7 @@ def test_a_key_is_not_replaced_while_a_run_needs_its_node(
     assert deployment.register(server)["client-0"] != nodes["client-0"]
 
 
-def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
-    server: Path, superlink: Superlink
-) -> None:
+def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(server, superlink):
     deployment.register(server)
     superlink.fails_at = "unregister"
     for _ in range(2):  # what is to be unregistered adds up
@@ -240,24 +232,20 @@ def test_a_node_that_could_not_be_unregistered_is_so_the_next_time(
     assert [n for n, status in superlink.nodes.items() if status == "registered"] == ["101", "103"]
 
 
-def test_a_strangers_key_is_refused_by_name(server: Path, superlink: Superlink) -> None:
+def test_a_strangers_key_is_refused_by_name(server, superlink):
     _replace_key(server, "mallory")
     with pytest.raises(InputError, match=r"keys/mallory\.pub belongs to no machine .*; delete it"):
         deployment.register(server)
     assert superlink.nodes == {}
 
 
-def test_a_node_that_somebody_else_registered_is_unregistered(
-    server: Path, superlink: Superlink
-) -> None:
+def test_a_node_that_somebody_else_registered_is_unregistered(server, superlink):
     superlink.nodes["7"] = "online"
     deployment.register(server)
     assert superlink.nodes["7"] == "unregistered"
 
 
-def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
-    server: Path, superlink: Superlink
-) -> None:
+def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(server, superlink):
     deployment.register(server)
     superlink.nodes["101"] = "unregistered"
     with pytest.raises(FlowerError, match=r"client-1: .* accepts no key twice. Make a new key"):
@@ -266,7 +254,7 @@ def test_an_unregistered_node_needs_a_new_key_and_has_it_registered(
     assert deployment.register(server) == {"client-0": "100", "client-1": "102"}
 
 
-def test_a_superlink_that_begins_anew_is_told_every_key(server: Path, superlink: Superlink) -> None:
+def test_a_superlink_that_begins_anew_is_told_every_key(server, superlink):
     deployment.register(server)
     superlink.nodes, superlink.keys = {"7": "online"}, set()
     assert deployment.register(server) == {"client-0": "101", "client-1": "102"}
@@ -275,9 +263,7 @@ def test_a_superlink_that_begins_anew_is_told_every_key(server: Path, superlink:
 @pytest.mark.parametrize(
     ("other", "complaint"), [("client-0.pub", "are the same key"), (None, "cannot read")]
 )
-def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
-    server: Path, superlink: Superlink, other: str | None, complaint: str
-) -> None:
+def test_keys_that_cannot_be_told_apart_or_read_change_nothing(server, superlink, other, complaint):
     keys = server / "keys"
     (keys / "client-1.pub").write_bytes((keys / other).read_bytes() if other else b"no key")
     with pytest.raises(InputError, match=complaint):
@@ -285,13 +271,13 @@ def test_keys_that_cannot_be_told_apart_or_read_change_nothing(
     assert superlink.nodes == {}
 
 
-def _wrong(place: Path) -> dict[str, str]:
+def _wrong(place):
     found = json.loads(_deploy("check", place, "--json").stdout)["findings"]
     return {one["what"]: one["message"] for one in found if one["state"] == "wrong"}
 
 
 @pytest.mark.slow
-def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: Path) -> None:
+def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up):
     place = kit.folder(server_up, "client-0")
     own = (place / "node.key").read_bytes(), (place / "node.key.pub").read_bytes()
     stranger = certificates.node_key()
@@ -321,7 +307,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up: 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_node_with_another_registered_key_gets_another_node(server_up: Path) -> None:
+def test_a_node_with_another_registered_key_gets_another_node(server_up):
     server, place = server_up / "server", kit.folder(server_up, "client-1")
     before = deployment.register(server)
     for name in ("node.key", "node.key.pub"):
@@ -349,9 +335,7 @@ def test_a_node_with_another_registered_key_gets_another_node(server_up: Path) -
 
 
 @pytest.mark.slow
-def test_a_server_refuses_another_flower_and_the_node_names_both(
-    server_up: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_refuses_another_flower_and_the_node_names_both(server_up, monkeypatch):
     place = kit.folder(server_up, "client-0")
     other = RuntimeVersionMetadata("flwr", "1.99.0", "SuperNode")
     monkeypatch.setattr(
@@ -366,9 +350,7 @@ def test_a_server_refuses_another_flower_and_the_node_names_both(
 
 
 @pytest.mark.slow
-def test_clients_who_did_not_consent_end_the_run_by_saying_so(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_clients_who_did_not_consent_end_the_run_by_saying_so(server_up, small, tmp_path):
     (tmp_path / "small.toml").write_text(dump(small({"federation.clients": CLIENTS})))
     _restart_clients(server_up, consent="")
     out = tmp_path / "refused"
@@ -386,8 +368,8 @@ def test_clients_who_did_not_consent_end_the_run_by_saying_so(
 
 @pytest.mark.slow
 def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beliefs(
-    server_up: Path, small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
-) -> None:
+    server_up, small, run, tmp_path
+):
     config = small({"federation.clients": CLIENTS, "training.rounds": 2})
     (tmp_path / "small.toml").write_text(dump(config))
     _restart_clients(server_up)
@@ -418,9 +400,7 @@ def test_a_deployment_gives_the_bits_of_a_run_in_process_and_an_auditor_its_beli
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_an_auditor_may_join_late_and_be_killed(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_an_auditor_may_join_late_and_be_killed(server_up, small, tmp_path):
     config = small({"federation.clients": CLIENTS, "training.rounds": 8})
     (tmp_path / "small.toml").write_text(dump(config))
     auditor, out = kit.folder(server_up, "auditor"), tmp_path / "deployed"
@@ -435,7 +415,7 @@ def test_an_auditor_may_join_late_and_be_killed(
         _wait_for(lambda: any(event.get("round") == 1 for event, _ in directory.events()), running)
         _start_auditor(auditor)
 
-        def has_seen_two_messages() -> bool:
+        def has_seen_two_messages():
             recorded = set(recordings.glob("*.fedt")) - earlier
             return any(len(reader.read_transcript(one).rounds) >= 2 for one in recorded)
 
@@ -463,8 +443,8 @@ def test_an_auditor_may_join_late_and_be_killed(
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
+    server_up, small, tmp_path
+):
     values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
     values |= {
         "federation.measures-epsilon": 1.5,
@@ -495,9 +475,7 @@ def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
 
 
 @pytest.mark.slow
-def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(server_up, small, tmp_path):
     secure = {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"}
     values = {"federation.clients": CLIENTS, "federation.vantage": "server", **secure}
     (tmp_path / "small.toml").write_text(dump(small(values)))
@@ -514,7 +492,7 @@ def test_clients_sum_securely_only_with_keys_that_their_node_keys_sign(
     assert trained.returncode == 0, trained.stderr
 
 
-def _clients_rounds(directory: Path, name: str) -> list[list[int]]:
+def _clients_rounds(directory, name):
     """Return the rounds that each client was charged for in trainings of this name."""
     states = (kit.folder(directory, f"client-{client}") / "state" for client in range(CLIENTS))
     return [
@@ -525,8 +503,8 @@ def _clients_rounds(directory: Path, name: str) -> list[list[int]]:
 
 @pytest.mark.slow
 def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_begins(
-    server_up: Path, small: Callable[..., Config], tmp_path: Path
-) -> None:
+    server_up, small, tmp_path
+):
     rounds = 14  # as many as the other command needs time for
     values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
     values |= {"federation.vantage": "server", "training.rounds": rounds}
@@ -547,7 +525,7 @@ def test_a_training_is_followed_and_stopped_while_another_is_refused_before_it_b
     first = [*command, "run.name=first", "--out", out]
     directory = RunDirectory(out)
 
-    def done(round: int) -> bool:
+    def done(round):
         return any(event.get("round") == round for event, _ in directory.events())
 
     with _background("deploy", *first) as running:

@@ -1,26 +1,22 @@
 """A SuperLink is reached from its own machine alone, beside the program that starts its runs."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fedsim.deployment import kit, run
-from fedsim.deployment.supervision import Part
 
 
-def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_superlink_listens_on_loopback_and_is_found_beside_the_interpreter(tmp_path, monkeypatch):
     class EndedError(Exception):
         pass
 
-    def serve(parts: Sequence[Part]) -> None:
+    def serve(parts):
         commands.extend(part.command() for part in parts)
         raise EndedError
 
-    commands: list[Sequence[str]] = []
+    commands = []
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2, superlink_port=8001)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(run, "Service", serve)

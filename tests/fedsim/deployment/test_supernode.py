@@ -5,7 +5,7 @@ from pathlib import Path
 from fedsim.deployment import kit, supernode
 
 
-def test_a_supernode_gives_tasks_for_a_secret_of_this_start(tmp_path: Path) -> None:
+def test_a_supernode_gives_tasks_for_a_secret_of_this_start(tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place = tmp_path / "kit" / "clients" / "client-0"
     secrets = []

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +32,7 @@ with supervision.Service(parts) as service:
 T = TypeVar("T")
 
 
-def _until(find: Callable[[], T], seconds: float = 20) -> T:
+def _until(find, seconds=20):
     deadline = time.monotonic() + seconds
     while not (found := find()):
         assert time.monotonic() < deadline
@@ -41,7 +40,7 @@ def _until(find: Callable[[], T], seconds: float = 20) -> T:
     return found
 
 
-def _lives(process: psutil.Process) -> bool:
+def _lives(process):
     """Return whether a process runs: an ended one may wait until the system's first reaps it."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
@@ -52,23 +51,23 @@ def _lives(process: psutil.Process) -> bool:
 class Running:
     """A service of two parts in a process of its own, in the form of `fedsim deploy superlink`."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place):
         command = [sys.executable, "-c", SERVICE, "deploy", "superlink", f"{place}/"]
         self.place = place
         self.log = (place / "log").open("w+")
         self.process = subprocess.Popen(command, stderr=self.log)
         self.seen = self.parts()
 
-    def parts(self) -> list[psutil.Process]:
+    def parts(self):
         parent = psutil.Process(self.process.pid)
         return _until(lambda: len(found := parent.children()) == 2 and found)
 
-    def said(self) -> list[str]:
+    def said(self):
         return (self.place / "log").read_text().splitlines()
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+def running(tmp_path):
     service = Running(tmp_path)
     yield service
     with service.process, service.log:
@@ -77,9 +76,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize(("killed", "again"), [(0, 2), (1, 1)])
-def test_a_part_that_is_killed_starts_again_with_those_after_it(
-    running: Running, killed: int, again: int
-) -> None:
+def test_a_part_that_is_killed_starts_again_with_those_after_it(running, killed, again):
     running.seen[killed].kill()
     name = ["the SuperLink", "flower-superexec"][killed]
     _until(lambda: name in supervision.missing(running.place, "superlink"))
@@ -90,16 +87,14 @@ def test_a_part_that_is_killed_starts_again_with_those_after_it(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_parts_end_with_their_parent(running: Running, number: signal.Signals) -> None:
+def test_the_parts_end_with_their_parent(running, number):
     running.process.send_signal(number)
     assert running.process.wait(20) == (0 if number == signal.SIGTERM else -9)
     _until(lambda: not any(map(_lives, running.seen)))
     assert supervision.missing(running.place, "superlink") == ["superlink"]
 
 
-def test_a_part_that_cannot_start_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_part_that_cannot_start_is_tried_again(monkeypatch, caplog):
     monkeypatch.setattr(supervision, "PAUSE", 0.0)
     commands = iter([["/nowhere/program"], [sys.executable, "-c", "import time; time.sleep(600)"]])
     handler = signal.getsignal(signal.SIGTERM)
@@ -113,7 +108,7 @@ def test_a_part_that_cannot_start_is_tried_again(
     assert "the SuperNode cannot start ([Errno 2] No such file" in caplog.text
 
 
-def test_a_service_of_another_folder_is_another(running: Running, tmp_path: Path) -> None:
+def test_a_service_of_another_folder_is_another(running, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     assert supervision.missing(other, "superlink") == ["superlink"]
@@ -121,7 +116,7 @@ def test_a_service_of_another_folder_is_another(running: Running, tmp_path: Path
     assert supervision.missing(Path(os.path.relpath(running.place)), "superlink") == []
 
 
-def test_every_part_of_a_service_is_a_program_that_the_kit_starts() -> None:
+def test_every_part_of_a_service_is_a_program_that_the_kit_starts():
     source = Path(supervision.__file__).parent
     text = "".join((source / name).read_text("utf-8") for name in ("run.py", "supernode.py"))
     for parts in supervision.PARTS.values():

@@ -1,18 +1,15 @@
 """The pair is chosen by dissimilarity or given, and the worlds are balanced."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from adversaries.neighbours.dissimilarity import euclidean
-from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.challenge import choose, embed, initial_parameters, worlds
 
 
-def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..., Config]) -> None:
+def test_add_remove_takes_the_record_farthest_from_all_others(small):
     config = small()
     features = federation.load(config.experiment).split.members_records.features
     chosen = choose(config.experiment)
@@ -20,7 +17,7 @@ def test_add_remove_takes_the_record_farthest_from_all_others(small: Callable[..
     assert chosen.replacement is None
 
 
-def test_replace_takes_the_farthest_pair(small: Callable[..., Config]) -> None:
+def test_replace_takes_the_farthest_pair(small):
     config = small({"privacy.neighbouring": "replace"})
     split = federation.load(config.experiment).split
     distances = euclidean(split.members_records.features, split.pool_records.features)
@@ -30,7 +27,7 @@ def test_replace_takes_the_farthest_pair(small: Callable[..., Config]) -> None:
     assert chosen.distance == pytest.approx(distances.max())
 
 
-def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
+def test_a_given_pair_is_taken(small):
     chosen = choose(
         small(
             {"privacy.neighbouring": "replace", "challenge.record": 5, "challenge.replacement": 7}
@@ -41,9 +38,7 @@ def test_a_given_pair_is_taken(small: Callable[..., Config]) -> None:
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("client", range(3))
-def test_with_a_given_client_its_own_records_alone_are_compared(
-    client: int, neighbouring: str, small: Callable[..., Config]
-) -> None:
+def test_with_a_given_client_its_own_records_alone_are_compared(client, neighbouring, small):
     config = small({"challenge.client": client, "privacy.neighbouring": neighbouring})
     known = federation.load(config.experiment)
     own = known.owned_by(client)
@@ -59,9 +54,7 @@ def test_with_a_given_client_its_own_records_alone_are_compared(
         assert chosen.replacement is None
 
 
-def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
-    small: Callable[..., Config],
-) -> None:
+def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(small):
     config = small(
         {"challenge.space": "embedding", "privacy.neighbouring": "replace", "model.name": "mlp"}
     )
@@ -81,18 +74,16 @@ def test_in_the_embedding_the_farthest_pair_of_last_inputs_is_taken(
 
 
 @pytest.mark.parametrize("measure", ["ssim", "hamming", "gower"])
-def test_an_embedding_has_no_pixels_bits_or_columns(
-    measure: str, small: Callable[..., Config]
-) -> None:
+def test_an_embedding_has_no_pixels_bits_or_columns(measure, small):
     with pytest.raises(InputError, match=r"space is \"embedding\".*choose euclidean"):
         choose(
             small({"challenge.space": "embedding", "challenge.dissimilarity": measure}).experiment
         )
 
 
-def test_a_search_reports_its_progress_and_is_made_once(small: Callable[..., Config]) -> None:
+def test_a_search_reports_its_progress_and_is_made_once(small):
     config = small({"data.seed": 11})
-    done: list[float] = []
+    done = []
     first = choose(config.experiment, done.append)
     assert done[-1] == 1
     done.clear()
@@ -102,9 +93,7 @@ def test_a_search_reports_its_progress_and_is_made_once(small: Callable[..., Con
 
 
 @pytest.mark.parametrize("record", range(0, 24, 4))
-def test_the_adversary_never_holds_the_challenge_record(
-    record: int, small: Callable[..., Config]
-) -> None:
+def test_the_adversary_never_holds_the_challenge_record(record, small):
     chosen = choose(small({"challenge.record": record}).experiment)
     assert chosen.adversary != chosen.client
 
@@ -123,45 +112,39 @@ def test_the_adversary_never_holds_the_challenge_record(
         ({"challenge.dissimilarity": "euclid"}, "euclidean"),
     ],
 )
-def test_a_pair_that_does_not_exist_is_refused(
-    changes: dict[str, Scalar], complaint: str, small: Callable[..., Config]
-) -> None:
+def test_a_pair_that_does_not_exist_is_refused(changes, complaint, small):
     with pytest.raises(InputError, match=complaint):
         choose(small(changes).experiment)
 
 
-def test_an_adversary_who_owns_the_challenge_record_is_refused(
-    small: Callable[..., Config],
-) -> None:
+def test_an_adversary_who_owns_the_challenge_record_is_refused(small):
     client = choose(small().experiment).client
     with pytest.raises(InputError, match="this client holds the target record"):
         choose(small({"federation.adversary": client}).experiment)
 
 
 @pytest.mark.parametrize("trials", [2, 10, 1000])
-def test_half_of_the_trials_train_on_d(trials: int) -> None:
+def test_half_of_the_trials_train_on_d(trials):
     bits = worlds(3, trials)
     assert bits.sum() == trials / 2
     np.testing.assert_array_equal(bits, worlds(3, trials))
 
 
-def test_the_worlds_are_shuffled() -> None:
+def test_the_worlds_are_shuffled():
     bits = worlds(0, 1000)
     assert 400 < (bits[1:] != bits[:-1]).sum() < 600
     assert not np.array_equal(bits, worlds(1, 1000))
 
 
-def test_a_single_training_is_on_d() -> None:
+def test_a_single_training_is_on_d():
     assert worlds(0, 1).all()
 
 
-CLIENT: dict[str, Scalar] = {"privacy.unit": "client", "federation.partition": "dirichlet"}
+CLIENT = {"privacy.unit": "client", "federation.partition": "dirichlet"}
 
 
 @pytest.mark.parametrize("choice", ["max", "min"])
-def test_at_client_level_the_client_farthest_from_the_others_is_chosen(
-    choice: str, small: Callable[..., Config]
-) -> None:
+def test_at_client_level_the_client_farthest_from_the_others_is_chosen(choice, small):
     config = small(CLIENT | {"challenge.choice": choice})
     known = federation.load(config.experiment)
     features = known.split.members_records.features
@@ -175,9 +158,7 @@ def test_at_client_level_the_client_farthest_from_the_others_is_chosen(
 
 
 @pytest.mark.parametrize("client", range(3))
-def test_a_given_client_is_taken_and_is_not_the_adversary(
-    client: int, small: Callable[..., Config]
-) -> None:
+def test_a_given_client_is_taken_and_is_not_the_adversary(client, small):
     chosen = choose(small(CLIENT | {"challenge.client": client}).experiment)
     assert (chosen.client, chosen.measure, chosen.distance) == (client, "given", None)
     assert chosen.adversary != client
@@ -187,14 +168,14 @@ def test_a_given_client_is_taken_and_is_not_the_adversary(
         )
 
 
-def test_a_pool_too_small_to_replace_a_client_is_refused(small: Callable[..., Config]) -> None:
+def test_a_pool_too_small_to_replace_a_client_is_refused(small):
     replaced = CLIENT | {"privacy.neighbouring": "replace", "federation.partition": "iid"}
     assert choose(small(replaced | {"data.pool": 8}).experiment).replacement is None
     with pytest.raises(InputError, match="has 8 records, but the pool has 7"):
         choose(small(replaced | {"data.pool": 7}).experiment)
 
 
-def test_more_trials_leave_the_worlds_of_the_first_as_they_are() -> None:
+def test_more_trials_leave_the_worlds_of_the_first_as_they_are():
     first = worlds(3, 20)
     grown = worlds(3, 36, shuffled=20)
     np.testing.assert_array_equal(grown[:20], first)
@@ -202,7 +183,7 @@ def test_more_trials_leave_the_worlds_of_the_first_as_they_are() -> None:
     assert (grown[20::2] != grown[21::2]).all()
 
 
-def test_the_order_within_pairs_is_a_coin() -> None:
+def test_the_order_within_pairs_is_a_coin():
     bits = worlds(0, 2000, shuffled=0)
     assert (bits[::2] != bits[1::2]).all()
     assert 400 < bits[::2].sum() < 600

@@ -1,12 +1,9 @@
 """A client sums its own records, and nobody else's."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import (
     challenge_gradients,
@@ -17,10 +14,8 @@ from fedsim.game.client import (
 )
 from fedsim.learning.training import clipped_block, models
 
-Make = Callable[..., Config]
 
-
-def _federation(config: Config) -> tuple[federation.Federation, torch.Tensor]:
+def _federation(config):
     known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(4)
@@ -29,7 +24,7 @@ def _federation(config: Config) -> tuple[federation.Federation, torch.Tensor]:
 
 
 @pytest.mark.parametrize("scheme", ["iid", "dirichlet"])
-def test_the_clients_sums_add_up_to_the_sum_over_d(scheme: str, small: Make) -> None:
+def test_the_clients_sums_add_up_to_the_sum_over_d(scheme, small):
     known, theta = _federation(small({"federation.partition": scheme}))
     whole = known.clipper.clipped_sum(theta, *known.members(np.arange(24)))
     parts = torch.stack([clean_sum(known, client, theta) for client in range(3)])
@@ -37,9 +32,7 @@ def test_the_clients_sums_add_up_to_the_sum_over_d(scheme: str, small: Make) -> 
 
 
 @pytest.mark.parametrize("replacement", [None, 5])
-def test_the_two_worlds_differ_by_the_challenge_and_nothing_else(
-    replacement: int | None, small: Make
-) -> None:
+def test_the_two_worlds_differ_by_the_challenge_and_nothing_else(replacement, small):
     known, theta = _federation(small({"privacy.neighbouring": "replace"} if replacement else {}))
     record = 7
     client = int(known.client_of[record])
@@ -53,7 +46,7 @@ def test_the_two_worlds_differ_by_the_challenge_and_nothing_else(
     assert bool((absent == 0).all()) == (replacement is None)
 
 
-def test_each_trial_trains_on_its_own_world(small: Make) -> None:
+def test_each_trial_trains_on_its_own_world(small):
     known, theta = _federation(small())
     theta[:] = theta[0]
     worlds = torch.tensor([True, False, True, False])
@@ -64,9 +57,7 @@ def test_each_trial_trains_on_its_own_world(small: Make) -> None:
 
 
 @pytest.mark.parametrize("replacement", [None, 5])
-def test_a_sampled_sum_is_that_of_the_records_that_take_part(
-    replacement: int | None, small: Make
-) -> None:
+def test_a_sampled_sum_is_that_of_the_records_that_take_part(replacement, small):
     known, theta = _federation(small({"privacy.neighbouring": "replace"} if replacement else {}))
     record = 7
     client = int(known.client_of[record])
@@ -90,7 +81,7 @@ def test_a_sampled_sum_is_that_of_the_records_that_take_part(
         torch.testing.assert_close(sums[trial], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_sampling_every_record_changes_nothing(small: Make) -> None:
+def test_sampling_every_record_changes_nothing(small):
     known, theta = _federation(small())
     everyone = torch.ones(4, 24, dtype=torch.bool)
     torch.testing.assert_close(
@@ -98,9 +89,7 @@ def test_sampling_every_record_changes_nothing(small: Make) -> None:
     )
 
 
-def test_a_gradient_longer_than_the_clipping_norm_stops_everything(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gradient_longer_than_the_clipping_norm_stops_everything(small, monkeypatch):
     known, theta = _federation(small())
     too_long = lambda norms, clipping_norm: 1.01 * clipping_norm / norms  # noqa: E731
     monkeypatch.setattr(clipped_block, "clipping_factors", too_long)
@@ -108,13 +97,7 @@ def test_a_gradient_longer_than_the_clipping_norm_stops_everything(
         challenge_gradients(known, theta, 7, None)
 
 
-def _plain_client(
-    config: Config,
-    known: federation.Federation,
-    client: int,
-    theta: torch.Tensor,
-    noise: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _plain_client(config, known, client, theta, noise):
     """Train one client's copy by autograd, record by record; return its last model and R."""
     model = federation.build_model(config.game, known.split.dataset)
     torch.nn.utils.vector_to_parameters(theta.clone(), model.parameters())
@@ -137,9 +120,7 @@ def _plain_client(
     return last, sent
 
 
-def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_models(
-    small: Make,
-) -> None:
+def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_models(small):
     """At equal rates: theta - eta sum_j R_j / n is the mean of the clients' models (FedAvg)."""
     steps = {"training.local-steps": 4, "training.local-learning-rate": 0.5}
     config = small({"federation.trust": "local"} | steps)
@@ -163,14 +144,14 @@ def test_local_steps_are_those_of_a_plain_loop_and_the_server_averages_the_model
     torch.testing.assert_close(stepped.float(), torch.stack(models).mean(0), rtol=1e-4, atol=1e-5)
 
 
-def test_one_local_step_sends_the_noisy_sum_itself(small: Make) -> None:
+def test_one_local_step_sends_the_noisy_sum_itself(small):
     known, theta = _federation(small())
     drawn = torch.ones(theta.shape, dtype=torch.float64)
     sent = local_steps(lambda model, _: clean_sum(known, 0, model), theta, 1, 9.0, lambda _: drawn)
     assert torch.equal(sent, clean_sum(known, 0, theta) + drawn)
 
 
-def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(small: Make) -> None:
+def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(small):
     local = {"federation.trust": "local", "training.local-steps": 2, "training.learning-rate": 0.8}
     halved = {"training.schedule": "linear", "training.rounds": 2}
     given = {"training.local-learning-rate": 0.2}
@@ -183,14 +164,14 @@ def test_the_local_rate_is_the_servers_unless_given_and_follows_the_schedule(sma
 
 
 @pytest.mark.parametrize("steps", [1, 4])
-def test_no_two_local_steps_share_their_noise(steps: int, small: Make) -> None:
+def test_no_two_local_steps_share_their_noise(steps, small):
     config = small({"federation.trust": "local", "training.local-steps": steps})
     number = config.participation.step_number
     rounds = [number(i, j) for i in range(1, 6) for j in range(1, steps + 1)]
     assert rounds == list(range(1, 5 * steps + 1))
 
 
-def test_noise_has_the_standard_deviation_of_its_trial() -> None:
+def test_noise_has_the_standard_deviation_of_its_trial():
     std = torch.tensor([0.0, 2.0, 5.0], dtype=torch.float64)
     drawn = noise(0, range(3), 1, 0, std, 20_000)
     # The standard deviation of n normals is known to 1/sqrt(2n): 0.5 %, here 4 of them.

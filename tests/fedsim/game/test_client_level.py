@@ -3,11 +3,8 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from html import unescape
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -21,10 +18,10 @@ from torch.nn import functional
 from adversaries.attacks.posterior import log_odds
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import client, federation, local_training
@@ -41,9 +38,6 @@ from fedsim.game.local_training import (
 )
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 CLIENT = {
     "privacy.unit": "client",
@@ -70,11 +64,11 @@ HALF = [
 """Half of the modes, in which every two choices meet, by default; the others are slow tests."""
 
 
-def _game(client: int, trials: range, round: int = 1) -> RoundGame:
+def _game(client, trials, round=1):
     return RoundGame(round, trials, 1.5, client, None, None)
 
 
-def _federation(config: Config, trials: int = 4) -> tuple[federation.Federation, torch.Tensor]:
+def _federation(config, trials=4):
     known = federation.load(config.experiment)
     theta = models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
@@ -82,14 +76,7 @@ def _federation(config: Config, trials: int = 4) -> tuple[federation.Federation,
     return known, theta
 
 
-def _train(
-    theta: torch.Tensor,
-    features: torch.Tensor,
-    labels: torch.Tensor,
-    orders: list[list[int]],
-    rate: float,
-    proximal: float = 0.0,
-) -> torch.Tensor:
+def _train(theta, features, labels, orders, rate, proximal=0.0):
     """Train one linear model as any PyTorch tutorial does; return how far it moved, downhill."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double()
     nn.utils.vector_to_parameters(theta.double(), model.parameters())
@@ -105,9 +92,7 @@ def _train(
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("size", [0, 3, 100])
-def test_the_update_is_that_of_plain_sgd_on_the_clients_records(
-    size: int, neighbouring: str, small: Make
-) -> None:
+def test_the_update_is_that_of_plain_sgd_on_the_clients_records(size, neighbouring, small):
     changes = {"training.batch-size": size, "privacy.neighbouring": neighbouring}
     config = small(CLIENT | changes | {"training.clipping-norm": 0.1})
     known, theta = _federation(config)
@@ -130,20 +115,20 @@ def test_the_update_is_that_of_plain_sgd_on_the_clients_records(
         assert not found[1].any()
 
 
-def test_an_update_shorter_than_the_norm_is_left_alone() -> None:
+def test_an_update_shorter_than_the_norm_is_left_alone():
     update = torch.tensor([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     expected = torch.tensor([[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(clip(update, 1.0), expected)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_diverged_update_is_refused(bad: float) -> None:
+def test_a_diverged_update_is_refused(bad):
     with pytest.raises(FloatingPointError, match="local-learning-rate"):
         clip(torch.tensor([[1.0, bad]]), 1.0)
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_clipped_update_is_never_longer_than_the_norm(exact: bool) -> None:
+def test_a_clipped_update_is_never_longer_than_the_norm(exact):
     random = torch.Generator().manual_seed(0)
     update = torch.randn(2000, 50, generator=random, dtype=torch.float64)
     update *= 10.0 ** torch.linspace(-3, 306, 2000, dtype=torch.float64)[:, None]
@@ -154,14 +139,14 @@ def test_a_clipped_update_is_never_longer_than_the_norm(exact: bool) -> None:
     assert torch.equal(clip(update[:10], 1.0), update[:10])
 
 
-def test_with_real_noise_an_update_that_is_not_finite_becomes_zero() -> None:
+def test_with_real_noise_an_update_that_is_not_finite_becomes_zero():
     bad = torch.tensor([[1.0, math.nan], [math.inf, 0], [3, 4], [0, 0]], dtype=torch.float64)
     expected = torch.tensor([[0.0, 0], [0, 0], [0.6, 0.8], [0, 0]], dtype=torch.float64)
     torch.testing.assert_close(clip(bad, 1.0, True), expected)
 
 
 @pytest.mark.parametrize("norm", [0.01, 0.5])
-def test_no_client_moves_the_sum_further_than_the_norm(norm: float, small: Make) -> None:
+def test_no_client_moves_the_sum_further_than_the_norm(norm, small):
     config = small(CLIENT | {"training.clipping-norm": norm, "training.local-learning-rate": 5.0})
     known, theta = _federation(config)
     for j in range(3):
@@ -169,7 +154,7 @@ def test_no_client_moves_the_sum_further_than_the_norm(norm: float, small: Make)
         assert float(found.norm(dim=1).max()) <= norm
 
 
-def test_each_trial_sends_what_its_world_says(small: Make) -> None:
+def test_each_trial_sends_what_its_world_says(small):
     config = small(CLIENT | {"privacy.neighbouring": "replace"})
     known, theta = _federation(config)
     present, absent = challenge_contributions(
@@ -182,7 +167,7 @@ def test_each_trial_sends_what_its_world_says(small: Make) -> None:
     assert not torch.allclose(present, absent)
 
 
-def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small: Make) -> None:
+def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small):
     training = small(CLIENT | {"training.local-epochs": 3}).training
     plan = schedule(training, 0, range(6), 1, 0, 8)
     assert (plan != NOBODY).sum(axis=2).tolist() == [[3, 3, 2] * 3] * 6
@@ -191,13 +176,13 @@ def test_every_epoch_takes_every_record_once_in_an_order_of_its_own(small: Make)
     assert len({tuple(epoch) for trial in epochs.tolist() for epoch in trial}) == 18
 
 
-def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small: Make) -> None:
+def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small):
     training = small(CLIENT).training
     whole, part = (schedule(training, 0, r, 1, 0, 8) for r in (range(6), range(4, 6)))
     np.testing.assert_array_equal(whole[4:], part)
 
 
-def test_the_proximal_term_is_that_of_its_definition(small: Make) -> None:
+def test_the_proximal_term_is_that_of_its_definition(small):
     changes = {"training.proximal-term": 0.5}
     config = small(CLIENT | changes | {"training.clipping-norm": 100.0})
     known, theta = _federation(config)
@@ -213,15 +198,13 @@ def test_the_proximal_term_is_that_of_its_definition(small: Make) -> None:
         assert (expected - plain).norm() > 0.05 * plain.norm()
 
 
-def _sent(
-    config: Config, known: federation.Federation, clients: list[int], theta: torch.Tensor
-) -> torch.Tensor:
+def _sent(config, known, clients, theta):
     update = trained(KnownRound(config.game, known, _game(0, range(4)), theta), clients)
     return clip(update, config.training.clipping_norm)
 
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
-def test_clients_train_together_as_each_does_alone(partition: str, small: Make) -> None:
+def test_clients_train_together_as_each_does_alone(partition, small):
     changes = {"federation.partition": partition, "federation.clients": 5, "data.records": 40}
     config = small(CLIENT | changes)
     known, theta = _federation(config)
@@ -239,18 +222,16 @@ def test_clients_train_together_as_each_does_alone(partition: str, small: Make) 
     torch.testing.assert_close(total, torch.stack(alone).sum(0), rtol=1e-4, atol=1e-6)
 
 
-def test_one_process_trains_the_clients_that_are_asked_together(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_process_trains_the_clients_that_are_asked_together(small, monkeypatch):
     config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
     known, theta = _federation(config)
     alone = [
         contribution(KnownRound(config.game, known, _game(0, range(4)), theta), j) for j in range(6)
     ]
-    batches: list[list[int]] = []
+    batches = []
     original = local_training.trained
 
-    def watched(*arguments: Any) -> torch.Tensor:
+    def watched(*arguments):
         batches.append(list(arguments[1]))
         return original(*arguments)
 
@@ -268,12 +249,12 @@ def test_one_process_trains_the_clients_that_are_asked_together(
     assert not torch.allclose(other, alone[0])
 
 
-def test_a_client_that_diverges_fails_alone(small: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_diverges_fails_alone(small, monkeypatch):
     config = small(CLIENT | {"federation.clients": 6, "data.records": 60})
     known, theta = _federation(config)
     original = local_training.trained
 
-    def diverging(*arguments: Any) -> torch.Tensor:
+    def diverging(*arguments):
         found = original(*arguments)
         found[[client == 3 for client in arguments[1]]] = float("nan")
         return found
@@ -292,7 +273,7 @@ def test_a_client_that_diverges_fails_alone(small: Make, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
-def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, run: Run) -> None:
+def test_the_adversary_and_the_auditor_agree(mode, small, run):
     config = small(CLIENT | mode | {"training.momentum": 0.5})
     disclosed_noise = config.model_copy(
         update={"audit": config.audit.model_copy(update={"mode": "oracle"})}
@@ -309,7 +290,7 @@ def test_the_adversary_and_the_auditor_agree(mode: dict[str, str], small: Make, 
         np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
 
 
-def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(small, run):
     whole, parts = run(small(CLIENT)), run(small(CLIENT | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
@@ -317,18 +298,18 @@ def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -
 class RecordingGrid(InProcessGrid):
     """Keeps a copy of every message to every node."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         partition = message.metadata.dst_node_id - FIRST_NODE
         received = (message.metadata.message_type, copy.deepcopy(message.content))
         self.recorded.setdefault(partition, []).append(received)
         return super().execute(message)
 
 
-def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str, Any]]:
+def _record(config, path):
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
     with patch("fedsim.reports.page.write_report"):  # which the tests of `run` write
         server_app.carry_out(grid, preflight(config), directory)
@@ -338,8 +319,8 @@ def _record(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, dict[str
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
 def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
-    mode: dict[str, str], small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    mode, small, tmp_path, monkeypatch
+):
     """Replayed into a node with another seed, the recorded messages give the same belief."""
     config = small(CLIENT | mode)
     grid, transcript, chosen = _record(config, tmp_path / "run")
@@ -365,9 +346,7 @@ def test_the_posterior_is_a_function_of_the_messages_and_the_public_order(
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(mode.values()))
-def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
-    mode: dict[str, str], small: Make, tmp_path: Path
-) -> None:
+def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(mode, small, tmp_path):
     """One round, by brute force: the mechanism share by share, and what its densities say."""
     config = small(CLIENT | mode | {"training.rounds": 1, "data.records": 27})
     grid, transcript, chosen = _record(config, tmp_path / "run")
@@ -408,9 +387,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     np.testing.assert_array_equal(model, (theta.double() - step * aggregate).float().numpy())
 
 
-def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
-    small: Make, tmp_path: Path
-) -> None:
+def test_every_round_has_noise_of_its_own_and_of_the_stated_size(small, tmp_path):
     """What is left of each round's aggregate, share by share, is the seed tree's noise."""
     config = small(CLIENT | {"privacy.sensitivity": "local", "federation.partition": "dirichlet"})
     grid, transcript, chosen = _record(config, tmp_path / "run")
@@ -437,7 +414,7 @@ def test_every_round_has_noise_of_its_own_and_of_the_stated_size(
 
 
 @pytest.mark.slow
-def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
+def test_scores_are_standard_normal_over_seeds(small, run):
     """(Lambda -+ mu^2/2) / mu ~ N(0, 1), from 5 seeds of 2000 trials: mean, variance and law."""
     rounds, multiplier, mu = 4, 2.0, 1.0
     changes = {"privacy.sensitivity": "local", "privacy.noise-multiplier": multiplier}
@@ -463,8 +440,8 @@ def test_scores_are_standard_normal_over_seeds(small: Make, run: Run) -> None:
     ("trust", "neighbouring"), [("central", "add-remove"), ("local", "replace")]
 )
 def test_with_noise_scaled_to_what_a_client_changes_the_game_is_the_one_that_theory_predicts(
-    trust: str, neighbouring: str, small: Make, run: Run
-) -> None:
+    trust, neighbouring, small, run
+):
     config = small(
         CLIENT
         | {"federation.trust": trust, "privacy.neighbouring": neighbouring, "run.seed": 5}
@@ -482,7 +459,7 @@ def test_with_noise_scaled_to_what_a_client_changes_the_game_is_the_one_that_the
 
 
 @pytest.mark.slow
-def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make, run: Run) -> None:
+def test_under_global_noise_the_realised_norms_predict_the_advantage(small, run):
     config = small(
         CLIENT
         | {"training.local-learning-rate": 0.2, "privacy.noise-multiplier": 1.0, "run.seed": 5}
@@ -500,9 +477,7 @@ def test_under_global_noise_the_realised_norms_predict_the_advantage(small: Make
     assert chances.mean() > 0.6
 
 
-def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(
-    small: Make, tmp_path: Path
-) -> None:
+def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(small, tmp_path):
     config = small(CLIENT)
     grid, transcript, chosen = _record(config, tmp_path / "run")
     final = dict(grid.recorded[chosen["adversary"]])["evaluate"].array_records[messages.MODEL]
@@ -516,7 +491,7 @@ def test_the_membership_attack_goes_by_the_mean_loss_of_the_clients_records(
     np.testing.assert_allclose(transcript["true_positive_rate"], rate)
 
 
-def test_the_report_names_the_client_and_its_data(small: Make, tmp_path: Path) -> None:
+def test_the_report_names_the_client_and_its_data(small, tmp_path):
     config = small(CLIENT | {"federation.partition": "dirichlet", "challenge.client": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(RecordingGrid(config), preflight(config), directory)

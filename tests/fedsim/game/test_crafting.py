@@ -1,43 +1,39 @@
 """What is put into D is made as its kind says, takes one record's place, and nothing else moves."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.client import challenge_gradients, clean_sum, common_part
-from fedsim.game.federation import Federation, initial_parameters
+from fedsim.game.federation import initial_parameters
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
-Make = Callable[..., Config]
 MADE = ["backdoor", "clipbkd", "mislabelled", "blank"]
 KINDS = [*MADE, "gradient"]
 
 
-def _known(small: Make, kind: str, **changes: Scalar) -> tuple[Config, Federation]:
+def _known(small, kind, **changes):
     config = small({"challenge.kind": kind} | {k.replace("_", "."): v for k, v in changes.items()})
     return config, federation.load(config.experiment)
 
 
-def _pair(known: Federation, record: int) -> tuple[np.ndarray, int]:
+def _pair(known, record):
     features, labels = known.members(np.asarray([record]))
     return features[0].numpy(), int(labels[0])
 
 
-def _place(config: Config) -> int:
+def _place(config):
     record = choose(config.experiment).record
     assert record is not None
     return record
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_one_record_of_d_is_replaced_and_no_other(kind: str, small: Make) -> None:
+def test_one_record_of_d_is_replaced_and_no_other(kind, small):
     config, known = _known(small, kind)
     original = federation.load(small().experiment).split.members_records
     record = choose(config.experiment).record
@@ -51,7 +47,7 @@ def test_one_record_of_d_is_replaced_and_no_other(kind: str, small: Make) -> Non
         assert changed.labels[record] != original.labels[record]
 
 
-def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) -> None:
+def test_clipbkd_is_along_the_direction_that_the_records_use_least(small):
     config, known = _known(small, "clipbkd")
     point, label = _pair(known, _place(config))
     rows = federation.load(small().experiment).split.members_records.features.reshape(24, -1)
@@ -62,7 +58,7 @@ def test_clipbkd_is_along_the_direction_that_the_records_use_least(small: Make) 
     assert label == int(logits.argmin())
 
 
-def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small: Make) -> None:
+def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small):
     config, known = _known(small, "clipbkd")
     record = _place(config)
     theta = initial_parameters(config.game, known, range(1))
@@ -74,7 +70,7 @@ def test_the_gradient_of_clipbkd_is_nearly_orthogonal_to_those_of_the_data(small
     assert float((weights @ weights[others[0]]).abs()[others[1:]].median()) > 0.05
 
 
-def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small: Make) -> None:
+def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small):
     config, known = _known(small, "backdoor", challenge_record=3)
     original = federation.load(small().experiment).split.members_records
     point, label = _pair(known, 3)
@@ -87,9 +83,7 @@ def test_a_backdoor_is_a_bright_square_in_the_corner_of_a_picture(small: Make) -
     assert choose(config.experiment).label == label
 
 
-def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_value(
-    small: Make,
-) -> None:
+def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_value(small):
     changes = {"data.name": "breast-cancer", "challenge.kind": "backdoor", "challenge.record": 3}
     known = federation.load(small(changes).experiment)
     original = federation.load(
@@ -100,12 +94,12 @@ def test_a_backdoor_of_a_table_sets_a_tenth_of_the_columns_to_their_largest_valu
     assert (point != original.features[3]).sum() <= 3
 
 
-def test_a_blank_record_is_all_zeros(small: Make) -> None:
+def test_a_blank_record_is_all_zeros(small):
     config, known = _known(small, "blank")
     assert not _pair(known, _place(config))[0].any()
 
 
-def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(small: Make) -> None:
+def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(small):
     config, known = _known(small, "mislabelled", challenge_record=2)
     own = int(federation.load(small().experiment).split.members_records.labels[2])
     point, label = _pair(known, 2)
@@ -117,7 +111,7 @@ def test_a_mislabelled_record_has_the_class_that_the_first_model_likes_least(sma
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -> None:
+def test_where_it_is_replaced_d_prime_has_the_original(kind, small):
     config, known = _known(small, kind, privacy_neighbouring="replace")
     original = federation.load(small().experiment).split
     chosen = choose(config.experiment)
@@ -127,7 +121,7 @@ def test_where_it_is_replaced_d_prime_has_the_original(kind: str, small: Make) -
     assert int(labels[0]) == original.members_records.labels[_place(config)]
 
 
-def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
+def test_everybody_who_forms_d_makes_the_same(small):
     config, known = _known(small, "clipbkd")
     federation.recent.clear()
     again = federation.load(config.with_batch(3).experiment)
@@ -141,9 +135,7 @@ def test_everybody_who_forms_d_makes_the_same(small: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(
-    kind: str, small: Make
-) -> None:
+def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(kind, small):
     for client in range(3):
         assert choose(_known(small, kind, challenge_client=client)[0].experiment).client == client
         config, _ = _known(small, kind, federation_adversary=client)
@@ -152,9 +144,7 @@ def test_its_place_is_the_clients_that_is_asked_for_and_never_the_adversarys(
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("kind", ["clipbkd", "gradient", "record"])
-def test_the_worlds_differ_by_the_target_and_by_nothing_else(
-    kind: str, neighbouring: str, small: Make
-) -> None:
+def test_the_worlds_differ_by_the_target_and_by_nothing_else(kind, neighbouring, small):
     config, known = _known(small, kind, privacy_neighbouring=neighbouring)
     chosen = choose(config.experiment)
     theta = initial_parameters(config.game, known, range(2))
@@ -181,9 +171,9 @@ def test_the_worlds_differ_by_the_target_and_by_nothing_else(
         torch.testing.assert_close(present[0], one[0])
 
 
-def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(small: Make) -> None:
+def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(small):
     for neighbouring, sign in (("add-remove", 0), ("replace", -1)):
-        changes: dict[str, Scalar] = {
+        changes = {
             "challenge.kind": "gradient",
             "training.clipping-norm": 2.5,
             "privacy.neighbouring": neighbouring,
@@ -197,14 +187,14 @@ def test_the_vector_is_of_the_clipping_norm_and_opposed_where_it_is_replaced(sma
         torch.testing.assert_close(absent, sign * present)
 
 
-def test_without_a_coordinate_the_vector_has_a_random_direction(small: Make) -> None:
+def test_without_a_coordinate_the_vector_has_a_random_direction(small):
     _, known = _known(small, "gradient")
     assert known.direction is not None
     assert float(known.direction.norm()) == pytest.approx(1)
     assert float(known.direction.abs().max()) < 0.2
 
 
-def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
+def test_a_fixed_first_model_is_that_of_the_first_trial(small):
     random, fixed = small(), small({"model.initialisation": "fixed"})
     drawn = initial_parameters(random.game, federation.load(random.experiment), range(3))
     held = initial_parameters(fixed.game, federation.load(fixed.experiment), range(1, 3))
@@ -212,7 +202,7 @@ def test_a_fixed_first_model_is_that_of_the_first_trial(small: Make) -> None:
     assert torch.equal(held, drawn[:1].expand(2, -1))
 
 
-def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: Make) -> None:
+def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small):
     config, known = _known(small, "mislabelled", model_initialisation="worst-case")
     record = _place(config)
     theta = initial_parameters(config.game, known, range(2))
@@ -249,9 +239,7 @@ def test_the_worst_first_model_leaves_a_gradient_to_the_challenge_alone(small: M
         ({"model.initialisation": "worst-case"}, "must be known first"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_line(
-    changes: dict[str, Scalar], message: str, small: Make
-) -> None:
+def test_what_makes_no_sense_is_refused_in_a_line(changes, message, small):
     with pytest.raises(InputError, match=message) as refused:
         small(changes)
     assert "\n" not in str(refused.value)

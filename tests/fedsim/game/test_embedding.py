@@ -1,6 +1,5 @@
 """An embedding is what the last linear layer of the model receives."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +8,12 @@ import torch
 from torch import nn
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config
 from fedsim.game import challenge, federation
 from fedsim.game.challenge import embed, initial_parameters
 from fedsim.learning.training.models import initial_parameters as theta_0
 
 
-def test_the_embedding_of_an_mlp_is_its_hidden_layer(small: Callable[..., Config]) -> None:
+def test_the_embedding_of_an_mlp_is_its_hidden_layer(small):
     config = small({"model.name": "mlp", "model.hidden": 7})
     known = federation.load(config.experiment)
     theta = initial_parameters(config.game, known)
@@ -27,9 +25,7 @@ def test_the_embedding_of_an_mlp_is_its_hidden_layer(small: Callable[..., Config
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_the_parameters_are_those_that_the_first_trial_begins_with(
-    small: Callable[..., Config],
-) -> None:
+def test_the_parameters_are_those_that_the_first_trial_begins_with(small):
     config = small()
     known = federation.load(config.experiment)
     build = lambda: federation.build_model(config.game, known.split.dataset)  # noqa: E731
@@ -37,9 +33,7 @@ def test_the_parameters_are_those_that_the_first_trial_begins_with(
     assert torch.equal(initial_parameters(config.game, known), every[0])
 
 
-def test_the_embedding_does_not_depend_on_the_blocks(
-    small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_embedding_does_not_depend_on_the_blocks(small, monkeypatch):
     config = small({"model.name": "mlp"})
     known = federation.load(config.experiment)
     theta, features = initial_parameters(config.game, known), known.split.pool_records.features
@@ -48,7 +42,7 @@ def test_the_embedding_does_not_depend_on_the_blocks(
     np.testing.assert_allclose(embed(known, features, theta), whole, atol=1e-6)
 
 
-def test_the_federations_own_model_stays_as_it_is(small: Callable[..., Config]) -> None:
+def test_the_federations_own_model_stays_as_it_is(small):
     config = small({"model.name": "mlp"})
     known = federation.load(config.experiment)
     before = [p.clone() for p in known.model.parameters()]
@@ -60,14 +54,13 @@ def test_the_federations_own_model_stays_as_it_is(small: Callable[..., Config]) 
 class Twice(nn.Module):
     """A layer that is its own successor."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(64, 64)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         """Map [N, 1, 8, 8] to [N, 64]."""
-        output: torch.Tensor = self.layer(self.layer(x.flatten(1)))
-        return output
+        return self.layer(self.layer(x.flatten(1)))
 
 
 @pytest.mark.parametrize(
@@ -77,9 +70,7 @@ class Twice(nn.Module):
         (Twice(), "last linear layer 2 times"),
     ],
 )
-def test_a_model_without_one_last_linear_layer_is_refused(
-    model: nn.Module, complaint: str, small: Callable[..., Config]
-) -> None:
+def test_a_model_without_one_last_linear_layer_is_refused(model, complaint, small):
     known = replace(federation.load(small().experiment), model=model)
     theta = torch.cat([p.detach().flatten() for p in model.parameters()])
     with pytest.raises(InputError, match=complaint):

@@ -1,11 +1,7 @@
 """The name of own code changes with all that decides what the code does."""
 
 import sys
-from collections.abc import Callable
 from importlib import util
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -43,20 +39,20 @@ small = closing(3)
 
 
 @pytest.fixture
-def names(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def names(tmp_path):
     """Return a function that names the models of a module with this code."""
 
-    def of(code: str) -> dict[str, str]:
+    def of(code):
         path = tmp_path / f"own_{abs(hash(code))}.py"
         path.write_text(code)
         module = _imported(path)
-        chosen: dict[str, Any] = vars(module)
+        chosen = vars(module)
         return {name: given.model(chosen[name]) for name in ("Net", "build", "small")}
 
     return of
 
 
-def _imported(path: Path) -> ModuleType:
+def _imported(path):
     spec = util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = util.module_from_spec(spec)
@@ -78,16 +74,12 @@ def _imported(path: Path) -> ModuleType:
         ("import math", "import json", set()),
     ],
 )
-def test_a_name_changes_with_what_its_code_refers_to(
-    before: str, after: str, changed: set[str], names: Callable[[str], dict[str, str]]
-) -> None:
+def test_a_name_changes_with_what_its_code_refers_to(before, after, changed, names):
     one, other = names(CODE), names(CODE.replace(before, after) if before else CODE)
     assert {name for name in one if one[name] != other[name]} == changed
 
 
-def test_unknown_content_never_continues_in_another_process(
-    names: Callable[[str], dict[str, str]],
-) -> None:
+def test_unknown_content_never_continues_in_another_process(names):
     code = CODE.replace("WIDTH = 8", "WIDTH = nn.Parameter()")
     one, other = names(code), names(code)
     assert {name for name in one if one[name] != other[name]} == {"Net", "build"}

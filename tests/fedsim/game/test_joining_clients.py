@@ -1,21 +1,19 @@
 """Sampled clients where records are the unit: who joins is public, a record's own coin is not."""
 
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import Message, RecordDict
+from flwr.app import RecordDict
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
@@ -24,9 +22,6 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.histories import histories
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 JOINING, RATE = 0.5, 0.4
 SAMPLED = {
@@ -45,12 +40,12 @@ SAMPLED = {
 class RecordingGrid(InProcessGrid):
     """Keeps who was asked in which round, and the adversary's messages."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.asked: dict[int, set[int]] = {}
         self.received: list[RecordDict] = []
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         partition = message.metadata.dst_node_id - FIRST_NODE
         if message.metadata.message_type in ("train", "evaluate"):
             round = messages.Request.from_content(message.content).round
@@ -60,9 +55,7 @@ class RecordingGrid(InProcessGrid):
         return super().execute(message)
 
 
-def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densities(
-    small: Make, tmp_path: Path
-) -> None:
+def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densities(small, tmp_path):
     config = small(SAMPLED)
     grid, directory = RecordingGrid(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
@@ -104,19 +97,17 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
     assert 0 < joins < 6
 
 
-def test_the_adversary_and_the_auditor_agree(small: Make, run: Run) -> None:
+def test_the_adversary_and_the_auditor_agree(small, run):
     participant, auditor = run(small(SAMPLED)), run(small(SAMPLED | {"audit.mode": "oracle"}))
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
 
 
-def test_canaries_among_sampled_clients_are_refused(small: Make) -> None:
+def test_canaries_among_sampled_clients_are_refused(small):
     with pytest.raises(InputError, match=r"federation\.sampling-rate is"):
         small(SAMPLED | {"canaries.count": 4})
 
 
-def test_a_server_that_is_trusted_with_clean_sums_learns_what_they_say(
-    small: Make, run: Run
-) -> None:
+def test_a_server_that_is_trusted_with_clean_sums_learns_what_they_say(small, run):
     """It sees no noise: rounds that the target's record is in prove the world, others hint."""
     found = run(small(SAMPLED | {"audit.vantages": "all"}))
     ratios = found["log_odds_server"]
@@ -126,25 +117,25 @@ def test_a_server_that_is_trusted_with_clean_sums_learns_what_they_say(
     assert (np.isposinf(ratios[:, -1]) <= found["worlds"]).all()
 
 
-def test_the_budget_counts_the_rounds_that_a_client_joins(small: Make) -> None:
+def test_the_budget_counts_the_rounds_that_a_client_joins(small):
     limited = small(SAMPLED | {"privacy.stop-at": 2.0, "training.rounds": 40})
     there = np.cumsum([sampling.joined(0, i, 5, JOINING) for i in range(1, 41)], axis=0)
     rounds = preflight(limited).rounds
     assert 1 < rounds < 40
 
-    def spent(joined: int) -> float:
+    def spent(joined):
         return PLD.epsilon(Mechanism.alike(1.2, joined, RATE), limited.privacy.delta)
 
     assert spent(there[rounds - 1].max()) <= 2.0 < spent(there[rounds].max())
 
 
-def test_a_target_whose_client_never_joins_is_refused(small: Make) -> None:
+def test_a_target_whose_client_never_joins_is_refused(small):
     with pytest.raises(InputError, match="client 3, which holds the target, joins none of the 6"):
         preflight(small(SAMPLED | {"challenge.client": 3})).challenge()
 
 
 @pytest.mark.parametrize("rate", [RATE, 1.0])
-def test_the_noise_is_for_the_client_that_joins_most_rounds(rate: float, small: Make) -> None:
+def test_the_noise_is_for_the_client_that_joins_most_rounds(rate, small):
     wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 30}
     config = small(SAMPLED | wanted | {"training.sampling-rate": rate})
     there = [sampling.joined(0, i, 5, JOINING) for i in range(1, 31)]

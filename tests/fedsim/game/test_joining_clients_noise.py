@@ -2,25 +2,23 @@
 
 import itertools
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import dp_accounting
 import numpy as np
 import pytest
 import torch
 from dp_accounting import pld
-from flwr.app import Message, RecordDict
+from flwr.app import RecordDict
 from scipy import stats
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import gaussian_noise
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.ledger_row import planned_kind
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation, local_training
@@ -30,9 +28,6 @@ from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import PLD, accountant
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.trust.model import Vantage
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 CLIENTS, JOINING, RATE, Z = 6, 0.5, 0.4, 1.5
 TARGET, ADVERSARY = 0, 4
@@ -64,13 +59,13 @@ DROPOUTS = {"federation.tolerated-dropouts": 2, "federation.dropout-rate": 0.25}
 class RecordingGrid(InProcessGrid):
     """Keeps who sent a sum in which round, and the adversary's messages."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.asked: dict[int, set[int]] = {}
         self.sent: dict[int, set[int]] = {}
         self.received: list[RecordDict] = []
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         partition = message.metadata.dst_node_id - FIRST_NODE
         reply = super().execute(message)
         if message.metadata.message_type in ("train", "evaluate"):
@@ -83,9 +78,7 @@ class RecordingGrid(InProcessGrid):
         return reply
 
 
-def _sums(
-    config: Config, there: set[int], round: int, theta: torch.Tensor, record: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def _sums(config, there, round, theta, record):
     """Return what those who joined add besides the target, and what the target does."""
     known, trials = federation.load(config.experiment), range(8)
     if config.privacy.unit == "client":
@@ -117,8 +110,8 @@ def _sums(
     ],
 )
 def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densities(
-    unit: str, trust: str, dropouts: dict[str, float], small: Make, tmp_path: Path
-) -> None:
+    unit, trust, dropouts, small, tmp_path
+):
     """Round by round, by brute force: sum, noise of whom, both worlds' densities, the ledger."""
     config = small(UNITS[unit] | dropouts | {"federation.trust": trust})
     grid, directory = RecordingGrid(config), RunDirectory.create(tmp_path / "run", config)
@@ -181,9 +174,7 @@ def test_rounds_are_of_those_who_joined_and_the_posterior_is_that_of_the_densiti
 
 
 @pytest.mark.parametrize(("unit", "trust"), [("client", "local"), ("record", "distributed")])
-def test_the_adversary_the_server_and_the_auditor_agree(
-    unit: str, trust: str, small: Make, run: Run
-) -> None:
+def test_the_adversary_the_server_and_the_auditor_agree(unit, trust, small, run):
     changes = UNITS[unit] | {"federation.trust": trust, "audit.vantages": "all"}
     found = run(small(changes))
     audited = run(small(changes | {"audit.mode": "oracle"}))
@@ -199,7 +190,7 @@ def test_the_adversary_the_server_and_the_auditor_agree(
 
 
 @pytest.mark.slow
-def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None:
+def test_masked_sums_are_those_that_are_simulated(small, run):
     """Flower's protocol among those who joined, whose number changes; one may be missing."""
     changes = BY_CLIENT | DROPOUTS | {"federation.clients": 12, "federation.tolerated-dropouts": 1}
     changes |= {"federation.dropout-rate": 0.1, "training.rounds": 3, "run.seed": 1}
@@ -212,7 +203,7 @@ def test_masked_sums_are_those_that_are_simulated(small: Make, run: Run) -> None
     assert not np.allclose(shares / shares[0], (np.array(there) - 1) / (there[0] - 1))
 
 
-def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> None:
+def test_a_round_of_too_few_for_secure_aggregation_is_refused(small):
     with pytest.raises(InputError, match=r"round \d+ has 1 of \d+ clients, but secagg\+ .* 2 or"):
         prepare(small(BY_CLIENT | SECAGG | {"federation.sampling-rate": 0.2}))
 
@@ -225,9 +216,7 @@ def test_a_round_of_too_few_for_secure_aggregation_is_refused(small: Make) -> No
         pytest.param("record", "distributed", "participant", marks=pytest.mark.slow),
     ],
 )
-def test_noise_is_for_the_client_who_is_worst_off(
-    unit: str, trust: str, vantage: str, small: Make
-) -> None:
+def test_noise_is_for_the_client_who_is_worst_off(unit, trust, vantage, small):
     """Against dp-accounting, of every client's rounds by the shares that were there."""
     wanted = {"privacy.noise-multiplier": 0.0, "privacy.epsilon": 1.5, "training.rounds": 20}
     place = {"federation.trust": trust, "federation.vantage": vantage}
@@ -252,13 +241,11 @@ def test_noise_is_for_the_client_who_is_worst_off(
     assert found == pytest.approx(1.5, rel=1e-6)
 
 
-def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
-    small: Make, tmp_path: Path
-) -> None:
+def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(small, tmp_path):
     config = small(BY_CLIENT | {"federation.trust": "distributed", "training.rounds": 30})
     vantage, nominal = config.federation.vantage, Z
 
-    def spent(rounds: int) -> float:
+    def spent(rounds):
         return max(
             privacy.epsilon_of(
                 config.scheme,
@@ -293,9 +280,7 @@ def test_the_budget_is_planned_by_the_coins_and_the_ledger_keeps_it(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trust", [pytest.param("local", marks=pytest.mark.long), "distributed"])
-def test_the_advantage_is_that_of_the_noise_that_was_there(
-    trust: str, small: Make, run: Run
-) -> None:
+def test_the_advantage_is_that_of_the_noise_that_was_there(trust, small, run):
     """A target whose update is always clipped: 6000 trials and the closed form."""
     changes = {"audit.mode": "oracle", "trials.count": 6000, "trials.batch": 2000}
     changes |= {"training.clipping-norm": 1e-3, "training.batch-size": 0, "run.seed": 11}

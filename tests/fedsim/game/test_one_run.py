@@ -1,9 +1,7 @@
 """Canaries for a one-run audit: drawn, planted and scored in a federation, and reported."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +14,8 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
 from fedsim.audits.measurements import one_run_report
 from fedsim.audits.results import verdicts
-from fedsim.configuration import Config, Scalar, to_run_config
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.configuration import to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import one_run_scores, reader
@@ -26,32 +24,27 @@ from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.releases import Releases, Rounds
 from fedsim.privacy.trust import Trust
 
-Make = Callable[..., Config]
-Play = Callable[..., Arrays]
-
 COUNT = 20
 KINDS = sorted(one_run.KINDS)
 
 
-def _planted(kind: str = "gradient") -> dict[str, Scalar]:
+def _planted(kind="gradient"):
     return {"canaries.count": COUNT, "canaries.kind": kind}
 
 
 @pytest.fixture
-def play(
-    small: Make, run: Callable[[Config], Arrays], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Arrays]:
+def play(small, run, monkeypatch):
     """Return a function that runs a small configuration with some keys changed, for its arrays."""
     monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     return lambda changes: run(small({"trials.count": 4, "training.rounds": 2} | changes))
 
 
-def _models(config: Config, trials: int = 3) -> torch.Tensor:
+def _models(config, trials=3):
     size = sum(each.numel() for each in federation.load(config.experiment).model.parameters())
     return torch.randn(trials, size, generator=torch.Generator().manual_seed(1)) / 10
 
 
-def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> None:
+def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small):
     config = small({"canaries.count": 2000})
     coins = one_run.included(config.canaries.count, config.run.seed, range(10))
     np.testing.assert_array_equal(
@@ -61,12 +54,12 @@ def test_coins_are_fair_and_those_of_a_trial_whatever_its_batch(small: Make) -> 
     assert np.abs(np.corrcoef(coins) - np.eye(10)).max() < 5 / math.sqrt(2000)
 
 
-def test_canaries_are_planted_at_the_clients_in_turn(small: Make) -> None:
+def test_canaries_are_planted_at_the_clients_in_turn(small):
     assert one_run.hosts(small({"canaries.count": 5}).game).tolist() == [0, 1, 2, 0, 1]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make) -> None:
+def test_the_clients_canaries_add_up_to_those_that_are_in(kind, small):
     config = small(_planted(kind))
     known, models, trials = federation.load(config.experiment), _models(config), range(3)
     each = _one_by_one(config, models)
@@ -81,7 +74,7 @@ def test_the_clients_canaries_add_up_to_those_that_are_in(kind: str, small: Make
     assert each.norm(dim=-1).max() <= config.training.clipping_norm * (1 + 1e-6)
 
 
-def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
+def _one_by_one(config, models):
     """Return what each canary adds, [T, m, P], by other means than their sums."""
     if config.canaries.kind == "mislabelled":
         return _gradients(config, models)
@@ -92,7 +85,7 @@ def _one_by_one(config: Config, models: torch.Tensor) -> torch.Tensor:
     return config.training.clipping_norm * torch.from_numpy(block).expand(trials, -1, -1)
 
 
-def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
+def _gradients(config, models):
     """Return the clipped gradients of the mislabelled records one by one, [T, m, P]."""
     known = federation.load(config.experiment)
     positions, labels = one_run.mislabelled(config.run.seed, config.canaries.count, known)
@@ -106,9 +99,7 @@ def _gradients(config: Config, models: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_score_is_the_inner_product_with_what_the_canary_adds(
-    kind: str, small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_score_is_the_inner_product_with_what_the_canary_adds(kind, small, monkeypatch):
     config = small(_planted(kind))
     known, models = federation.load(config.experiment), _models(config)
     released = torch.randn(models.shape, generator=torch.Generator().manual_seed(2))
@@ -120,7 +111,7 @@ def test_a_score_is_the_inner_product_with_what_the_canary_adds(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -> None:
+def test_an_auditor_who_knows_the_data_leaves_them_out(kind, small):
     config = small(_planted(kind) | {"canaries.known-data": True})
     known, models = federation.load(config.experiment), _models(config)
     data = known.clipped_sum(models, np.arange(24))
@@ -131,7 +122,7 @@ def test_an_auditor_who_knows_the_data_leaves_them_out(kind: str, small: Make) -
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_random_directions_are_nearly_orthogonal(small: Make) -> None:
+def test_random_directions_are_nearly_orthogonal(small):
     config, size = small({"canaries.count": 200}), 650
     directions = np.concatenate(
         [block for _, block in one_run.directions(config.canaries.count, config.run.seed, size)]
@@ -141,10 +132,8 @@ def test_random_directions_are_nearly_orthogonal(small: Make) -> None:
     assert overlaps.std() == pytest.approx(1 / math.sqrt(size), rel=0.1)
 
 
-def test_directions_are_the_same_kept_or_drawn_again(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def drawn(count: int, parameters: int) -> np.ndarray:
+def test_directions_are_the_same_kept_or_drawn_again(small, monkeypatch):
+    def drawn(count, parameters):
         config = small({"canaries.count": count})
         return np.concatenate(
             [
@@ -161,7 +150,7 @@ def test_directions_are_the_same_kept_or_drawn_again(
     np.testing.assert_array_equal(drawn(70, 9), kept[0])
 
 
-def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: Make) -> None:
+def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small):
     config = small(_planted("mislabelled"))
     split = federation.load(config.experiment).split
     positions, labels = one_run.mislabelled(
@@ -181,9 +170,7 @@ def test_mislabelled_canaries_are_records_of_the_pool_with_a_wrong_label(small: 
         ("gradient", {"federation.vantage": "server", "federation.trust": "local"}),
     ],
 )
-def test_beliefs_beside_canaries_are_those_that_the_noise_itself_gives(
-    kind: str, more: dict[str, Scalar], play: Play
-) -> None:
+def test_beliefs_beside_canaries_are_those_that_the_noise_itself_gives(kind, more, play):
     changes = _planted(kind) | more
     believed = play(changes)["log_odds"]
     measured = play(changes | {"audit.mode": "oracle"})["log_odds"]
@@ -191,16 +178,14 @@ def test_beliefs_beside_canaries_are_those_that_the_noise_itself_gives(
     assert np.abs(measured).max() > 0.1
 
 
-def test_a_trials_audit_does_not_depend_on_its_batch(play: Play) -> None:
+def test_a_trials_audit_does_not_depend_on_its_batch(play):
     whole, cut = (play(_planted() | {"trials.batch": size}) for size in (4, 2))
     np.testing.assert_array_equal(whole["canaries_included"], cut["canaries_included"])
     np.testing.assert_allclose(whole["canary_scores"], cut["canary_scores"], rtol=0, atol=1e-4)
 
 
-def test_scores_tell_canaries_in_from_canaries_out_where_there_is_little_noise(
-    play: Play,
-) -> None:
-    noise: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.01}
+def test_scores_tell_canaries_in_from_canaries_out_where_there_is_little_noise(play):
+    noise = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 0.01}
     found = play(_planted("gradient") | noise | {"training.rounds": 1, "trials.count": 40})
     scores, coins = found["canary_scores"], found["canaries_included"]
     # Data and noise are the same distance from zero for both; in is C more.
@@ -208,17 +193,17 @@ def test_scores_tell_canaries_in_from_canaries_out_where_there_is_little_noise(
     assert apart == pytest.approx(1.0, abs=0.35)
 
 
-def test_without_canaries_nothing_is_recorded(play: Play) -> None:
+def test_without_canaries_nothing_is_recorded(play):
     assert not [name for name in play({}) if name.startswith("canar")]
 
 
-def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = None) -> RunDirectory:
+def _directory(config, folder, node=None):
     """Run with an auditor beside the clients, the first of whose node config has `node` besides."""
     directory = RunDirectory.create(folder / "run", config)
     run_config = to_run_config(config)
     grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
     grid.contexts[1000].node_config.update(node or {})
-    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder)}
+    told = {"role": "auditor", "transcript-path": str(folder)}
     grid.contexts[7777] = Context(RUN_ID, 7777, told, RecordDict(), run_config)
     server_app.carry_out(grid, preflight(config), directory)
     return directory
@@ -226,7 +211,7 @@ def _directory(config: Config, folder: Path, node: dict[str, Scalar] | None = No
 
 @pytest.mark.figures
 @pytest.mark.parametrize("score", ["sums", "loss"])
-def test_an_auditor_scores_what_the_server_scored(score: str, small: Make, tmp_path: Path) -> None:
+def test_an_auditor_scores_what_the_server_scored(score, small, tmp_path):
     config = small(_planted("mislabelled") | {"trials.batch": 4, "canaries.score": score})
     directory = _directory(config, tmp_path)
     recorded = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
@@ -253,20 +238,18 @@ def test_an_auditor_scores_what_the_server_scored(score: str, small: Make, tmp_p
     assert (directory.path / "figures" / "one-run.svg").exists()
 
 
-def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+def _agreeing_to(kinds, folder):
     said = f"adversary,central,experiment,{kinds}"
     return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
 
 
-def test_a_client_that_did_not_consent_plants_nothing(small: Make, tmp_path: Path) -> None:
+def test_a_client_that_did_not_consent_plants_nothing(small, tmp_path):
     config = small(_planted())
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _directory(config, tmp_path, _agreeing_to("challenge", tmp_path))
 
 
-def test_a_transcript_without_canaries_has_no_scores(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transcript_without_canaries_has_no_scores(small, tmp_path, monkeypatch):
     monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     _directory(small({"training.rounds": 1}), tmp_path)
     rounds = reader.read_transcript(tmp_path / f"{RUN_ID}.fedt").rounds
@@ -284,22 +267,20 @@ def test_a_transcript_without_canaries_has_no_scores(
         (Trust.LOCAL, Neighbouring.ADD_REMOVE, math.sqrt(9) / (2 * math.sqrt(4))),
     ],
 )
-def test_what_the_noise_claimed_says_of_one_canary(
-    trust: Trust, neighbouring: Neighbouring, expected: float
-) -> None:
+def test_what_the_noise_claimed_says_of_one_canary(trust, neighbouring, expected):
     releases = Releases((Rounds(2.0, 9),), neighbouring, trust, clients=4)
     assert one_run_report.canary_mu(releases) == pytest.approx(expected)
     assert one_run_report.canary_mu(replace(releases, rounds=(Rounds(0.0),))) == math.inf
 
 
-def test_a_round_of_few_clients_has_less_noise_for_a_canary() -> None:
+def test_a_round_of_few_clients_has_less_noise_for_a_canary():
     rounds = Rounds(2.0, 4), Rounds(2.0, 5, participants=3)
     local = Releases(rounds, trust=Trust.LOCAL, clients=4)
     expected = math.sqrt(4 / (2**2 * 4) + 5 / (2**2 * 3))
     assert one_run_report.canary_mu(local) == pytest.approx(expected)
 
 
-def test_the_alarm_pays_for_both_of_its_bounds() -> None:
+def test_the_alarm_pays_for_both_of_its_bounds():
     bounds = binomial_bound, f_dp_bound
     rng, delta = np.random.default_rng(3), 1e-5
     coins = rng.random(200) < 0.5
@@ -313,7 +294,7 @@ def test_the_alarm_pays_for_both_of_its_bounds() -> None:
     assert one_run_report.alarm(mine, 0, delta, part - 1e-3) is not None
 
 
-def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
+def test_less_noise_than_claimed_is_an_alarm(small):
     config = small({"canaries.count": 1000})
     rng = np.random.default_rng(3)
     coins = rng.random((1, 1000)) < 0.5
@@ -346,8 +327,6 @@ def test_less_noise_than_claimed_is_an_alarm(small: Make) -> None:
         ({"canaries.kind": "loud"}, "canaries.kind"),
     ],
 )
-def test_what_has_not_been_worked_out_is_refused(
-    changes: dict[str, Scalar], complaint: str, small: Make
-) -> None:
+def test_what_has_not_been_worked_out_is_refused(changes, complaint, small):
     with pytest.raises(InputError, match=complaint):
         small(_planted() | changes)

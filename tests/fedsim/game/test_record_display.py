@@ -16,7 +16,7 @@ from fedsim.game.record_display import (
 from fedsim.learning.data import Dataset, Records, Split, load, split
 
 
-def people(*, as_text: bool = False) -> Split:
+def people(*, as_text=False):
     """Two columns that are features, one of them one-hot, and one that is none."""
     ages = np.array([20, 60, 40, 40])
     jobs = np.array(["cook", "nurse", "cook", "judge"])
@@ -39,7 +39,7 @@ def people(*, as_text: bool = False) -> Split:
     return Split(dataset, np.array([0, 2, 3]), np.empty(0, np.int64), np.array([1]))
 
 
-def test_a_replacement_is_compared_in_original_values_most_different_first() -> None:
+def test_a_replacement_is_compared_in_original_values_most_different_first():
     found = differences(people(), Pair(0, 0, 3.0, "manhattan"))
     assert found.attributes == (
         Attribute("job", "cook", "nurse", 1),
@@ -48,18 +48,18 @@ def test_a_replacement_is_compared_in_original_values_most_different_first() -> 
     assert found.differing == 2
 
 
-def test_what_is_the_same_is_not_shown() -> None:
+def test_what_is_the_same_is_not_shown():
     found = differences(people(), Pair(2, None, 3.0, "manhattan"))
     assert found.attributes == (Attribute("job", "judge", "cook", 1 / 3),)  # and of the median age
 
 
-def test_a_removed_record_is_compared_with_what_is_typical_of_d() -> None:
+def test_a_removed_record_is_compared_with_what_is_typical_of_d():
     for as_text in (False, True):
         found = differences(people(as_text=as_text), Pair(0, None, 1.0, "manhattan"))
         assert found.attributes == (Attribute("age", "20", "40", 1 / 3),)
 
 
-def test_a_category_without_majority_is_typical_all_the_same() -> None:
+def test_a_category_without_majority_is_typical_all_the_same():
     jobs = np.array(["cook", "judge", "nurse", "cook", "judge", "cook", "nurse"])  # 3 of 7
     hot = (jobs[:, None] == np.unique(jobs)).astype(np.float32)
     flag = np.array([0, 1, 0, 1, 0, 1, 1])
@@ -82,7 +82,7 @@ def test_a_category_without_majority_is_typical_all_the_same() -> None:
     assert flagged.attributes == (Attribute("flag", "1", "0", 0.5),)  # of six, three have either
 
 
-def test_features_without_columns_go_by_their_number() -> None:
+def test_features_without_columns_go_by_their_number():
     features = np.eye(12, dtype=np.float32)
     dataset = Dataset("bits", Records(features, np.zeros(12, np.int64)), None, 2, "tabular")
     bits = Split(dataset, np.arange(11), np.empty(0, np.int64), np.array([11]))
@@ -93,14 +93,14 @@ def test_features_without_columns_go_by_their_number() -> None:
     )
 
 
-def test_no_more_than_a_screenful_of_attributes_is_shown_and_counted() -> None:
+def test_no_more_than_a_screenful_of_attributes_is_shown_and_counted():
     tumours = split(load("breast-cancer"), 20, 20, 20, 0)
     found = differences(tumours, Pair(0, 0, 1.0, "manhattan"))
     assert len(found.attributes) == SHOWN < found.differing <= 30
     assert found.attributes[0].name in tumours.dataset.columns
 
 
-def test_images_are_shown_as_they_are() -> None:
+def test_images_are_shown_as_they_are():
     digits = split(load("digits"), 5, 5, 5, 0)
     record, replacement = images(digits, Pair(1, 2, 1.0, "ssim"))
     np.testing.assert_array_equal(record, digits.members_records.features[1, 0])
@@ -113,11 +113,11 @@ def test_images_are_shown_as_they_are() -> None:
     ("shape", "shown"),
     [((4, 5), (4, 5)), ((1, 4, 5), (4, 5)), ((3, 4, 5), (4, 5, 3)), ((2, 4, 5), (4, 5))],
 )
-def test_channels_become_colours(shape: tuple[int, ...], shown: tuple[int, ...]) -> None:
+def test_channels_become_colours(shape, shown):
     assert picture(np.zeros(shape, np.float32)).shape == shown
 
 
-def test_a_public_record_is_kept_as_grey_values_or_as_its_unusual_columns() -> None:
+def test_a_public_record_is_kept_as_grey_values_or_as_its_unusual_columns():
     numbers = people()
     ages = [one for one in shown(numbers, 0)["attributes"] if one["name"] == "age"]
     assert ages == [{"name": "age", "value": "20", "other": "40", "share": pytest.approx(1 / 3)}]
@@ -127,7 +127,7 @@ def test_a_public_record_is_kept_as_grey_values_or_as_its_unusual_columns() -> N
     assert shown(pictures, 0) == {"label": 7, "pixels": [[0, 128], [255, 64]]}
 
 
-def test_the_digest_of_d_depends_on_its_records_alone() -> None:
+def test_the_digest_of_d_depends_on_its_records_alone():
     everybody = people()
     fewer = Split(everybody.dataset, everybody.members[:2], everybody.held_out, everybody.pool)
     assert digest(everybody) == digest(people())

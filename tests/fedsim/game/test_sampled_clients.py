@@ -1,24 +1,22 @@
 """Sampled clients: who takes part in a round, who is asked, and what an adversary makes of it."""
 
 import itertools
-from collections.abc import Callable
 from html import unescape
-from pathlib import Path
 
 import dp_accounting
 import numpy as np
 import pytest
 import torch
 from dp_accounting import pld
-from flwr.app import Message, RecordDict
+from flwr.app import RecordDict
 from scipy import stats
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation, local_training
@@ -28,9 +26,6 @@ from fedsim.game.mechanisms import privacy
 from fedsim.game.round_game import RoundGame
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.participation import sampling
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 RATE = 0.4
 
@@ -50,7 +45,7 @@ SAMPLED = {
 }
 
 
-def test_all_trials_share_the_coins_of_the_others_and_the_targets_are_their_own() -> None:
+def test_all_trials_share_the_coins_of_the_others_and_the_targets_are_their_own():
     rounds = [sampling.clients(3, range(400), round, 50, RATE, 7) for round in range(1, 41)]
     coins = np.stack([each for each in rounds if each is not None])
     others = np.delete(coins, 7, axis=2)
@@ -71,12 +66,12 @@ def test_all_trials_share_the_coins_of_the_others_and_the_targets_are_their_own(
 class RecordingGrid(InProcessGrid):
     """Keeps the rounds in which each node was asked, and the models that were sent."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.asked: dict[int, set[int]] = {}
         self.contents: list[tuple[int, RecordDict]] = []
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         partition = message.metadata.dst_node_id - FIRST_NODE
         if message.metadata.message_type in ("train", "evaluate"):
             round = messages.Request.from_content(message.content).round
@@ -85,16 +80,14 @@ class RecordingGrid(InProcessGrid):
         return super().execute(message)
 
 
-def _recorded(config: Config, path: Path) -> tuple[RecordingGrid, Arrays, int]:
+def _recorded(config, path):
     grid, directory = RecordingGrid(config), RunDirectory.create(path, config)
     server_app.carry_out(grid, preflight(config), directory)
     facts = directory.read_json("facts.json")
     return grid, directory.read_arrays("transcript.npz"), facts["challenge"]["adversary"]
 
 
-def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
-    small: Make, tmp_path: Path
-) -> None:
+def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(small, tmp_path):
     """Round by round, by brute force: who is in the sum, its noise, and both worlds' mixtures."""
     config = small(SAMPLED)
     grid, transcript, adversary = _recorded(config, tmp_path / "run")
@@ -137,22 +130,20 @@ def test_only_the_sampled_are_asked_and_the_posterior_is_that_of_the_densities(
         torch.testing.assert_close(model.double(), stepped, rtol=1e-6, atol=1e-6)
 
 
-def test_the_adversary_the_server_and_the_auditor_agree(small: Make, run: Run) -> None:
+def test_the_adversary_the_server_and_the_auditor_agree(small, run):
     participant = run(small(SAMPLED))
     auditor = run(small(SAMPLED | {"audit.mode": "oracle"}))
     np.testing.assert_allclose(auditor["log_odds"], participant["log_odds"], rtol=0, atol=1e-6)
     assert np.abs(participant["log_odds"]).max() > 0.05
 
 
-def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(small, run):
     whole, parts = run(small(SAMPLED)), run(small(SAMPLED | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_the_mixture_is_calibrated_and_one_that_ignores_the_coin_is_not(
-    small: Make, run: Run
-) -> None:
+def test_the_mixture_is_calibrated_and_one_that_ignores_the_coin_is_not(small, run):
     """E[exp(Lambda)] is 1 on D' and E[exp(-Lambda)] is 1 on D: of 2000 trials, 4 errors."""
     changes = {"audit.mode": "oracle", "trials.count": 2000, "trials.batch": 2000, "run.seed": 4}
     found = run(small(SAMPLED | changes | {"training.batch-size": 0, "data.records": 12}))
@@ -168,7 +159,7 @@ def test_the_mixture_is_calibrated_and_one_that_ignores_the_coin_is_not(
     assert (shift > 0).all()
 
 
-def test_a_clients_guarantee_is_that_of_sampled_gaussian_steps(small: Make) -> None:
+def test_a_clients_guarantee_is_that_of_sampled_gaussian_steps(small):
     config = small(SAMPLED | {"training.rounds": 30})
     step = dp_accounting.PoissonSampledDpEvent(RATE, dp_accounting.GaussianDpEvent(1.5))
     theirs = pld.PLDAccountant().compose(step, 30).get_epsilon(1e-3)
@@ -178,7 +169,7 @@ def test_a_clients_guarantee_is_that_of_sampled_gaussian_steps(small: Make) -> N
 
 
 @pytest.mark.slow
-def test_the_advantage_is_the_total_variation_of_sampled_steps(small: Make, run: Run) -> None:
+def test_the_advantage_is_the_total_variation_of_sampled_steps(small, run):
     """A target whose update is always clipped: 6000 trials against the loss distribution."""
     changes = {"audit.mode": "oracle", "trials.count": 6000, "trials.batch": 2000}
     changes |= {"training.clipping-norm": 1e-3, "training.batch-size": 0, "run.seed": 11}
@@ -200,14 +191,12 @@ def test_the_advantage_is_the_total_variation_of_sampled_steps(small: Make, run:
         ({"privacy.noise-source": "system"}, "privacy.noise-source"),
     ],
 )
-def test_what_sampled_clients_do_not_go_with_is_refused(
-    changes: dict[str, str], said: str, small: Make
-) -> None:
+def test_what_sampled_clients_do_not_go_with_is_refused(changes, said, small):
     with pytest.raises(InputError, match=said):
         small(SAMPLED | changes)
 
 
-def test_the_report_says_who_was_asked_and_what_is_secret(small: Make, tmp_path: Path) -> None:
+def test_the_report_says_who_was_asked_and_what_is_secret(small, tmp_path):
     config = small(SAMPLED)
     _recorded(config, tmp_path / "run")
     page = " ".join((tmp_path / "run" / "report.html").read_text(encoding="utf-8").split())
@@ -217,12 +206,12 @@ def test_the_report_says_who_was_asked_and_what_is_secret(small: Make, tmp_path:
     assert "its participation is no secret" not in unescape(page)
 
 
-def test_no_message_names_the_clients_that_joined(small: Make, tmp_path: Path) -> None:
+def test_no_message_names_the_clients_that_joined(small, tmp_path):
     config = small(SAMPLED)
-    sent: list[RecordDict] = []
+    sent = []
 
     class Watching(InProcessGrid):
-        def execute(self, message: Message) -> Message:
+        def execute(self, message):
             if message.metadata.message_type in ("train", "evaluate"):
                 sent.append(message.content)
             return super().execute(message)

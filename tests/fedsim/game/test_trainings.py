@@ -1,6 +1,5 @@
 """Trainings of many settings in one batch, against runs and against each other."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -8,16 +7,12 @@ import pytest
 import torch
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config
 from fedsim.game import federation, trainings
 from fedsim.game.mechanisms import privacy
 from fedsim.game.trainings import Setting
-from tests.conftest import Run
-
-Make = Callable[..., Config]
 
 
-def setting(config: Config) -> Setting:
+def setting(config):
     return Setting(config, privacy.noise_multiplier(config.scheme))
 
 
@@ -30,9 +25,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
-def test_a_batch_of_one_setting_trains_as_a_run_does(
-    changes: dict[str, object], small: Make, run: Run
-) -> None:
+def test_a_batch_of_one_setting_trains_as_a_run_does(changes, small, run):
     """The central noise is the run's to the bit, so that losses agree up to float32 sums."""
     values = {"audit.evaluated-trials": 1, "trials.count": 1}
     values["audit.attacks"] = "none"
@@ -45,7 +38,7 @@ def test_a_batch_of_one_setting_trains_as_a_run_does(
     np.testing.assert_allclose(first, transcript["losses"][-1], rtol=1e-4)
 
 
-def test_settings_of_one_batch_train_as_each_alone(small: Make) -> None:
+def test_settings_of_one_batch_train_as_each_alone(small):
     """Rate, clipping norm and noise are numbers of a trial; a batch changes no other trial."""
     numbers = [(0.5, 0.1), (2.0, 1.0), (8.0, 3.0)]
     configs = [
@@ -70,7 +63,7 @@ def test_settings_of_one_batch_train_as_each_alone(small: Make) -> None:
         ({"federation.trust": "local", "training.local-steps": 3}, 9),
     ],
 )
-def test_clients_noise_adds_up(changes: dict[str, object], sources: int, small: Make) -> None:
+def test_clients_noise_adds_up(changes, sources, small):
     """One SGD step of rate r moves by r/n times the sum, whose noise has sources (z C)^2.
 
     A standard deviation of 400 models of 650 parameters is known to 1 % at 6 sigma; the clients'
@@ -85,7 +78,7 @@ def test_clients_noise_adds_up(changes: dict[str, object], sources: int, small: 
     assert float(spread) == pytest.approx(expected * config.training.clipping_norm, rel=0.02)
 
 
-def test_a_part_of_the_records_has_as_much_less_noise(small: Make) -> None:
+def test_a_part_of_the_records_has_as_much_less_noise(small):
     config = small({"data.records": 400, "training.optimizer": "sgd", "training.rounds": 1})
     once, loaded = setting(config), federation.load(config.experiment)
     start = federation.initial_parameters(config.game, loaded, range(1))[0]
@@ -98,7 +91,7 @@ def test_a_part_of_the_records_has_as_much_less_noise(small: Make) -> None:
     assert float(part / whole) == pytest.approx(1.0, rel=0.1)
 
 
-def test_public_records_stand_in_and_others_judge(small: Make) -> None:
+def test_public_records_stand_in_and_others_judge(small):
     config = small({"data.held-out": 90})
     loaded = federation.load(config.experiment)
     public = trainings.on_public_records(loaded, 3, seed=0)
@@ -110,7 +103,7 @@ def test_public_records_stand_in_and_others_judge(small: Make) -> None:
         trainings.on_public_records(few, 3, seed=0)
 
 
-def test_other_numbers_are_other_trainings_and_local_steps_share_their_numbers(small: Make) -> None:
+def test_other_numbers_are_other_trainings_and_local_steps_share_their_numbers(small):
     config = small({"training.sampling-rate": 0.5})
     loaded = federation.load(config.experiment)
     first, later = (trainings.trained([setting(config)], loaded, 2, start=at) for at in (0, 2))

@@ -24,7 +24,7 @@ rates = st.one_of(st.just(1.0), st.floats(1e-5, 1.0))
 ratios = st.floats(1e-3, 3.0)
 
 
-def _epsilon(costs: np.ndarray, delta: float, gamma: float = 0.0) -> float:
+def _epsilon(costs, delta, gamma=0.0):
     found, _ = bayesian.epsilons(costs, ORDERS, delta, gamma)
     return float(found)
 
@@ -39,15 +39,15 @@ def _epsilon(costs: np.ndarray, delta: float, gamma: float = 0.0) -> float:
     ],
 )
 def test_one_distance_gives_the_numbers_of_the_authors_code(
-    sigma: float, rate: float, steps: int, order: int, delta: float, epsilon: float
-) -> None:
+    sigma, rate, steps, order, delta, epsilon
+):
     costs = steps * bayesian.log_moments([order], 1.0, sigma, rate)
     found, decided = bayesian.epsilons(costs, [order], delta)
     assert found == pytest.approx(epsilon, rel=1e-12)
     assert decided == order
 
 
-def test_sampled_distances_give_the_number_of_the_authors_code() -> None:
+def test_sampled_distances_give_the_number_of_the_authors_code():
     """Vector V5: 100 calls of one step each, of 100 steps in total."""
     orders, distances = [2, 4, 8, 16, 32], np.linspace(0.1, 1, 10)
     cost = bayesian.step_costs(orders, distances, 1.0, 100, 0.01, gamma=AUTHORS_GAMMA)
@@ -58,7 +58,7 @@ def test_sampled_distances_give_the_number_of_the_authors_code() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 0.3, 0.01])
 @pytest.mark.parametrize("sigma", [0.7, 2.0, 20.0])
-def test_one_distance_is_the_moments_accountant_at_whole_orders(rate: float, sigma: float) -> None:
+def test_one_distance_is_the_moments_accountant_at_whole_orders(rate, sigma):
     steps, delta = 50, 1e-5
     event = GaussianDpEvent(sigma)
     accountant = RdpAccountant(ORDERS + 1.0)
@@ -72,13 +72,11 @@ def test_one_distance_is_the_moments_accountant_at_whole_orders(rate: float, sig
 @pytest.mark.parametrize("rate", [1.0, 0.5, 0.02])
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("ratio", [0.2, 1.0])
-def test_moments_are_those_of_the_mixture_by_numerical_integration(
-    rate: float, order: int, ratio: float
-) -> None:
-    def mixture(x: float, mean: float) -> float:
+def test_moments_are_those_of_the_mixture_by_numerical_integration(rate, order, ratio):
+    def mixture(x, mean):
         return (1 - rate) * norm.pdf(x) + rate * norm.pdf(x - mean)
 
-    def integrated(numerator, denominator) -> float:  # type: ignore[no-untyped-def]
+    def integrated(numerator, denominator):
         value, _ = quad(
             lambda x: numerator(x) * (numerator(x) / denominator(x)) ** order,
             -15,
@@ -101,7 +99,7 @@ def test_moments_are_those_of_the_mixture_by_numerical_integration(
         assert integrated(*pair) <= replaced + 1e-9
 
 
-def test_without_sampling_replaced_records_differ_by_their_distance_alone() -> None:
+def test_without_sampling_replaced_records_differ_by_their_distance_alone():
     distances = np.array([0.1, 1.0, 2.0])
     np.testing.assert_array_equal(
         bayesian.log_moments(ORDERS, distances, 3.0, 1.0, REPLACE),
@@ -116,9 +114,7 @@ def test_without_sampling_replaced_records_differ_by_their_distance_alone() -> N
     neighbouring=st.sampled_from(Neighbouring),
 )
 @example(rate=1.0, distance=5.85e149, sigma=1.0, neighbouring=REPLACE)  # all steps overflow
-def test_no_input_however_extreme_gives_nan_or_a_negative_cost(
-    rate: float, distance: float, sigma: float, neighbouring: Neighbouring
-) -> None:
+def test_no_input_however_extreme_gives_nan_or_a_negative_cost(rate, distance, sigma, neighbouring):
     distances = np.array([distance, 0.0, distance / 2])
     moments = bayesian.log_moments(ORDERS, distances, sigma, rate, neighbouring)
     costs = bayesian.estimate(moments, 1000)
@@ -134,9 +130,7 @@ def test_no_input_however_extreme_gives_nan_or_a_negative_cost(
 
 
 @given(rate=rates, ratio=ratios)
-def test_moments_in_the_ranges_of_dp_sgd_are_finite_and_grow_with_the_order(
-    rate: float, ratio: float
-) -> None:
+def test_moments_in_the_ranges_of_dp_sgd_are_finite_and_grow_with_the_order(rate, ratio):
     moments = bayesian.log_moments(ORDERS, ratio, 1.0, rate)
     assert np.isfinite(moments).all()
     # Log-moments are convex in the order and 0 at 0.
@@ -144,7 +138,7 @@ def test_moments_in_the_ranges_of_dp_sgd_are_finite_and_grow_with_the_order(
     assert (moments <= bayesian.log_moments(ORDERS, ratio, 1.0) * (1 + 1e-9)).all()
 
 
-def test_tiny_costs_keep_their_digits() -> None:
+def test_tiny_costs_keep_their_digits():
     """At lambda = 1, E exp(K(K-1)a) - 1 = q^2 (e^(2a) - 1), here about 1e-16."""
     rate, ratio = 1e-5, 1e-3
     (moment,) = bayesian.log_moments([1], ratio, 1.0, rate)
@@ -160,12 +154,12 @@ def test_tiny_costs_keep_their_digits() -> None:
     neighbouring=st.sampled_from(Neighbouring),
 )
 def test_epsilon_grows_with_distances_sampling_and_steps_and_falls_with_noise(
-    seed: int, rate: float, neighbouring: Neighbouring
-) -> None:
+    seed, rate, neighbouring
+):
     generator = np.random.default_rng(seed)
     distances, sigma = generator.uniform(0.05, 1, 12), float(generator.uniform(0.5, 5))
 
-    def epsilon(longer: float = 1, noisier: float = 1, q: float = rate, steps: int = 10) -> float:
+    def epsilon(longer=1, noisier=1, q=rate, steps=10):
         cost = bayesian.step_costs(
             ORDERS, longer * distances, noisier * sigma, steps, q, neighbouring
         )
@@ -184,16 +178,12 @@ def test_epsilon_grows_with_distances_sampling_and_steps_and_falls_with_noise(
     steps=st.integers(1, 10_000),
     gamma=st.floats(1e-16, 0.5),
 )
-def test_equal_distances_leave_nothing_to_estimate(
-    distance: float, rate: float, steps: int, gamma: float
-) -> None:
+def test_equal_distances_leave_nothing_to_estimate(distance, rate, steps, gamma):
     moments = bayesian.log_moments(ORDERS, np.full(5, distance), 1.0, rate)
     np.testing.assert_allclose(bayesian.estimate(moments, steps, gamma), moments[0], rtol=1e-12)
 
 
-def _repeated(
-    generator: np.random.Generator, records: int, repetitions: int, gamma: float
-) -> tuple[np.ndarray, float]:
+def _repeated(generator, records, repetitions, gamma):
     """Return estimates [repetitions] of the cost at one order, and the cost itself."""
     values, chances = np.array([0.4, 0.7, 1.0]), np.array([0.3, 0.4, 0.3])
     order, sigma, steps = 3, 2.0, 5
@@ -204,25 +194,25 @@ def _repeated(
     return costs[:, 0], truth
 
 
-def test_the_estimator_overestimates_as_often_as_it_says() -> None:
+def test_the_estimator_overestimates_as_often_as_it_says():
     """Gamma = 0.05 on 4000 samples: 95 %, of which four standard errors are 1.4 %."""
     costs, truth = _repeated(np.random.default_rng(0), 60, 4000, 0.05)
     assert (costs >= truth).mean() >= 0.95 - 0.014
 
 
-def test_the_default_confidence_never_underestimates_in_practice() -> None:
+def test_the_default_confidence_never_underestimates_in_practice():
     costs, truth = _repeated(np.random.default_rng(1), 48, 4000, bayesian.GAMMA)
     assert (costs > truth).all()
 
 
-def test_many_records_bring_the_estimate_down_to_the_truth() -> None:
+def test_many_records_bring_the_estimate_down_to_the_truth():
     few, truth = _repeated(np.random.default_rng(2), 50, 200, bayesian.GAMMA)
     many, _ = _repeated(np.random.default_rng(2), 100_000, 5, bayesian.GAMMA)
     assert many == pytest.approx(truth, rel=0.02)
     assert few.mean() > 1.1 * truth
 
 
-def test_blocks_of_rows_are_computed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_rows_are_computed_alike(monkeypatch):
     generator = np.random.default_rng(0)
     distances, sigma = generator.uniform(0, 1, (4, 3, 6)), generator.uniform(1, 2, (4, 3))
     whole = bayesian.step_costs(ORDERS, distances, sigma, 3, 0.2)
@@ -235,14 +225,14 @@ def test_blocks_of_rows_are_computed_alike(monkeypatch: pytest.MonkeyPatch) -> N
         np.testing.assert_allclose(whole[row], alone, rtol=1e-12)
 
 
-def test_the_gaussian_loss_exceeds_epsilon_no_more_often_than_delta() -> None:
+def test_the_gaussian_loss_exceeds_epsilon_no_more_often_than_delta():
     """Strong BDP bounds the tail of the loss itself: N(mu^2/2, mu^2) for a Gaussian step."""
     for mu in (0.1, 0.5, 2.0):
         stated = _epsilon(bayesian.log_moments(ORDERS, mu, 1.0), 1e-3)
         assert norm.sf(stated, mu**2 / 2, mu) <= 1e-3
 
 
-def test_what_holds_for_a_percentile_holds_for_that_share_of_records() -> None:
+def test_what_holds_for_a_percentile_holds_for_that_share_of_records():
     """Brute force: the exact tail of each record's loss, which is Gaussian."""
     generator = np.random.default_rng(0)
     # Exponential distances: some records are far more exposed than most.
@@ -281,7 +271,7 @@ def test_what_holds_for_a_percentile_holds_for_that_share_of_records() -> None:
         (lambda: bayesian.delta_at_percentile(0.1, 1.0), "percentile is 1"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(call, complaint: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input_is_refused_in_one_line(call, complaint):
     with pytest.raises(InputError, match=complaint) as caught:
         call()
     assert "\n" not in str(caught.value)

@@ -1,7 +1,6 @@
 """The least noise for a target, against recorded noise scales and a library."""
 
 import math
-from collections.abc import Callable
 
 import dp_accounting
 import pytest
@@ -21,13 +20,13 @@ EPSILON = math.log(9)  # rho_beta = 0.9
 
 
 def noise_multiplier(
-    epsilon: float,
-    delta: float,
-    steps: int,
-    sampling_rate: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-    accountant_name: str = "pld",
-) -> float:
+    epsilon,
+    delta,
+    steps,
+    sampling_rate=1.0,
+    neighbouring=Neighbouring.ADD_REMOVE,
+    accountant_name="pld",
+):
     required = epsilon_at_most(epsilon, delta, accountant_name)
     return calibration.noise_multiplier(required, steps, sampling_rate, neighbouring)
 
@@ -40,9 +39,7 @@ def noise_multiplier(
         (2.1972245773362196, 0.001, 9.951726965394187, 8.138283262023947),
     ],
 )
-def test_the_papers_noise_scales_are_reproduced(
-    epsilon: float, delta: float, classic: float, improved: float
-) -> None:
+def test_the_papers_noise_scales_are_reproduced(epsilon, delta, classic, improved):
     found = noise_multiplier(epsilon, delta, 30, accountant_name="rdp-classic")
     assert found == pytest.approx(classic, rel=1e-8)
     found = noise_multiplier(epsilon, delta, 30, accountant_name="rdp")
@@ -50,13 +47,13 @@ def test_the_papers_noise_scales_are_reproduced(
 
 
 @pytest.mark.parametrize("name", ["pld", "gdp"])
-def test_without_sampling_tight_noise_is_the_closed_form(name: str) -> None:
+def test_without_sampling_tight_noise_is_the_closed_form(name):
     closed_form = math.sqrt(30) / gaussian.mu_of_epsilon(EPSILON, 0.01)
     found = noise_multiplier(EPSILON, 0.01, 30, accountant_name=name)
     assert found == pytest.approx(closed_form, rel=1e-9)
 
 
-def test_with_sampling_moments_agree_with_dp_accountings_own_calibration() -> None:
+def test_with_sampling_moments_agree_with_dp_accountings_own_calibration():
     library = dp_accounting.calibrate_dp_mechanism(
         RdpAccountant,
         lambda z: dp_accounting.SelfComposedDpEvent(
@@ -72,8 +69,8 @@ def test_with_sampling_moments_agree_with_dp_accountings_own_calibration() -> No
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 0.05), (1.0, 1e-5)])
 def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
-    neighbouring: Neighbouring, epsilon: float, delta: float
-) -> None:
+    neighbouring, epsilon, delta
+):
     z = noise_multiplier(epsilon, delta, 100, 0.1, neighbouring)
     chosen_accountant = accountant("pld")
     assert chosen_accountant.delta(Mechanism.alike(z, 100, 0.1, neighbouring), epsilon) <= delta
@@ -87,9 +84,7 @@ def test_with_sampling_the_noise_is_enough_and_a_millionth_less_is_not(
     st.floats(0.3, 20), st.floats(1e-9, 0.1), st.integers(1, 5000), st.sampled_from(Neighbouring)
 )
 @settings(max_examples=40)
-def test_every_accountant_certifies_what_it_was_calibrated_for(
-    epsilon: float, delta: float, steps: int, neighbouring: Neighbouring
-) -> None:
+def test_every_accountant_certifies_what_it_was_calibrated_for(epsilon, delta, steps, neighbouring):
     for name, chosen_accountant in ACCOUNTANTS.items():
         try:
             z = noise_multiplier(epsilon, delta, steps, 1.0, neighbouring, name)
@@ -104,17 +99,17 @@ def test_every_accountant_certifies_what_it_was_calibrated_for(
 
 
 @given(st.floats(1e-6, 0.9))
-def test_even_epsilon_zero_is_reached_where_delta_is_the_advantage(delta: float) -> None:
+def test_even_epsilon_zero_is_reached_where_delta_is_the_advantage(delta):
     z = noise_multiplier(0.0, delta, 30)
     assert gaussian.advantage(math.sqrt(30) / z) == pytest.approx(delta, rel=1e-8)
 
 
-def test_a_target_that_no_noise_reaches_is_refused_with_the_best_one() -> None:
+def test_a_target_that_no_noise_reaches_is_refused_with_the_best_one():
     with pytest.raises(InputError, match=r"no noise reaches.*rdp-classic.* 0\.1857"):
         noise_multiplier(0.1, 1e-5, 30, accountant_name="rdp-classic")
 
 
-def test_a_target_that_needs_no_noise_is_refused() -> None:
+def test_a_target_that_needs_no_noise_is_refused():
     # In 10 steps a record takes part with probability 0.096 at all, fewer than delta.
     with pytest.raises(InputError, match="no noise is needed"):
         noise_multiplier(1.0, 0.1, 10, 0.01)
@@ -135,7 +130,7 @@ def test_a_target_that_needs_no_noise_is_refused() -> None:
         ((1.0, 0.01, 30, 1.0, Neighbouring.ADD_REMOVE, "rpd"), "did you mean"),
     ],
 )
-def test_impossible_requests_are_refused(values: tuple[float, float, int], complaint: str) -> None:
+def test_impossible_requests_are_refused(values, complaint):
     with pytest.raises(InputError, match=complaint):
         noise_multiplier(*values)
 
@@ -144,7 +139,7 @@ def test_impossible_requests_are_refused(values: tuple[float, float, int], compl
 
 
 @pytest.mark.parametrize("q", [0.05, 1.0])
-def test_noise_for_a_bound_on_the_advantage_just_meets_it(q: float) -> None:
+def test_noise_for_a_bound_on_the_advantage_just_meets_it(q):
     z = calibration.noise_multiplier(advantage_at_most(0.25), 50, q)
     assert rho_alpha(Mechanism.alike(z, 50, q)) == pytest.approx(0.25, rel=1e-4)
     if q == 1:
@@ -153,16 +148,14 @@ def test_noise_for_a_bound_on_the_advantage_just_meets_it(q: float) -> None:
 
 @pytest.mark.parametrize("q", [0.05, 1.0])
 @pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
-def test_one_step_more_than_the_most_is_too_many(
-    requirement: calibration.Requirement, q: float
-) -> None:
+def test_one_step_more_than_the_most_is_too_many(requirement, q):
     found = calibration.steps(requirement, 9.0 if q == 1 else 1.5, q)
     for count, satisfied in ((found, True), (found + 1, False)):
         mechanism = Mechanism.alike(9.0 if q == 1 else 1.5, count, q)
         assert (requirement.excess(mechanism) <= 0) == satisfied
 
 
-def test_steps_come_in_rounds_of_local_steps() -> None:
+def test_steps_come_in_rounds_of_local_steps():
     requirement = epsilon_at_most(1.0, 1e-5)
     alone, grouped = (calibration.steps(requirement, 9.0, multiple=n) for n in (1, 4))
     assert grouped == alone // 4 * 4
@@ -170,9 +163,7 @@ def test_steps_come_in_rounds_of_local_steps() -> None:
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
 @pytest.mark.parametrize("requirement", [epsilon_at_most(1.0, 1e-5), advantage_at_most(0.2)])
-def test_the_highest_sampling_rate_just_meets_the_requirement(
-    requirement: calibration.Requirement, neighbouring: Neighbouring
-) -> None:
+def test_the_highest_sampling_rate_just_meets_the_requirement(requirement, neighbouring):
     q = calibration.sampling_rate(requirement, 1.2, 100, neighbouring)
     assert 0 < q < 1
     assert requirement.excess(Mechanism.alike(1.2, 100, q, neighbouring)) <= 0
@@ -180,7 +171,7 @@ def test_the_highest_sampling_rate_just_meets_the_requirement(
 
 
 @pytest.mark.slow
-def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau() -> None:
+def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau():
     required = epsilon_at_most(1.0, 1e-12)
     q = calibration.sampling_rate(required, 1.0, 1000)
     assert accountant("pld").epsilon(Mechanism.alike(1.0, 1000, q), 1e-12) == pytest.approx(
@@ -192,7 +183,7 @@ def test_a_delta_at_the_resolution_of_the_loss_distribution_is_no_plateau() -> N
     )
 
 
-def test_full_batches_are_taken_where_they_are_private_enough() -> None:
+def test_full_batches_are_taken_where_they_are_private_enough():
     assert calibration.sampling_rate(epsilon_at_most(1.0, 1e-5), 100.0, 10) == 1.0
 
 
@@ -213,7 +204,7 @@ def test_full_batches_are_taken_where_they_are_private_enough() -> None:
         (lambda: advantage_at_most(0.0), "rho_alpha is 0"),
     ],
 )
-def test_what_cannot_be_found_says_why(search: Callable[[], float], complaint: str) -> None:
+def test_what_cannot_be_found_says_why(search, complaint):
     with pytest.raises(InputError, match=complaint):
         search()
 
@@ -229,9 +220,7 @@ def test_what_cannot_be_found_says_why(search: Callable[[], float], complaint: s
         (0.9, 0.001, 9.951726965394187, 7.326, 1.5173783421251537),
     ],
 )
-def test_the_accountants_reproduce_the_recorded_runs(
-    rho_beta: float, delta: float, classic: float, tight: float, exact: float
-) -> None:
+def test_the_accountants_reproduce_the_recorded_runs(rho_beta, delta, classic, tight, exact):
     epsilon = identifiability.epsilon_of_rho_beta(rho_beta)
     z = noise_multiplier(epsilon, delta, 30, accountant_name="rdp-classic")
     tight_z = noise_multiplier(epsilon, delta, 30)

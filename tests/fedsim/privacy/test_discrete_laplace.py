@@ -11,14 +11,14 @@ from scipy import stats
 from fedsim.privacy import discrete_laplace
 
 
-def _mass(scale: float, reach: int) -> np.ndarray:
+def _mass(scale, reach):
     """Return P(-reach), ..., P(reach)."""
     ratio = math.exp(-1 / scale)
     return (1 - ratio) / (1 + ratio) * ratio ** np.abs(np.arange(-reach, reach + 1))
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.5])
-def test_draws_have_the_exact_probabilities(epsilon: float) -> None:
+def test_draws_have_the_exact_probabilities(epsilon):
     """An exact sampler fails once in 10,000 seeds."""
     below = random.Random(11).randrange
     scale = 1 / Fraction(epsilon)
@@ -32,7 +32,7 @@ def test_draws_have_the_exact_probabilities(epsilon: float) -> None:
     assert stats.chisquare(found, expected).pvalue > 1e-4
 
 
-def test_a_neighbours_count_is_at_most_e_to_the_epsilon_as_likely() -> None:
+def test_a_neighbours_count_is_at_most_e_to_the_epsilon_as_likely():
     """The ratio of the law's neighbouring probabilities is the claim itself."""
     mass = _mass(1 / 0.7, 60)
     np.testing.assert_allclose(np.max(mass[1:] / mass[:-1]), math.exp(0.7))
@@ -40,7 +40,7 @@ def test_a_neighbours_count_is_at_most_e_to_the_epsilon_as_likely() -> None:
 
 @pytest.mark.parametrize("terms", [1, 2, 5])
 @pytest.mark.parametrize("tail", [0.2, 0.00625, 1e-5])
-def test_the_tail_of_a_sum_is_that_of_its_law(terms: int, tail: float) -> None:
+def test_the_tail_of_a_sum_is_that_of_its_law(terms, tail):
     scale, reach = 1.7, 80
     total = np.ones(1)
     for _ in range(terms):
@@ -51,7 +51,7 @@ def test_the_tail_of_a_sum_is_that_of_its_law(terms: int, tail: float) -> None:
     assert discrete_laplace.most(scale, 0, tail) == 0
 
 
-def test_a_tail_that_is_a_little_too_large_is_not_taken_for_rounding() -> None:
+def test_a_tail_that_is_a_little_too_large_is_not_taken_for_rounding():
     scale, ratio = 1.7, math.exp(-1 / 1.7)
     above = ratio**9 / (1 + ratio)  # P(one draw > 8), exactly
     assert discrete_laplace.most(scale, 1, above * (1 + 1e-5)) == 8

@@ -24,19 +24,19 @@ CLASSIC = Mechanism.alike(8.38022703488798, 30)  # the paper's noise at rho_beta
     ("rho_beta", "epsilon"),
     [(0.5, 0.0), (0.75, 1.0986122886681098), (0.9, 2.1972245773362196), (0.99, 4.59511985013459)],
 )
-def test_belief_and_epsilon_convert_as_in_the_paper(rho_beta: float, epsilon: float) -> None:
+def test_belief_and_epsilon_convert_as_in_the_paper(rho_beta, epsilon):
     assert ident.epsilon_of_rho_beta(rho_beta) == pytest.approx(epsilon, rel=1e-12)
     assert ident.rho_beta_of_epsilon(epsilon) == pytest.approx(rho_beta, rel=1e-12)
 
 
 @given(st.floats(0.5, 1 - 1e-9))
-def test_belief_and_epsilon_are_inverse(rho_beta: float) -> None:
+def test_belief_and_epsilon_are_inverse(rho_beta):
     epsilon = ident.epsilon_of_rho_beta(rho_beta)
     assert ident.rho_beta_of_epsilon(epsilon) == pytest.approx(rho_beta, rel=1e-14)
 
 
 @pytest.mark.parametrize("rho_beta", [0.49, 1.0, 1.2, -1.0, math.nan])
-def test_a_bound_on_belief_lies_between_a_coin_and_certainty(rho_beta: float) -> None:
+def test_a_bound_on_belief_lies_between_a_coin_and_certainty(rho_beta):
     with pytest.raises(InputError, match="rho_beta"):
         ident.epsilon_of_rho_beta(rho_beta)
 
@@ -49,13 +49,11 @@ def test_a_bound_on_belief_lies_between_a_coin_and_certainty(rho_beta: float) ->
         (9.951726965394187, 0.001, 0.2168295024673812),
     ],
 )
-def test_rho_alpha_is_the_recorded_advantage_under_the_papers_noise(
-    z: float, delta: float, advantage: float
-) -> None:
+def test_rho_alpha_is_the_recorded_advantage_under_the_papers_noise(z, delta, advantage):
     assert ident.rho_alpha(Mechanism.alike(z, 30)) == pytest.approx(advantage, rel=1e-9)
 
 
-def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps() -> None:
+def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps():
     trials = 100_000
     random, worlds = np.random.default_rng(5), np.arange(trials) % 2
     log_odds, z = np.zeros(trials), CLASSIC.groups[0].noise_multiplier
@@ -68,19 +66,19 @@ def test_rho_alpha_is_what_the_papers_adversary_reaches_in_thirty_steps() -> Non
     assert exceeded == pytest.approx(ident.tail_probability(CLASSIC, 1.0), abs=0.01)
 
 
-def test_under_sampling_rho_alpha_is_the_advantage_of_the_mixture_test() -> None:
+def test_under_sampling_rho_alpha_is_the_advantage_of_the_mixture_test():
     # Design example: the mixture's log-ratio wins .32 at q = .1, z = 1 and 50 steps.
     assert ident.rho_alpha(Mechanism.alike(1.0, 50, 0.1)) == pytest.approx(0.32, abs=0.005)
 
 
-def test_the_tail_is_larger_than_delta() -> None:
+def test_the_tail_is_larger_than_delta():
     tight = Mechanism.alike(noise_multiplier(epsilon_at_most(2.1972245773362196, 0.01), 30), 30)
     tail = ident.tail_probability(tight, 2.1972245773362196)
     assert tail is not None
     assert 3 * 0.01 < tail < 4 * 0.01
 
 
-def test_a_milder_pair_may_pass_the_tail_of_the_worst_one_but_never_its_limit() -> None:
+def test_a_milder_pair_may_pass_the_tail_of_the_worst_one_but_never_its_limit():
     """Sampled steps of a sixth of the sensitivity; and a pair that differs until it is ahead."""
     worst, random, trials = Mechanism.alike(0.3, 2, 0.02), np.random.default_rng(0), 20_000
     one = np.ones((1, 2))
@@ -99,9 +97,7 @@ def test_a_milder_pair_may_pass_the_tail_of_the_worst_one_but_never_its_limit() 
 
 
 @pytest.mark.parametrize("sampled", [Mechanism.alike(8.38, 30), Mechanism.alike(1.0, 50, 0.1)])
-def test_the_limit_of_the_tail_is_the_largest_that_merging_outcomes_can_make(
-    sampled: Mechanism,
-) -> None:
+def test_the_limit_of_the_tail_is_the_largest_that_merging_outcomes_can_make(sampled):
     """Merged, all losses above c weigh e^epsilon if D has them as many times as often as D'."""
     tails = [(PLD.tail(sampled, c), PLD.tail_prime(sampled, c)) for c in np.linspace(0, 3, 200)]
     for epsilon in (1.5, 2.5):
@@ -112,7 +108,7 @@ def test_the_limit_of_the_tail_is_the_largest_that_merging_outcomes_can_make(
         assert merged > (ident.tail_probability(sampled, epsilon) or 0)
 
 
-def test_nothing_limits_the_tail_at_epsilon_0_and_a_belief_cannot_exceed_1() -> None:
+def test_nothing_limits_the_tail_at_epsilon_0_and_a_belief_cannot_exceed_1():
     assert ident.tail_limit(CLASSIC, 0.0) == 1.0
     assert ident.tail_limit(Mechanism.alike(0.0, 5), math.inf) == 0.0
     assert ident.tail_limit(Mechanism.alike(0.0, 5), 3.0) == 1.0
@@ -126,23 +122,23 @@ def test_nothing_limits_the_tail_at_epsilon_0_and_a_belief_cannot_exceed_1() -> 
         (2.1972245773362196, 0.001, 0.22887916402156994),
     ],
 )
-def test_theorem_2_gives_the_printed_numbers(epsilon: float, delta: float, printed: float) -> None:
+def test_theorem_2_gives_the_printed_numbers(epsilon, delta, printed):
     assert ident.theorem2_rho_alpha(epsilon, delta) == pytest.approx(printed, rel=1e-9)
 
 
-def test_theorem_2_is_not_a_bound_under_tight_noise() -> None:
+def test_theorem_2_is_not_a_bound_under_tight_noise():
     tight = Mechanism.alike(noise_multiplier(epsilon_at_most(2.1972245773362196, 0.01), 30), 30)
     assert ident.rho_alpha(tight) == pytest.approx(0.369, abs=5e-4)
     assert ident.theorem2_rho_alpha(2.1972245773362196, 0.01) < 0.28
 
 
-def test_yeoms_bound_grows_without_overflowing() -> None:
+def test_yeoms_bound_grows_without_overflowing():
     assert ident.yeom_bound(math.log(2)) == pytest.approx(1.0)
     assert ident.yeom_bound(1e4) == math.inf
     assert ident.yeom_bound(math.inf) == math.inf
 
 
-def test_bounds_put_the_named_accountant_beside_the_tight_one() -> None:
+def test_bounds_put_the_named_accountant_beside_the_tight_one():
     bounds = ident.bounds(CLASSIC, 0.01, "rdp-classic")
     assert bounds.accountant == "rdp-classic"
     assert bounds.epsilon == pytest.approx(2.1972245773362196, rel=1e-6)
@@ -155,25 +151,25 @@ def test_bounds_put_the_named_accountant_beside_the_tight_one() -> None:
     assert bounds.tight_rho_beta == pytest.approx(1 / (1 + math.exp(-1.3134725502396565)))
 
 
-def test_bounds_are_tight_unless_another_accountant_is_named() -> None:
+def test_bounds_are_tight_unless_another_accountant_is_named():
     bounds = ident.bounds(CLASSIC, 0.01)
     assert bounds.accountant == "pld"
     assert bounds.epsilon == bounds.tight_epsilon
 
 
-def test_without_noise_the_bounds_say_that_everything_is_known() -> None:
+def test_without_noise_the_bounds_say_that_everything_is_known():
     bounds = ident.bounds(Mechanism.alike(0.0, 5), 0.01, "gdp")
     assert (bounds.epsilon, bounds.rho_beta, bounds.rho_alpha) == (math.inf, 1.0, 1.0)
     assert bounds.tail_probability == 0.0  # a belief cannot exceed 1
     assert ident.tail_probability(Mechanism.alike(0.0, 5), 3.0) == 1.0
 
 
-def test_an_accountant_that_does_not_apply_is_refused() -> None:
+def test_an_accountant_that_does_not_apply_is_refused():
     with pytest.raises(InputError, match="closed form"):
         ident.bounds(Mechanism.alike(1.0, 5, 0.1), 0.01, "gdp")
 
 
-def test_every_vantage_point_has_its_own_bounds() -> None:
+def test_every_vantage_point_has_its_own_bounds():
     described = Releases((Rounds(2.0, 30),), clients=5)
     rows = {
         (row.trust, row.vantage): row
@@ -199,7 +195,7 @@ def test_every_vantage_point_has_its_own_bounds() -> None:
     assert rows[Trust.LOCAL, Vantage.SERVER].epsilon > participant.epsilon
 
 
-def test_local_steps_are_composed_under_the_clients_own_noise_at_every_vantage() -> None:
+def test_local_steps_are_composed_under_the_clients_own_noise_at_every_vantage():
     described = Releases((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, clients=5)
     rows = ident.vantage_bounds(described, 0.01)
     expected = ident.bounds(Mechanism.alike(2.0, 30), 0.01)
@@ -209,8 +205,8 @@ def test_local_steps_are_composed_under_the_clients_own_noise_at_every_vantage()
         assert "every local step" in row.note
 
 
-def test_sampling_lowers_the_bounds_of_every_vantage() -> None:
-    def rows(rate: float) -> list[ident.VantageBounds]:
+def test_sampling_lowers_the_bounds_of_every_vantage():
+    def rows(rate):
         described = Releases((Rounds(2.0, 10, rate),), trust=Trust.LOCAL, clients=5)
         return ident.vantage_bounds(described, 0.01)
 
@@ -220,7 +216,7 @@ def test_sampling_lowers_the_bounds_of_every_vantage() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [-1.0, math.nan])
-def test_bounds_need_an_epsilon_of_at_least_zero(epsilon: float) -> None:
+def test_bounds_need_an_epsilon_of_at_least_zero(epsilon):
     for function in (
         ident.rho_beta_of_epsilon,
         lambda e: ident.tail_probability(CLASSIC, e),
@@ -231,7 +227,7 @@ def test_bounds_need_an_epsilon_of_at_least_zero(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, 2.0])
-def test_theorem_2_needs_a_delta_between_zero_and_one(delta: float) -> None:
+def test_theorem_2_needs_a_delta_between_zero_and_one(delta):
     with pytest.raises(InputError, match="delta"):
         ident.theorem2_rho_alpha(1.0, delta)
 
@@ -239,7 +235,7 @@ def test_theorem_2_needs_a_delta_between_zero_and_one(delta: float) -> None:
 # --- the sampled game, by brute force --------------------------------------------------------
 
 
-def sampled_game(q: float, z: float, steps: int, trials: int) -> dict[bool, np.ndarray]:
+def sampled_game(q, z, steps, trials):
     """Return final log-odds of an add-remove game whose record joins a step with probability q."""
     random = np.random.default_rng(11)
     found = {}
@@ -254,9 +250,7 @@ def sampled_game(q: float, z: float, steps: int, trials: int) -> dict[bool, np.n
 
 
 @pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.3, 2.0, 20), (0.02, 0.6, 100)])
-def test_rho_alpha_of_sampled_steps_is_what_brute_force_finds(
-    q: float, z: float, steps: int
-) -> None:
+def test_rho_alpha_of_sampled_steps_is_what_brute_force_finds(q, z, steps):
     trials = 200_000
     game = sampled_game(q, z, steps, trials)
     advantage = np.mean(game[True] > 0) - np.mean(game[False] > 0)
@@ -266,21 +260,48 @@ def test_rho_alpha_of_sampled_steps_is_what_brute_force_finds(
 
 
 @pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.02, 0.6, 100)])
+<<<<<<< HEAD
 def test_the_tails_are_those_of_the_sampled_games_log_odds(q: float, z: float, steps: int) -> None:
+=======
+def test_the_belief_curve_is_the_distribution_of_the_sampled_games_beliefs(q, z, steps):
+>>>>>>> main
     trials = 200_000
     game, mechanism = sampled_game(q, z, steps, trials), Mechanism.alike(z, steps, q)
     error = 4 * 0.5 / math.sqrt(trials)
+<<<<<<< HEAD
     for belief in (0.2, 0.4, 0.6, 0.7, 0.8, 0.9):
         loss = math.log(belief / (1 - belief))
         assert PLD.tail(mechanism, loss) == pytest.approx(np.mean(game[True] > loss), abs=error)
         prime = np.mean(game[False] > loss)
         assert PLD.tail_prime(mechanism, loss) == pytest.approx(prime, abs=error)
+=======
+    for world, rates in ((True, curve.under_d), (False, curve.under_d_prime)):
+        found = [np.mean(game[world] > math.log(b / (1 - b))) for b in beliefs]
+        assert rates == pytest.approx(found, abs=error)
+
+
+@given(st.floats(0.1, 4), st.floats(0.01, 0.99))
+def test_without_sampling_the_belief_curve_is_normal_and_symmetric(mu, belief):
+    curve = ident.belief_curve(Mechanism.alike(1 / mu, 1), [belief, 1 - belief])
+    assert curve is not None
+    logit = math.log(belief / (1 - belief))
+    assert curve.under_d[0] == pytest.approx(norm.sf((logit - mu**2 / 2) / mu), rel=1e-9)
+    # Where D' was used, the belief in D' behaves as the belief in D does where D was.
+    assert curve.under_d_prime[0] == pytest.approx(1 - curve.under_d[1], abs=1e-12)
+
+
+def test_a_belief_curve_is_asked_at_beliefs_and_not_at_certainty():
+    with pytest.raises(InputError, match="strictly between 0 and 1"):
+        ident.belief_curve(CLASSIC, [0.5, 1.0])
+
+
+def test_a_belief_curve_that_cannot_be_computed_is_not_made_up():
+    assert ident.belief_curve(Mechanism.alike(1e-3, 10, 0.01), [0.9]) is None
+>>>>>>> main
 
 
 @given(st.floats(0.3, 50), st.integers(1, 1000), st.floats(1e-9, 0.1))
-def test_epsilon_and_delta_bound_the_advantage_from_above(
-    z: float, steps: int, delta: float
-) -> None:
+def test_epsilon_and_delta_bound_the_advantage_from_above(z, steps, delta):
     mechanism = Mechanism.alike(z, steps)
     exact = ident.rho_alpha(mechanism)
     assert ident.advantage_of_epsilon(PLD.epsilon(mechanism, delta), delta) >= exact * (1 - 1e-9)

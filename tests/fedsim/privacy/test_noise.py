@@ -1,35 +1,25 @@
 """The noise that the server adds has its standard deviation, and is new in every draw."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
-from adversaries.arrays import Floats
-from fedsim.privacy.noise import Noised, add_noise
+from fedsim.privacy.noise import add_noise
 
 SIZE = 10_000
 
 
-def _noised(
-    clean: Floats,
-    stds: Sequence[float] = (1.0, 1.0),
-    *,
-    round: int = 1,
-    numbers: Sequence[int] = (0, 1),
-    seed: int | None = 7,
-) -> Noised:
+def _noised(clean, stds=(1.0, 1.0), *, round=1, numbers=(0, 1), seed=7):
     """Return a copy of a sum with noise."""
     return add_noise(clean.copy(), np.array(stds), seed, numbers, round)
 
 
 @pytest.fixture
-def clean() -> Floats:
+def clean():
     return np.random.default_rng(3).standard_normal((2, SIZE))
 
 
 @pytest.mark.parametrize("seed", [7, None])
-def test_noise_has_its_standard_deviation_in_every_trial(clean: Floats, seed: int | None) -> None:
+def test_noise_has_its_standard_deviation_in_every_trial(clean, seed):
     stds = np.array([0.5, 20.0])
     noise = _noised(clean, (0.5, 20.0), seed=seed).noise
     assert noise is not None
@@ -39,18 +29,18 @@ def test_noise_has_its_standard_deviation_in_every_trial(clean: Floats, seed: in
     assert (np.abs(noise.mean(axis=1)) < error * stds).all()
 
 
-def test_noise_is_what_the_total_gained(clean: Floats) -> None:
+def test_noise_is_what_the_total_gained(clean):
     found = _noised(clean, (0.5, 20.0))
     assert found.noise is not None
     np.testing.assert_array_equal(found.total, clean + found.noise)
 
 
-def test_a_trial_has_the_same_bits_wherever_its_stream_stands_in_a_batch(clean: Floats) -> None:
+def test_a_trial_has_the_same_bits_wherever_its_stream_stands_in_a_batch(clean):
     found = _noised(clean[[1, 0]], numbers=(1, 0))
     np.testing.assert_array_equal(found.total[[1, 0]], _noised(clean).total)
 
 
-def test_no_round_stream_or_seed_has_the_noise_of_another() -> None:
+def test_no_round_stream_or_seed_has_the_noise_of_another():
     zero = np.zeros((2, SIZE))
     drawn = [
         *_noised(zero, round=1).total,

@@ -16,23 +16,21 @@ positive = st.floats(1e-3, 1e3)
 spectra = st.lists(st.just(0.0) | st.floats(1e-6, 1e3), min_size=1, max_size=6).map(np.asarray)
 
 
-def _bernoulli_divergence(p: float, prior: float) -> float:
+def _bernoulli_divergence(p, prior):
     return float(xlogy(p, p / prior) + xlogy(1 - p, (1 - p) / (1 - prior)))
 
 
-def _log_det(eigenvalues: np.ndarray, variances: np.ndarray) -> float:
+def _log_det(eigenvalues, variances):
     """Return 1/2 log det(I + Sigma Sigma_B^-1): of all signals, the Gaussian one tells most."""
     return float(np.log1p(eigenvalues / variances).sum() / 2)
 
 
-def _linear(eigenvalues: np.ndarray, variances: np.ndarray) -> float:
+def _linear(eigenvalues, variances):
     """Return 1/2 tr(Sigma Sigma_B^-1), which is no less."""
     return float((eigenvalues / variances).sum() / 2)
 
 
-def _true_information(
-    means: np.ndarray, probabilities: np.ndarray, deviation: float, grid: np.ndarray
-) -> float:
+def _true_information(means, probabilities, deviation, grid):
     """Return MI(S; c_S + N(0, deviation^2)) on a line, by integration on a grid."""
     likelihoods = np.exp(-((grid[:, None] - means) ** 2) / (2 * deviation**2))
     likelihoods /= deviation * math.sqrt(2 * math.pi)
@@ -52,19 +50,17 @@ def _true_information(
         (4.889443516731262e-05, 0.5049443724719028),
     ],
 )
-def test_the_success_bound_is_that_of_the_published_code(
-    information: float, success: float
-) -> None:
+def test_the_success_bound_is_that_of_the_published_code(information, success):
     assert pac.success_bound(information) == pytest.approx(success, rel=1e-11)
     assert pac.advantage_bound(information) == pytest.approx(2 * success - 1, rel=1e-9)
 
 
-def test_the_equivalent_epsilon_is_that_of_the_published_code() -> None:
+def test_the_equivalent_epsilon_is_that_of_the_published_code():
     success = pac.success_bound(4.889443516731262e-05)
     assert pac.epsilon_of_success(success, 1e-5) == pytest.approx(0.019758330229927658, rel=1e-9)
 
 
-def test_the_noise_of_three_eigenvalues_is_that_worked_out_by_hand() -> None:
+def test_the_noise_of_three_eigenvalues_is_that_worked_out_by_hand():
     eigenvalues, budget = np.array([4.0, 1.0, 0.25]), 0.5
     variances = pac.anisotropic_variances(eigenvalues, budget)
     np.testing.assert_allclose(variances, [7, 3.5, 1.75])
@@ -78,7 +74,7 @@ def test_the_noise_of_three_eigenvalues_is_that_worked_out_by_hand() -> None:
 
 
 @given(spectra, positive)
-def test_the_noise_keeps_its_budget(eigenvalues: np.ndarray, budget: float) -> None:
+def test_the_noise_keeps_its_budget(eigenvalues, budget):
     seen = eigenvalues[eigenvalues > 0]
     assume(len(seen))
     variances = pac.anisotropic_variances(eigenvalues, budget)
@@ -88,9 +84,7 @@ def test_the_noise_keeps_its_budget(eigenvalues: np.ndarray, budget: float) -> N
 
 
 @given(spectra, positive, st.integers(0, 2**30))
-def test_no_other_noise_of_the_same_linear_budget_is_smaller(
-    eigenvalues: np.ndarray, budget: float, seed: int
-) -> None:
+def test_no_other_noise_of_the_same_linear_budget_is_smaller(eigenvalues, budget, seed):
     eigenvalues = eigenvalues + 1e-3
     other = eigenvalues * np.random.default_rng(seed).uniform(0.01, 1, eigenvalues.shape)
     other *= _linear(eigenvalues, other) / budget
@@ -105,9 +99,7 @@ def test_no_other_noise_of_the_same_linear_budget_is_smaller(
     st.floats(0.3, 3),
     st.integers(0, 2**30),
 )
-def test_the_log_det_bound_is_above_the_information_found_by_integration(
-    means: list[float], deviation: float, seed: int
-) -> None:
+def test_the_log_det_bound_is_above_the_information_found_by_integration(means, deviation, seed):
     places = np.array(means)
     probabilities = np.random.default_rng(seed).dirichlet(np.ones(len(places)))
     covariance = probabilities @ (places - probabilities @ places) ** 2
@@ -123,9 +115,7 @@ def test_the_log_det_bound_is_above_the_information_found_by_integration(
 
 
 @given(st.floats(1e-6, 1 - 1e-6), st.floats(1e-6, 0.999))
-def test_the_success_bound_is_where_the_divergence_meets_the_information(
-    prior: float, share: float
-) -> None:
+def test_the_success_bound_is_where_the_divergence_meets_the_information(prior, share):
     information = share * -math.log(prior)
     bound = pac.success_bound(information, prior)
     assert prior <= bound <= 1
@@ -136,7 +126,7 @@ def test_the_success_bound_is_where_the_divergence_meets_the_information(
 
 
 @pytest.mark.parametrize("prior", [1e-9, 0.03, 0.5, 0.97])
-def test_no_information_leaves_the_prior_and_enough_leaves_nothing(prior: float) -> None:
+def test_no_information_leaves_the_prior_and_enough_leaves_nothing(prior):
     assert pac.success_bound(0.0, prior) == prior
     assert pac.success_bound(-math.log(prior), prior) == 1.0
     assert pac.success_bound(math.inf, prior) == 1.0
@@ -144,7 +134,7 @@ def test_no_information_leaves_the_prior_and_enough_leaves_nothing(prior: float)
 
 @pytest.mark.parametrize("prior", [1e-9, 0.5, 1 - 1e-9])
 @pytest.mark.parametrize("information", [1e-300, 1e-12, 1e-3, 0.6931471805599, 30.0, 700.0])
-def test_extremes_give_probabilities(prior: float, information: float) -> None:
+def test_extremes_give_probabilities(prior, information):
     bound = pac.success_bound(information, prior)
     assert prior <= bound <= 1
     assert pac.success_bound(information * 1.01, prior) >= bound
@@ -152,9 +142,7 @@ def test_extremes_give_probabilities(prior: float, information: float) -> None:
 
 @pytest.mark.parametrize("prior", [0.1, 0.5, 0.8])
 @pytest.mark.parametrize("deviation", [0.5, 1.0, 4.0])
-def test_the_best_guess_of_a_simulated_game_stays_below_the_bound(
-    prior: float, deviation: float
-) -> None:
+def test_the_best_guess_of_a_simulated_game_stays_below_the_bound(prior, deviation):
     """Guess by Bayes' rule which of four places was observed, or only whether it was the last."""
     places, random = np.array([-1.0, 0.0, 0.5, 2.0]), np.random.default_rng(3)
     probabilities = np.append(np.full(3, (1 - prior) / 3), prior)
@@ -175,7 +163,7 @@ def test_the_best_guess_of_a_simulated_game_stays_below_the_bound(
         assert whole > probabilities.max() + 0.02
 
 
-def test_the_equivalent_epsilon_allows_the_same_success() -> None:
+def test_the_equivalent_epsilon_allows_the_same_success():
     for success, delta in ((0.6, 0.0), (0.9, 0.01), (1 - 1e-9, 1e-6)):
         growth = math.exp(pac.epsilon_of_success(success, delta))
         assert (growth + delta) / (growth + 1) == pytest.approx(success, rel=1e-12)
@@ -187,7 +175,7 @@ def test_the_equivalent_epsilon_allows_the_same_success() -> None:
 
 
 @pytest.mark.parametrize("multiplier", [0.3, 1.0, 4.0])
-def test_a_full_batch_tells_no_more_than_the_bound(multiplier: float) -> None:
+def test_a_full_batch_tells_no_more_than_the_bound(multiplier):
     places, even = np.array([0.0, 1.0]), np.array([0.5, 0.5])
     truth = _true_information(places, even, multiplier, np.linspace(-60, 60, 60_001))
     bound = pac.pair_information(multiplier)
@@ -202,13 +190,13 @@ def test_a_full_batch_tells_no_more_than_the_bound(multiplier: float) -> None:
 @pytest.mark.parametrize("rate", [0.05, 0.5, 0.95])
 @pytest.mark.parametrize("multiplier", [0.05, 0.3, 1.0])
 def test_a_sampled_step_tells_no_more_than_the_bound_whatever_is_believed(
-    replaced: bool, belief: float, rate: float, multiplier: float
-) -> None:
+    replaced, belief, rate, multiplier
+):
     """In units of the sensitivity: g = 1 or 1/2 under D, g' = 0 or -1/2 under D'."""
     grid = np.linspace(-60, 61, 400_001)
     present, absent = (0.5, -0.5) if replaced else (1.0, 0.0)
 
-    def told(*means: tuple[float, float]) -> float:
+    def told(*means):
         places, probabilities = np.array(means).T
         return _true_information(places, probabilities, multiplier, grid)
 
@@ -220,7 +208,7 @@ def test_a_sampled_step_tells_no_more_than_the_bound_whatever_is_believed(
 
 
 @given(st.floats(0.01, 100), st.floats(1e-3, 1.0))
-def test_the_bound_is_below_log_det_of_the_sampled_signal(multiplier: float, rate: float) -> None:
+def test_the_bound_is_below_log_det_of_the_sampled_signal(multiplier, rate):
     bound = pac.pair_information(multiplier, rate) * (1 - 1e-9)
     removed = np.array([rate / 2 * (1 - rate / 2)])
     opposite = np.array([rate / 4])
@@ -229,7 +217,7 @@ def test_the_bound_is_below_log_det_of_the_sampled_signal(multiplier: float, rat
 
 
 @pytest.mark.parametrize("multiplier", [1.0, 8.0])
-def test_the_success_bound_of_many_rounds_is_above_the_best_test(multiplier: float) -> None:
+def test_the_success_bound_of_many_rounds_is_above_the_best_test(multiplier):
     for rounds in (1, 10, 100):
         information = rounds * pac.pair_information(multiplier)
         truth = gaussian.advantage(math.sqrt(rounds) / multiplier)
@@ -238,14 +226,14 @@ def test_the_success_bound_of_many_rounds_is_above_the_best_test(multiplier: flo
 
 
 @given(st.floats(0.01, 100), st.floats(1e-3, 1.0))
-def test_more_noise_or_fewer_records_tell_less(multiplier: float, rate: float) -> None:
+def test_more_noise_or_fewer_records_tell_less(multiplier, rate):
     told = pac.pair_information(multiplier, rate)
     assert told > 0
     assert pac.pair_information(1.1 * multiplier, rate) < told
     assert pac.pair_information(multiplier, rate * 0.9) < told
 
 
-def test_no_noise_tells_everything() -> None:
+def test_no_noise_tells_everything():
     assert pac.pair_information(0.0, 0.5) == math.inf
     assert pac.success_bound(pac.pair_information(0.0)) == 1.0
 
@@ -264,14 +252,14 @@ def test_no_noise_tells_everything() -> None:
         (lambda: pac.pair_information(1.0, 0.0), "sampling rate is 0.0"),
     ],
 )
-def test_impossible_values_are_refused_in_one_line(call, complaint: str) -> None:
+def test_impossible_values_are_refused_in_one_line(call, complaint):
     with pytest.raises(InputError, match=complaint) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 2.0])
-def test_a_step_tells_a_pair_no_more_than_its_bound(multiplier: float) -> None:
+def test_a_step_tells_a_pair_no_more_than_its_bound(multiplier):
     grid = np.linspace(-12 * multiplier - 1, 12 * multiplier + 2, 40_001)
     means, odds = np.array([0.0, 1.0]), np.array([0.5, 0.5])
     truth = _true_information(means, odds, multiplier, grid)

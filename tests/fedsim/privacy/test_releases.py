@@ -1,7 +1,6 @@
 """One description of a federation's rounds, and the mechanism that each vantage faces."""
 
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -31,13 +30,13 @@ sampling-rate = 0.5
 """
 
 
-def written(tmp_path: Path, text: str) -> Path:
+def written(tmp_path, text):
     path = tmp_path / "rounds.toml"
     path.write_text(text)
     return path
 
 
-def test_rounds_that_differ_compose_to_one_mechanism() -> None:
+def test_rounds_that_differ_compose_to_one_mechanism():
     described = Releases((Rounds(2.0, 10), Rounds(3.0, 5, 0.1), Rounds(2.0, 1)))
     expected = Mechanism((Steps(2.0, 11), Steps(3.0, 5, 0.1)))
     assert described.towards(Vantage.PARTICIPANT) == expected
@@ -54,27 +53,25 @@ def test_rounds_that_differ_compose_to_one_mechanism() -> None:
         (Trust.DISTRIBUTED, Vantage.PARTICIPANT, 2 * math.sqrt(2 / 5)),
     ],
 )
-def test_a_client_that_stays_away_takes_its_noise_with_it(
-    trust: Trust, vantage: Vantage, effective: float
-) -> None:
+def test_a_client_that_stays_away_takes_its_noise_with_it(trust, vantage, effective):
     described = Releases((Rounds(2.0, participants=3),), trust=trust, clients=5)
     (group,) = described.towards(vantage).groups
     assert group.noise_multiplier == pytest.approx(effective)
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
-def test_a_lone_participant_is_not_its_own_adversary(trust: Trust) -> None:
+def test_a_lone_participant_is_not_its_own_adversary(trust):
     described = Releases((Rounds(2.0, participants=1),), trust=trust, clients=4)
     (group,) = described.towards(Vantage.PARTICIPANT).groups
     assert group.noise_multiplier == (2.0 if trust is Trust.LOCAL else 1.0)
 
 
-def test_local_steps_count_one_by_one() -> None:
+def test_local_steps_count_one_by_one():
     described = Releases((Rounds(2.0, 10, local_steps=3),), trust=Trust.LOCAL, clients=5)
     assert described.towards(Vantage.PARTICIPANT) == Mechanism.alike(2.0, 30)
 
 
-def test_the_first_rounds_are_cut_where_they_are_counted_off() -> None:
+def test_the_first_rounds_are_cut_where_they_are_counted_off():
     described = Releases((Rounds(2.0, 10), Rounds(3.0, 5)))
     assert described.first(12).rounds == (Rounds(2.0, 10), Rounds(3.0, 2))
     assert described.first(99) == described
@@ -82,13 +79,13 @@ def test_the_first_rounds_are_cut_where_they_are_counted_off() -> None:
         described.first(0)
 
 
-def test_several_trainings_cost_all_their_rounds_together() -> None:
+def test_several_trainings_cost_all_their_rounds_together():
     one = Releases((Rounds(2.0, 3), Rounds(4.0, 5)))
     towards = one.repeated(7).towards(Vantage.PARTICIPANT)
     assert towards.mu == pytest.approx(math.sqrt(7 * (3 / 2.0**2 + 5 / 4.0**2)), rel=1e-12)
 
 
-def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path: Path) -> None:
+def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path):
     read = releases.load(written(tmp_path, EXAMPLE))
     # Replacing a record moves a sum by twice the clipping norm: 8 / (2 x 2).
     assert read.rounds == (Rounds(2.0, 90), Rounds(4.0, 1, 0.5, participants=7))
@@ -114,15 +111,13 @@ def test_a_file_describes_rounds_by_multiplier_or_by_standard_deviation(tmp_path
         ("[[rounds]]\nnoise-multiplier = -1.0", "noise-multiplier"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused_in_one_line(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
+def test_a_file_that_makes_no_sense_is_refused_in_one_line(tmp_path, text, complaint):
     with pytest.raises(InputError, match=complaint) as refused:
         releases.load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         releases.load(tmp_path / "nothing.toml")
 
@@ -136,11 +131,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     st.data(),
 )
 def test_more_participants_more_noise_and_fewer_rounds_never_harm(
-    trust: Trust, vantage: Vantage, clients: int, z: float, count: int, data: st.DataObject
-) -> None:
+    trust, vantage, clients, z, count, data
+):
     participants = data.draw(st.integers(1, clients - 1))
 
-    def mu(z: float, count: int, participants: int) -> float:
+    def mu(z, count, participants):
         rounds = Rounds(z, count, participants=participants)
         return Releases((rounds,), trust=trust, clients=clients).towards(vantage).mu
 

@@ -13,13 +13,13 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring
 RATES = np.array([1e-4, 1e-3, 0.01, 0.1, 0.3, 0.5, 0.8, 0.99])
 
 
-def test_full_batches_have_the_curve_of_a_gaussian() -> None:
+def test_full_batches_have_the_curve_of_a_gaussian():
     """Dong, Roth and Su (2022), equation 6."""
     found = risks.true_positives(Mechanism.alike(2.0, 9), RATES)
     np.testing.assert_allclose(found, ndtr(ndtri(RATES) + 1.5), atol=1e-9, rtol=0)
 
 
-def test_one_sampled_step_has_the_curve_of_its_mixture() -> None:
+def test_one_sampled_step_has_the_curve_of_its_mixture():
     """N(0, 1) against .7 N(0, 1) + .3 N(1, 1), by thresholds; both ways round, made concave."""
     rate = 0.3
     thresholds = np.linspace(-10, 11, 20_001)
@@ -32,12 +32,12 @@ def test_one_sampled_step_has_the_curve_of_its_mixture() -> None:
     np.testing.assert_allclose(found, exact, atol=1e-5, rtol=0)
 
 
-def test_no_simulated_test_of_sampled_steps_beats_the_curve_and_the_best_one_reaches_it() -> None:
+def test_no_simulated_test_of_sampled_steps_beats_the_curve_and_the_best_one_reaches_it():
     """The likelihood ratio of a million games: the standard error of a share is at most 5e-4."""
     games, steps, rate, noise = 1_000_000, 4, 0.25, 0.9
     generator = np.random.default_rng(0)
 
-    def log_ratio(outputs: np.ndarray) -> np.ndarray:
+    def log_ratio(outputs):
         grown = np.exp((outputs - 0.5) / noise**2)
         return np.log1p(rate * (grown - 1)).sum(axis=1)
 
@@ -59,8 +59,8 @@ def test_no_simulated_test_of_sampled_steps_beats_the_curve_and_the_best_one_rea
 )
 @settings(max_examples=8, deadline=None)
 def test_the_curve_is_concave_above_guessing_and_agrees_with_the_advantage(
-    noise: float, steps: int, rate: float, neighbouring: Neighbouring
-) -> None:
+    noise, steps, rate, neighbouring
+):
     mechanism = Mechanism.alike(noise, steps, rate, neighbouring)
     rates = np.linspace(0, 1, 51)
     found = risks.true_positives(mechanism, rates)
@@ -70,7 +70,7 @@ def test_the_curve_is_concave_above_guessing_and_agrees_with_the_advantage(
     assert (found - rates).max() >= identifiability.rho_alpha(mechanism) - 1 / 50
 
 
-def test_a_mechanism_without_noise_or_without_a_distribution_has_an_upper_bound() -> None:
+def test_a_mechanism_without_noise_or_without_a_distribution_has_an_upper_bound():
     assert risks.success(Mechanism.alike(0.0, 3), 0.001) == 1
     assert risks.success(Mechanism.alike(0.0, 3, 0.1), 0.001) == pytest.approx(0.001 + 0.271)
     little = Mechanism.alike(0.02, 50, 0.5)
@@ -78,7 +78,7 @@ def test_a_mechanism_without_noise_or_without_a_distribution_has_an_upper_bound(
     assert risks.success(little, 0.001) >= 0.001
 
 
-def test_riskcal_has_the_same_curve() -> None:
+def test_riskcal_has_the_same_curve():
     riskcal = pytest.importorskip("riskcal")
     from dp_accounting.pld import privacy_loss_distribution  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ def test_riskcal_has_the_same_curve() -> None:
         np.testing.assert_allclose(found, theirs, atol=1e-3, rtol=0)
 
 
-def test_calibration_to_a_risk_has_the_least_noise_that_meets_it() -> None:
+def test_calibration_to_a_risk_has_the_least_noise_that_meets_it():
     """A Gaussian's multiplier follows from mu = Phi^-1(risk) - Phi^-1(baseline)."""
     mu = ndtri(0.005) - ndtri(0.001)
     found = calibration.noise_multiplier(calibration.success_at_most(0.005, 0.001), 30)
@@ -104,6 +104,6 @@ def test_calibration_to_a_risk_has_the_least_noise_that_meets_it() -> None:
 @pytest.mark.parametrize(
     ("risk", "baseline", "why"), [(0.01, 0.01, "largest risk"), (0.5, 0.0, "baseline risk is 0")]
 )
-def test_a_risk_that_no_release_can_have_is_refused(risk: float, baseline: float, why: str) -> None:
+def test_a_risk_that_no_release_can_have_is_refused(risk, baseline, why):
     with pytest.raises(InputError, match=why):
         calibration.success_at_most(risk, baseline)

@@ -1,13 +1,19 @@
 """`fedsim audit transcript`: from a file to a report, and one line for what cannot be audited."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+import fedsim
 from adversaries.bounds import canaries
+from adversaries.errors import InputError
+from fedsim.audits.loop import contract
+from fedsim.commands import own_loop
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 from tests.console import exit_of
@@ -285,3 +291,46 @@ def test_a_report_whose_sums_are_listed_is_not_replaced(
     assert command(tmp_path / "server.fedt", "--confidence", 0.9) == 2
     assert "a new report would no longer match it" in capsys.readouterr().err
     assert (tmp_path / "server-audit" / "report.json").read_bytes() == before
+
+
+NOTEBOOK = """
+import math
+from statistics import fmean
+
+SHARE = 0.5
+
+class Scale:
+    def of(self, values):
+        return [SHARE * each for each in values]
+
+def mean(values):
+    return fmean(values) if values else math.nan
+
+def train(features, labels, seed):
+    return mean(Scale().of(features)) + seed
+"""
+
+
+def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path: Path) -> None:
+    cell = tmp_path / "cell.py"
+    cell.write_text(NOTEBOOK)
+    notebook = sys.modules["__main__"]
+    with patch.dict(vars(notebook)):
+        exec(compile(NOTEBOOK, str(cell), "exec"), vars(notebook))
+        train = vars(notebook)["train"]
+        with own_loop.named(train) as name:
+            again = contract.loaded(name)
+        assert again([1.0, 3.0], [], 4) == train([1.0, 3.0], [], 4) == 5.0
+        vars(notebook)["SHARE"] = [0.5]
+        with pytest.raises(InputError, match="'SHARE', which is a list"), own_loop.named(train):
+            pass
+
+
+def test_a_function_within_another_is_refused() -> None:
+    kept = 1
+
+    def train(features: object, labels: object, seed: int) -> int:
+        return kept
+
+    with pytest.raises(InputError, match="outside others"):
+        fedsim.audit(train)

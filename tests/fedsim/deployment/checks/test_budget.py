@@ -1,7 +1,6 @@
 """A client sees what runs have cost its records, and what is left."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 
-def _answer(run: str, round: int, charged: Steps | None) -> AnsweredMessage:
+def _answer(run, round, charged):
     unit = "record", Neighbouring.ADD_REMOVE, "pld"
     return AnsweredMessage(
         "2026-11-23T09:00:00+00:00",
@@ -33,7 +32,7 @@ def _answer(run: str, round: int, charged: Steps | None) -> AnsweredMessage:
 
 
 @pytest.fixture
-def place(written: Path) -> Path:
+def place(written):
     """The folder of a client that answered two rounds of two runs each, the last uncharged."""
     place = written / "clients" / "client-0"
     terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
@@ -43,12 +42,12 @@ def place(written: Path) -> Path:
     return place
 
 
-def _said(place: Path) -> list[tuple[str, str]]:
+def _said(place):
     findings = machines.check_machines(place.parents[1], place.name)
     return [(one.state, one.message) for one in findings if one.what in ("answered", "budget")]
 
 
-def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
+def test_what_every_run_cost_is_listed_and_what_is_left(place):
     assert _said(place) == [
         (OK, "digits (run 5, records 12ab): rounds 2, trials 1; epsilon 1.061 after it"),
         (OK, "digits (run 6, records 12ab): rounds 2, trials 1; epsilon 1.555 after it"),
@@ -57,7 +56,7 @@ def test_what_every_run_cost_is_listed_and_what_is_left(place: Path) -> None:
     ]
 
 
-def test_what_a_run_has_reserved_is_said(place: Path) -> None:
+def test_what_a_run_has_reserved_is_said(place):
     terms = Terms(frozenset(), 1, 9.0, 1e-5, place / "state")
     client_ledger.reserve(terms, _answer("9", 1, Steps(5.0, 4)))
     findings = machines.check_machines(place.parents[1], place.name)
@@ -67,7 +66,7 @@ def test_what_a_run_has_reserved_is_said(place: Path) -> None:
     assert said.endswith(f"epsilon {whole:.4g} with all that is reserved")
 
 
-def test_a_confusion_matrix_is_no_round_and_is_charged(written: Path) -> None:
+def test_a_confusion_matrix_is_no_round_and_is_charged(written):
     place = written / "clients" / "client-0"
     terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
     client_ledger.enter(terms, replace(_answer("9", 4, None), measured=2.0))
@@ -89,9 +88,7 @@ def test_a_confusion_matrix_is_no_round_and_is_charged(written: Path) -> None:
         ('consent = ""', 'consent = "experiment"', NOTE, "nothing is charged, since consent has"),
     ],
 )
-def test_a_budget_that_is_spent_or_waived_is_said(
-    place: Path, old: str, new: str, state: str, message: str
-) -> None:
+def test_a_budget_that_is_spent_or_waived_is_said(place, old, new, state, message):
     path = place / "node.toml"
     path.write_text(path.read_text().replace(old, new))
     found, said = _said(place)[-1]
@@ -99,7 +96,7 @@ def test_a_budget_that_is_spent_or_waived_is_said(
     assert message in said
 
 
-def test_a_damaged_ledger_is_wrong(place: Path) -> None:
+def test_a_damaged_ledger_is_wrong(place):
     path = place / "state" / client_ledger.FILE
     path.write_bytes(path.read_bytes().replace(b"5.0", b"9.0", 1))
     ((state, message),) = _said(place)

@@ -3,8 +3,6 @@
 import shutil
 import stat
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,11 +10,8 @@ from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
-Found = Callable[[str], dict[str, str]]
-Change = Callable[[Path, str, object], None]
 
-
-def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> None:
+def test_a_new_kit_lacks_nothing_but_its_start(written, found):
     server = found("server")
     assert set(server) == {"superlink", "proxy"}
     assert "does not answer on port" in server["superlink"]
@@ -32,21 +27,19 @@ def test_a_new_kit_lacks_nothing_but_its_start(written: Path, found: Found) -> N
     }
 
 
-def test_other_versions(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_versions(written, monkeypatch):
     monkeypatch.setattr(machines.fedsim, "__version__", "9.9")
     (line,) = (one for one in machines.check_machines(written, "server") if one.what == "fedsim")
     assert line.state == NOTE
     assert "9.9 is installed, but the kit was written with" in line.message
 
 
-def test_a_foreign_distribution_of_the_name(
-    found: Found, strangers: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_foreign_distribution_of_the_name(found, strangers, monkeypatch):
     monkeypatch.syspath_prepend(strangers)
     assert "pip uninstall fedsim, then install" in found("server")["distribution"]
 
 
-def test_others_may_read_a_key(written: Path, found: Found) -> None:
+def test_others_may_read_a_key(written, found):
     key = written / "server" / "server.key"
     key.chmod(0o644)
     assert f"chmod 600 {key}" in found("server")["permissions"]
@@ -54,9 +47,7 @@ def test_others_may_read_a_key(written: Path, found: Found) -> None:
     assert "permissions" not in found("server")
 
 
-def test_a_unit_that_is_not_the_kits_is_spoken_of(
-    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_is_not_the_kits_is_spoken_of(written, tmp_path, monkeypatch):
     monkeypatch.setattr(machines, "UNITS", tmp_path)
     own = written / "clients" / "client-0" / "fedsim-client-0.service"
     installed = tmp_path / own.name
@@ -67,14 +58,12 @@ def test_a_unit_that_is_not_the_kits_is_spoken_of(
     assert (line.state, f"copy {own} there" in line.message) == (NOTE, True)
 
 
-def test_commands_that_are_not_there(written: Path, found: Found, change: Change) -> None:
+def test_commands_that_are_not_there(written, found, change):
     change(written / "server", "BIN", "/nowhere")
     assert "is not on the PATH; set BIN" in found("server")["commands"]
 
 
-def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
-    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flowers_commands_are_beside_the_interpreter_of_fedsim(found, tmp_path, monkeypatch):
     alone = tmp_path / "bin" / "fedsim"
     alone.parent.mkdir()
     alone.touch(0o700)
@@ -84,13 +73,13 @@ def test_flowers_commands_are_beside_the_interpreter_of_fedsim(
 
 
 @pytest.mark.parametrize("machine", [None, "server", "client-0"])
-def test_the_authoritys_key_is_looked_at_wherever_it_is(written: Path, machine: str | None) -> None:
+def test_the_authoritys_key_is_looked_at_wherever_it_is(written, machine):
     (written / "ca" / "ca.key").chmod(0o644)
     wrong = [one for one in machines.check_machines(written, machine) if one.state == WRONG]
     assert any(one.machine == "ca" and "chmod 600" in one.message for one in wrong)
 
 
-def _seen(written: Path, machine: str) -> dict[str, str]:
+def _seen(written, machine):
     """What was looked at on a machine, with how it is."""
     return {
         one.what: one.state for one in machines.check_machines(written) if one.machine == machine
@@ -98,9 +87,7 @@ def _seen(written: Path, machine: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
-    written: Path, found: Found
-) -> None:
+def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(written, found):
     before = {machine: _seen(written, machine) for machine in ("server", "client-0")}
     place = written / "clients" / "client-1"
     place.rename(written / "elsewhere")
@@ -111,7 +98,7 @@ def test_a_machine_that_has_moved_away_hides_nothing_of_the_others(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", ["server", "client-1"])
-def test_without_settings_all_else_is_looked_at(written: Path, found: Found, machine: str) -> None:
+def test_without_settings_all_else_is_looked_at(written, found, machine):
     place = kit.folder(written, machine)
     (place / "settings.env").unlink()
     place.chmod(0o755)

@@ -2,36 +2,30 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment.checks import machines
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 from fedsim.federation.client import seen_models
 from fedsim.federation.protocol import consent
 
-Found = Callable[[str], dict[str, str]]
-Change = Callable[[Path, str, object], None]
-FreePort = Callable[[], int]
 
-
-def test_no_data(written: Path, found: Found) -> None:
+def test_no_data(written, found):
     (written / "clients" / "client-1" / "data").rmdir()
     assert "there is no folder or file '../data'" in found("client-1")["data"]
 
 
-def test_the_data_may_be_a_single_file(written: Path, found: Found) -> None:
+def test_the_data_may_be_a_single_file(written, found):
     (written / "clients" / "client-1" / "data").rmdir()
     (written / "clients" / "client-1" / "data").write_text("age,label")
     assert "data" not in found("client-1")
 
 
-def test_records_are_read_against_the_clients_own_schema(written: Path, found: Found) -> None:
+def test_records_are_read_against_the_clients_own_schema(written, found):
     place = written / "clients" / "client-0"
     (place / "data").rmdir()
     (place / "data.csv").write_text("age,label\n12,a\n99,b\n")
@@ -42,7 +36,7 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
         "column 'age': outside of the range 0 to 90: '99' (record 2)" in found("client-0")["data"]
     )
 
-    def lines() -> list[tuple[str, str]]:
+    def lines():
         checked = machines.check_machines(written, "client-0")
         return [
             (one.state, one.message.partition("data.csv")[2])
@@ -75,9 +69,7 @@ def test_records_are_read_against_the_clients_own_schema(written: Path, found: F
         ('consent = "everything"', "consent", "'everything'; choose from central"),
     ],
 )
-def test_a_node_with_a_wrong_config(
-    written: Path, found: Found, line: str, what: str, complaint: str
-) -> None:
+def test_a_node_with_a_wrong_config(written, found, line, what, complaint):
     path = written / "clients" / "client-0" / "node.toml"
     key = line.partition(" ")[0]
     lines = path.read_text().splitlines()
@@ -85,7 +77,7 @@ def test_a_node_with_a_wrong_config(
     assert complaint in found("client-0")[what]
 
 
-def test_the_public_keys_of_all_clients_are_looked_at(written: Path, found: Found) -> None:
+def test_the_public_keys_of_all_clients_are_looked_at(written, found):
     place = written / "clients" / "client-0"
     assert "peers" not in found("client-0")
     peer, own = (place / "peers" / f"client-{client}.pub" for client in (1, 0))
@@ -109,8 +101,8 @@ def test_the_public_keys_of_all_clients_are_looked_at(written: Path, found: Foun
     ],
 )
 def test_what_a_client_agrees_to_release_of_held_back_records_is_looked_at(
-    written: Path, keys: str, state: str, said: str
-) -> None:
+    written, keys, state, said
+):
     path = written / "clients" / "client-0" / "node.toml"
     text = path.read_text().replace('consent = ""', 'consent = "measures"')
     path.write_text(f"{text}\n{keys}\n")
@@ -126,10 +118,8 @@ def test_what_a_client_agrees_to_release_of_held_back_records_is_looked_at(
     assert len(lines) == len(keys.splitlines())
 
 
-def test_a_node_that_computes_longer_than_the_server_waits_says_so(
-    written: Path, small: Callable[..., Config]
-) -> None:
-    def said() -> list[tuple[str, str]]:
+def test_a_node_that_computes_longer_than_the_server_waits_says_so(written, small):
+    def said():
         lines = machines.check_machines(written, "client-0")
         return [(each.state, each.message) for each in lines if each.what == "deadline"]
 
@@ -146,7 +136,7 @@ def test_a_node_that_computes_longer_than_the_server_waits_says_so(
     assert said() == []
 
 
-def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> None:
+def test_a_node_that_nobody_asks_for_consent(written, found):
     path = written / "clients" / "client-0" / "node.toml"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(line for line in lines if not line.startswith(consent.DEPLOYED)))
@@ -161,9 +151,7 @@ def test_a_node_that_nobody_asks_for_consent(written: Path, found: Found) -> Non
         ('transcript-path = "../transcripts"', "", "transcripts", "set transcript-path"),
     ],
 )
-def test_an_auditors_config(
-    tmp_path: Path, old: str, new: str, what: str, said: str, free_port: FreePort
-) -> None:
+def test_an_auditors_config(tmp_path, old, new, what, said, free_port):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     node = tmp_path / "kit" / "auditor" / "node.toml"
     before = {one.what: one for one in machines.check_machines(tmp_path / "kit", "auditor")}
@@ -177,7 +165,7 @@ def test_an_auditors_config(
     assert said in after[what]
 
 
-def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: FreePort) -> None:
+def test_others_may_read_an_auditors_transcripts(tmp_path, free_port):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", free_port(), 2, auditor=True)
     folder = tmp_path / "kit" / "auditor" / "transcripts"
     folder.chmod(0o755)
@@ -186,7 +174,7 @@ def test_others_may_read_an_auditors_transcripts(tmp_path: Path, free_port: Free
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
-def test_a_key_with_a_passphrase_is_found(written: Path, found: Found) -> None:
+def test_a_key_with_a_passphrase_is_found(written, found):
     path = written / "clients" / "client-0" / "node.key"
     command = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "a passphrase", "-f", str(path)]
     subprocess.run(command, check=True, capture_output=True)

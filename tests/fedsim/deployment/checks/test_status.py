@@ -2,8 +2,6 @@
 
 import json
 import socket
-from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +16,7 @@ from tests import console
 
 
 @pytest.fixture
-def submitted(
-    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterable[list[str]]:
+def submitted(written, tmp_path, monkeypatch):
     """Flower's status of the last run and its details, at a server whose services are well."""
     said = ["finished:completed", ""]
     (tmp_path / "run").mkdir()
@@ -34,16 +30,14 @@ def submitted(
     return said
 
 
-def test_a_run_that_failed_says_why(written: Path, submitted: list[str]) -> None:
+def test_a_run_that_failed_says_why(written, submitted):
     submitted[:] = "finished:failed", "ServerApp failed with exception: cannot write: disk full"
     said = console.run(["deploy", "status", f"{written}"]).output
     assert "run: finished:failed, round 0 of 0\n" in said
     assert "run: cannot write: disk full\n" in said
 
 
-def test_a_run_without_its_last_file_has_failed(
-    written: Path, tmp_path: Path, submitted: list[str]
-) -> None:
+def test_a_run_without_its_last_file_has_failed(written, tmp_path, submitted):
     last = status.status(written / "server").run
     assert last is not None
     assert (last.state, "has no report.json" in last.reason) == ("finished:failed", True)
@@ -53,16 +47,14 @@ def test_a_run_without_its_last_file_has_failed(
     assert (last.state, last.reason) == ("finished:completed", "")
 
 
-def test_a_server_whose_services_do_not_answer(written: Path) -> None:
+def test_a_server_whose_services_do_not_answer(written):
     found = status.status(written / "server")
     for name in ("superlink", "proxy"):
         assert any(line.startswith(f"{name}: does not answer on port") for line in found.problems)
     assert found.nodes == ()
 
 
-def test_a_superlink_without_the_program_that_starts_runs(
-    written: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_superlink_without_the_program_that_starts_runs(written, monkeypatch, capsys):
     monkeypatch.setattr(supervision, "missing", lambda *_: ["flower-superexec"])
     monkeypatch.setattr(checks, "_speaks_tls", lambda *_: True)
     server = written / "server"

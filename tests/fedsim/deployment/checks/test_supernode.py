@@ -3,8 +3,6 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,12 +10,9 @@ from fedsim.deployment import kit, supervision
 from fedsim.deployment.checks import node as supernode_checks
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG
 
-Found = Callable[[str], dict[str, str]]
-Change = Callable[[Path, str, object], None]
-
 
 @pytest.fixture
-def running(written: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def running(written, change, monkeypatch):
     """The folder of a node that seems to be well, by its port alone."""
     place = written / "clients" / "client-0"
     monkeypatch.setattr(supernode_checks, "gives_tasks_to_anybody", lambda _: False)
@@ -26,9 +21,7 @@ def running(written: Path, change: Change, monkeypatch: pytest.MonkeyPatch) -> I
         yield place
 
 
-def test_a_config_that_was_edited_while_the_node_runs(
-    written: Path, found: Found, running: Path
-) -> None:
+def test_a_config_that_was_edited_while_the_node_runs(written, found, running):
     secret = running / "state" / "runtime" / "secret"
     kit.write_file(secret, "of a start under systemd, which leaves no supernode.pid")
     started = secret.stat().st_mtime
@@ -38,7 +31,7 @@ def test_a_config_that_was_edited_while_the_node_runs(
     assert "was edited after the node started" in found("client-0")["node.toml"]
 
 
-def test_a_node_that_the_server_does_not_hear(found: Found, running: Path) -> None:
+def test_a_node_that_the_server_does_not_hear(found, running):
     kit.write_file(running / "logs" / "supernode.log", "OSError: disk full\n")
     said = "the server has not accepted this node yet (OSError: disk full)"
     assert said in found("client-0")["heartbeat"]
@@ -50,9 +43,7 @@ def test_a_node_that_the_server_does_not_hear(found: Found, running: Path) -> No
     assert said in found("client-0")["heartbeat"]
 
 
-def test_a_port_that_another_program_has(
-    written: Path, found: Found, change: Change, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_another_program_has(written, found, change, monkeypatch):
     monkeypatch.setattr(
         supernode_checks, "gives_tasks_to_anybody", lambda _: None
     )  # as it is in 5 s
@@ -64,7 +55,7 @@ def test_a_port_that_another_program_has(
 
 
 @pytest.mark.slow
-def test_a_node_that_ended_by_itself_says_why(written: Path, found: Found) -> None:
+def test_a_node_that_ended_by_itself_says_why(written, found):
     place = written / "clients" / "client-0"
     assert "supernode" not in found("client-0")
     (place / "supernode.pid").write_text("0\n")
@@ -74,9 +65,7 @@ def test_a_node_that_ended_by_itself_says_why(written: Path, found: Found) -> No
     assert "([code: 2004] Failed to activate SuperNode.)" in found("client-0")["supernode"]
 
 
-def test_a_runtime_api_that_is_anybodys(
-    written: Path, found: Found, change: Change, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_runtime_api_that_is_anybodys(written, found, change, monkeypatch):
     monkeypatch.setattr(
         supernode_checks,
         "gives_tasks_to_anybody",
@@ -100,7 +89,7 @@ def test_a_runtime_api_that_is_anybodys(
         (-310.0, WRONG, "is 310 s behind"),
     ],
 )
-def test_a_clock_that_differs(ahead: float, state: str, said: str) -> None:
+def test_a_clock_that_differs(ahead, state, said):
     what, found, message = supernode_checks.clock(ahead)
     assert (what, found) == ("clock", state)
     assert said in message

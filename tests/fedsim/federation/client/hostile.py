@@ -6,7 +6,7 @@ folder. What the client says to a case must be the same of both, and what it cha
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from fedsim import client_app
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import Scalar, from_run_config, to_run_config
 from fedsim.configuration.jobs import JOBS
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
@@ -40,7 +40,7 @@ OTHER_SCHEMA = SCHEMA.replace("120", "50")
 PARAMETERS = 8
 """Of the linear model: three features and a bias, for two classes."""
 
-FILES: Mapping[str, tuple[str, ...]] = {
+FILES = {
     "ward-7/patients.csv": ("age,ward,ill", *(f"{20 + age},north,no" for age in range(12))),
     "tumours/people.csv": (
         "ward,name,ill,age",
@@ -48,10 +48,10 @@ FILES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-UNFIT: tuple[str, ...] = ("age,ward,ill", "20,north,no", "1700,zoo,perhaps")
+UNFIT = ("age,ward,ill", "20,north,no", "1700,zoo,perhaps")
 """A file that is not as the schema says; which record, and how, is its owner's business."""
 
-RUN: dict[str, Scalar] = {
+RUN = {
     "data.name": "own",
     "data.public-schema": SCHEMA,
     "data.records": 40,
@@ -67,7 +67,7 @@ RUN: dict[str, Scalar] = {
     "run.device": "cpu",
 }
 
-DIGITS: dict[str, Scalar] = {"data.name": "digits", "data.public-schema": ""}
+DIGITS = {"data.name": "digits", "data.public-schema": ""}
 """Of records that every copy of scikit-learn has: no file of the client is read."""
 
 
@@ -117,22 +117,22 @@ class Answer:
     answered: int
 
     @property
-    def has_sum(self) -> bool:
+    def has_sum(self):
         """Whether something computed on records left."""
         return self.said.startswith(f"{messages.REPLY}: ")
 
 
-def _reads(name: str) -> Case:
-    run: dict[str, Scalar] = {"data.name": name, "data.public-schema": ""}
+def _reads(name):
+    run = {"data.name": name, "data.public-schema": ""}
     return Case(f'`data.name = "{name}"` in place of the schema', run, checked=False)
 
 
-def _asks(name: str, value: Scalar, **run: Scalar) -> Case:
+def _asks(name, value, **run):
     shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
     return Case(f"`{name} = {shown}`", {name: value, **run}, checked=False)
 
 
-def _overflowing(model: np.ndarray) -> np.ndarray:
+def _overflowing(model):
     """Return a model whose output is infinite for old patients of the south, and for nobody else.
 
     Its weights are of age, north and south, for each of the two classes; behind them are biases.
@@ -141,16 +141,16 @@ def _overflowing(model: np.ndarray) -> np.ndarray:
     return model + weights
 
 
-def _stage(stage: str, **values: Any) -> Mapping[str, ConfigRecord | None]:
+def _stage(stage, **values):
     return {CONFIGS: ConfigRecord({Key.STAGE: stage, **values})}
 
 
-SECURE: dict[str, Scalar] = {
+SECURE = {
     "federation.trust": "distributed",
     "federation.secure-aggregation": "secagg+",
 }
 
-CASES: tuple[Case, ...] = (
+CASES = (
     Case("an honest round"),
     Case("the same round again", lie={"round": 1}, honest=1),
     Case("an earlier round", lie={"round": 1}, honest=2),
@@ -288,7 +288,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-def play(case: Case, name: str, machine: Path, rows: Sequence[str] = ()) -> Answer:
+def play(case, name, machine, rows=()):
     """Return what a client says to a case.
 
     Args:
@@ -310,20 +310,20 @@ def play(case: Case, name: str, machine: Path, rows: Sequence[str] = ()) -> Answ
     return _answer(said, node)
 
 
-def contexts(case: Case, name: str, machine: Path, rows: Sequence[str]) -> tuple[Context, Message]:
+def contexts(case, name, machine, rows):
     """Return a client that has some rows, and the message of a case."""
     values = to_run_config(_configuration(case.run))
     return _context(case.id, _node(case, name, machine, rows), values), _message(case)
 
 
-def _node(case: Case, name: str, machine: Path, rows: Sequence[str]) -> dict[str, Scalar]:
+def _node(case, name, machine, rows):
     """Return a client's own config; its files are laid down."""
     path = machine / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     path.with_name("unfit.csv").write_text("\n".join(UNFIT) + "\n", encoding="utf-8")
     (machine / "schema.toml").write_text(case.schema, encoding="utf-8")
-    node: dict[str, Scalar] = {
+    node = {
         "partition-id": 1,
         "consent": "",
         "state-path": str(machine / "state"),
@@ -338,18 +338,18 @@ def _node(case: Case, name: str, machine: Path, rows: Sequence[str]) -> dict[str
     return node | changed
 
 
-def _configuration(changes: Mapping[str, Scalar]) -> Config:
+def _configuration(changes):
     return from_run_config(JOBS["training"](RUN | changes))
 
 
-def _context(id: int, node: Mapping[str, Scalar], run: Mapping[str, Scalar]) -> Context:
+def _context(id, node, run):
     become_task(id, 1)
     return Context(
         run_id=id, node_id=7, node_config=dict(node), state=RecordDict(), run_config=dict(run)
     )
 
 
-def _message(case: Case) -> Message:
+def _message(case):
     said = {"round": 1, "first_trial": 0, "trials": 1, "noise_multiplier": Z, **case.lie}
     content = RecordDict({messages.REQUEST: Request(**said).to_record()})
     if case.model is not None:
@@ -364,7 +364,7 @@ def _message(case: Case) -> Message:
     return Message(content, 7, case.kind)
 
 
-def _told(reply: Message) -> str:
+def _told(reply):
     """Return all that a reply says; of a noisy sum the type and the shape."""
     parts = []
     for name, record in reply.content.items():
@@ -376,7 +376,7 @@ def _told(reply: Message) -> str:
     return "; ".join(parts)
 
 
-def _answer(said: str, node: Mapping[str, Scalar]) -> Answer:
+def _answer(said, node):
     state = Path(str(node["state-path"]))
     answers = client_ledger.read_answers(state) if state.is_dir() else []
     return Answer(said, client_ledger.epsilon(answers, DELTA), len(answers))

@@ -1,10 +1,8 @@
 """A deployed client answers what its run plans, once, within its terms and its budget; no lie."""
 
 import math
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from flwr.app import Context, Message, RecordDict
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import admission, client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -22,11 +20,9 @@ from fedsim.game import federation
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 
-Make = Callable[..., Config]
-
 PARAMETERS = 650
 Z = 5.0
-ONE_TRAINING: dict[str, Scalar] = {
+ONE_TRAINING = {
     "federation.trust": "local",
     "privacy.noise-source": "system",
     "privacy.rho-beta": 0.0,
@@ -40,14 +36,12 @@ MODEL = np.zeros((1, PARAMETERS), dtype=np.float32)
 
 
 @pytest.fixture
-def client(small: Make, tmp_path: Path) -> Callable[..., Context]:
+def client(small, tmp_path):
     """Return a function that makes a client's context: its node's config, the run's, the run."""
 
-    def make(
-        node: dict[str, Scalar] | None = None, run: dict[str, Scalar] | None = None, id: int = 1
-    ) -> Context:
+    def make(node=None, run=None, id=1):
         become_task(id, 1)
-        agreed: dict[str, Scalar] = {
+        agreed = {
             "partition-id": 1,
             "consent": "",
             "state-path": str(tmp_path / "state"),
@@ -66,10 +60,7 @@ def client(small: Make, tmp_path: Path) -> Callable[..., Context]:
     return make
 
 
-Client = Callable[..., Context]
-
-
-def _message(model: np.ndarray = MODEL, kind: str = "train", **lie: Any) -> Message:
+def _message(model=MODEL, kind="train", **lie):
     said = {"round": 1, "first_trial": 0, "trials": 1, "noise_multiplier": Z, **lie}
     content = RecordDict({messages.REQUEST: Request(**said).to_record()})
     content[messages.MODEL] = messages.array_record(parameters=model)
@@ -77,12 +68,12 @@ def _message(model: np.ndarray = MODEL, kind: str = "train", **lie: Any) -> Mess
     return Message(content, 7, kind)
 
 
-def _answers(context: Context, **lie: Any) -> np.ndarray:
+def _answers(context, **lie):
     reply = client_app.app(_message(**lie), context)
     return messages.only(reply.content.array_records[messages.REPLY])
 
 
-def _own_record(context: Context, partition: int = 1) -> int:
+def _own_record(context, partition=1):
     return int(
         federation.load(from_run_config(context.run_config).experiment).owned_by(partition)[0]
     )
@@ -117,9 +108,7 @@ def _own_record(context: Context, partition: int = 1) -> int:
         ({"role": "boss"}, "the role is 'boss'"),
     ],
 )
-def test_a_request_that_the_run_does_not_plan_is_refused(
-    client: Client, lie: dict[str, Any], refusal: str
-) -> None:
+def test_a_request_that_the_run_does_not_plan_is_refused(client, lie, refusal):
     context = client()
     with pytest.raises(RefusedError, match=refusal):
         client_app.app(_message(**lie), context)
@@ -139,18 +128,14 @@ def test_a_request_that_the_run_does_not_plan_is_refused(
         ({"trials.count": 400}, r"trials.count is 400, .* max-trials = 1, .* max-trials = 400 in"),
     ],
 )
-def test_a_run_beyond_what_was_agreed_to_is_refused_with_what_would_allow_it(
-    client: Client, run: dict[str, Scalar], refusal: str
-) -> None:
+def test_a_run_beyond_what_was_agreed_to_is_refused_with_what_would_allow_it(client, run, refusal):
     context = client({}, run)  # before a message, which needs its task
     with pytest.raises(RefusedError, match=refusal) as refused:
         client_app.app(_message(), context)
     assert "in the node's config" in str(refused.value)
 
 
-def test_nobody_is_the_adversary_of_its_own_record_or_asked_about_anothers(
-    client: Client,
-) -> None:
+def test_nobody_is_the_adversary_of_its_own_record_or_asked_about_anothers(client):
     context = client({"consent": "adversary,challenge"}, {"federation.vantage": "server"})
     own, others = _own_record(context), _own_record(context, 0)
     for place in ({"record": own, "target_client": 0}, {"record": others, "target_client": 1}):
@@ -162,9 +147,7 @@ def test_nobody_is_the_adversary_of_its_own_record_or_asked_about_anothers(
 
 
 @pytest.mark.parametrize(("agreed", "told"), [("", False), ("experiment", True)])
-def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
-    client: Client, agreed: str, told: bool
-) -> None:
+def test_a_digest_of_records_leaves_only_where_nothing_is_protected(client, agreed, told):
     context = client({"consent": agreed})
     reply = client_app.app(Message(RecordDict(), 7, "query.data"), context)
     assert reply.content.config_records[messages.DATA]["records"] is told
@@ -174,13 +157,13 @@ def test_a_digest_of_records_leaves_only_where_nothing_is_protected(
     assert federation.digest(config.experiment, 0) != of_records
 
 
-def test_findings_leave_only_who_agreed_to_be_the_adversary(client: Client) -> None:
+def test_findings_leave_only_who_agreed_to_be_the_adversary(client):
     context = client()
     with pytest.raises(RefusedError, match="did not consent to 'adversary'"):
         client_app.app(Message(RecordDict(), 7, "query.findings"), context)
 
 
-def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client: Client) -> None:
+def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client):
     for round in (1, 3):  # who was missing from the second may go on
         _answers(client(), round=round)
     for round in (1, 2, 3):
@@ -188,7 +171,7 @@ def test_each_round_is_answered_once_and_in_order_also_after_a_restart(client: C
             _answers(client(), round=round)
 
 
-def test_trials_that_share_a_message_are_each_answered_once(client: Client) -> None:
+def test_trials_that_share_a_message_are_each_answered_once(client):
     context = client({"max-trials": 4, "epsilon-limit": 9.0}, {"trials.count": 4})
     models = np.repeat(MODEL, 2, 0)
     _answers(context, model=models, trials=2)
@@ -197,19 +180,19 @@ def test_trials_that_share_a_message_are_each_answered_once(client: Client) -> N
     _answers(context, model=models, first_trial=2, trials=2)
 
 
-def _state(context: Context) -> Path:
+def _state(context):
     return Path(str(context.node_config["state-path"]))
 
 
-def _spent(context: Context) -> float:
+def _spent(context):
     return client_ledger.epsilon(client_ledger.read_answers(_state(context)), 1e-5)
 
 
-def _epsilon(*steps: Steps) -> float:
+def _epsilon(*steps):
     return accountant("pld").epsilon(Mechanism(steps), 1e-5)
 
 
-def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
+def test_runs_over_the_same_records_share_one_budget(client):
     limit = {"epsilon-limit": 2.2}
     answered = 0
     with pytest.raises(RefusedError, match=r"above its epsilon-limit = 2\.2\. To agree") as no:
@@ -226,17 +209,15 @@ def test_runs_over_the_same_records_share_one_budget(client: Client) -> None:
     assert "over all runs" in str(still.value)
 
 
-def test_a_run_that_the_budget_cannot_bring_to_its_end_is_refused_before_its_first_answer(
-    client: Client,
-) -> None:
-    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(Steps(Z, 5)), "max-trials": 2}
+def test_a_run_that_the_budget_cannot_bring_to_its_end_is_refused_before_its_first_answer(client):
+    node = {"epsilon-limit": _epsilon(Steps(Z, 5)), "max-trials": 2}
     two = {"trials.count": 2}
     with pytest.raises(RefusedError, match="with all rounds and trials that it plans, would bring"):
         _answers(client(node, two))
     assert client_ledger.read_answers(_state(client())) == []
     # Four rounds are planned, of which privacy.stop-at has the server run two for each trial.
     ends = two | {"training.rounds": 4, "privacy.delta": 1e-5}
-    stop: dict[str, Scalar] = {
+    stop = {
         "privacy.stop-at": _epsilon(Steps(Z, 5)),
         "federation.vantage": "server",
     }
@@ -246,11 +227,11 @@ def test_a_run_that_the_budget_cannot_bring_to_its_end_is_refused_before_its_fir
     assert _spent(client()) == pytest.approx(_epsilon(Steps(Z, 4)))
 
 
-def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client: Client) -> None:
+def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client):
     # As a kit has it: the client's limit is the run's, and the server ends the run within it.
     limit = _epsilon(Steps(Z, 3))
-    node: dict[str, Scalar] = {"epsilon-limit": limit}
-    run: dict[str, Scalar] = {"privacy.delta": 1e-5, "federation.vantage": "server"}
+    node = {"epsilon-limit": limit}
+    run = {"privacy.delta": 1e-5, "federation.vantage": "server"}
     stopping = run | {"privacy.stop-at": limit}
     _answers(client(node, stopping))
     for round in (1, 2):
@@ -259,14 +240,12 @@ def test_an_interrupted_run_goes_on_as_far_as_its_own_limit_allows(client: Clien
         _answers(client(node, stopping, 2), round=3)
 
 
-def test_a_clock_that_is_set_back_changes_neither_the_order_nor_the_charge(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_changes_neither_the_order_nor_the_charge(client, monkeypatch):
     _answers(client())
 
     class Earlier(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> "Earlier":
+        def now(cls, tz=None):
             return cls(1971, 1, 1, tzinfo=tz)
 
     monkeypatch.setattr(admission, "datetime", Earlier)
@@ -276,10 +255,8 @@ def test_a_clock_that_is_set_back_changes_neither_the_order_nor_the_charge(
     assert _spent(client()) == pytest.approx(_epsilon(Steps(Z, 2)))
 
 
-def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
+def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(client, monkeypatch):
+    def full(*_):
         raise InputError("No space left on device")
 
     monkeypatch.setattr("fedsim.federation.client.seen_models.keep", full)
@@ -287,7 +264,7 @@ def test_an_answer_whose_model_cannot_be_kept_leaves_and_is_charged_once(
     assert [answer.round for answer in client_ledger.read_answers(_state(client()))] == [1]
 
 
-def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Client) -> None:
+def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client):
     _answers(client(id=1))
     alone = _spent(client())
     _answers(client(id=2))
@@ -296,8 +273,8 @@ def test_an_interrupted_attempt_stays_charged_and_another_is_possible(client: Cl
     assert twice == pytest.approx(_epsilon(Steps(Z, 2)))
 
 
-def test_runs_that_differ_in_noise_sampling_and_trials_add_up(client: Client) -> None:
-    node: dict[str, Scalar] = {"max-trials": 2, "epsilon-limit": 9.0}
+def test_runs_that_differ_in_noise_sampling_and_trials_add_up(client):
+    node = {"max-trials": 2, "epsilon-limit": 9.0}
     _answers(client(node))
     weaker = {"privacy.noise-multiplier": 4.0, "training.sampling-rate": 0.5, "trials.count": 2}
     models = np.repeat(MODEL, 2, 0)
@@ -306,15 +283,15 @@ def test_runs_that_differ_in_noise_sampling_and_trials_add_up(client: Client) ->
 
 
 @pytest.mark.parametrize("other", [{"privacy.neighbouring": "replace"}, {"privacy.unit": "client"}])
-def test_what_does_not_add_up_is_refused(client: Client, other: dict[str, Scalar]) -> None:
+def test_what_does_not_add_up_is_refused(client, other):
     _answers(client())
     with pytest.raises(RefusedError, match="the two do not add up"):
         _answers(client({}, other, 2))
 
 
-def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
-    node: dict[str, Scalar] = {"consent": "central,experiment", "epsilon-limit": 0}
-    run: dict[str, Scalar] = {"federation.trust": "central", "privacy.noise-source": "seed"}
+def test_an_experiment_is_entered_and_charged_nothing(client):
+    node = {"consent": "central,experiment", "epsilon-limit": 0}
+    run = {"federation.trust": "central", "privacy.noise-source": "seed"}
     sums = [_answers(client(node, run, id)) for id in (1, 2)]
     np.testing.assert_array_equal(*sums)  # another attempt repeats the bits of the first
     assert _spent(client()) == 0
@@ -322,10 +299,8 @@ def test_an_experiment_is_entered_and_charged_nothing(client: Client) -> None:
         _answers(client(node, run, 2))
 
 
-def test_a_limit_that_integers_cannot_keep_is_refused_with_one_that_they_can(
-    client: Client,
-) -> None:
-    secure: dict[str, Scalar] = {"federation.trust": "distributed", "data.records": 60}
+def test_a_limit_that_integers_cannot_keep_is_refused_with_one_that_they_can(client):
+    secure = {"federation.trust": "distributed", "data.records": 60}
     with pytest.raises(
         RefusedError, match=r"epsilon-limit is 1000, but .* set epsilon-limit"
     ) as no:
@@ -336,17 +311,15 @@ def test_a_limit_that_integers_cannot_keep_is_refused_with_one_that_they_can(
     _answers(client({"epsilon-limit": most}, secure))
 
 
-def test_a_client_without_a_limit_answers_nothing(client: Client) -> None:
+def test_a_client_without_a_limit_answers_nothing(client):
     context = client()
     del context.node_config["epsilon-limit"]
     with pytest.raises(RefusedError, match=r"above its epsilon-limit = 0\. To agree"):
         _answers(context)
 
 
-def test_what_was_answered_is_on_disk_before_the_answer_is_there(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: object) -> None:
+def test_what_was_answered_is_on_disk_before_the_answer_is_there(client, monkeypatch):
+    def killed(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedsim.federation.client.training_node.local_steps", killed)
@@ -359,9 +332,7 @@ def test_what_was_answered_is_on_disk_before_the_answer_is_there(
 
 
 @pytest.mark.parametrize("torn", [True, False])
-def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
-    client: Client, torn: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(client, torn, caplog):
     context = client()
     _answers(context)
     path = _state(context) / client_ledger.FILE
@@ -376,7 +347,7 @@ def test_a_torn_line_is_dropped_and_a_damaged_one_stops_everything(
         assert "damaged in line 1, so the releases" in caplog.text
 
 
-SECURE: dict[str, Scalar] = {
+SECURE = {
     "federation.trust": "distributed",
     "federation.secure-aggregation": "secagg+",
 }
@@ -400,9 +371,7 @@ SECURE: dict[str, Scalar] = {
         ),
     ],
 )
-def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(
-    small: Make, changes: dict[str, Scalar], expected: float
-) -> None:
+def test_a_message_is_charged_as_whoever_learns_most_of_it_sees_it(small, changes, expected):
     run = {key: value for key, value in changes.items() if "." in key}
     scheme = small(ONE_TRAINING | run).scheme
     steps = admission.released(scheme, Z, 4, admission.read_alone(scheme, changes))

@@ -1,15 +1,11 @@
 """The ledger charges what one record can change in what a client sends, whatever the unit is."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from hostile import Case, contexts
 
 from fedsim import client_app
-from fedsim.common.tables import Scalar
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -23,9 +19,7 @@ Z, NORM = 5.0, 1e-3
 """Noise multiplier, and a clipping norm below the length of every gradient."""
 
 
-def _sent(
-    run: dict[str, Scalar], model: np.ndarray, rows: Sequence[str], machine: Path
-) -> tuple[np.ndarray, client_ledger.AnsweredMessage]:
+def _sent(run, model, rows, machine):
     """Return what a client sends, with the noise of the run left out, and its ledger's entry."""
     case = Case("", run, model=lambda _: model, node={"epsilon-limit": 100.0, "consent": "central"})
     context, message = contexts(case, "patients.csv", machine, rows)
@@ -46,19 +40,12 @@ def _sent(
     ],
 )
 def test_one_record_moves_a_message_as_far_as_is_charged(
-    trust: str,
-    unit: str,
-    neighbouring: str,
-    model: np.ndarray,
-    one: Sequence[str],
-    other: Sequence[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    trust, unit, neighbouring, model, one, other, tmp_path, monkeypatch
+):
     monkeypatch.setattr(
         "fedsim.federation.client.training_node.noise", lambda *_: torch.zeros(1, 8).double()
     )
-    run: dict[str, Scalar] = {
+    run = {
         "federation.trust": trust,
         "federation.vantage": "participant",
         "privacy.unit": unit,
@@ -77,8 +64,8 @@ def test_one_record_moves_a_message_as_far_as_is_charged(
         assert charged == pytest.approx(visible / moved, rel=1e-4)
 
 
-def test_a_client_states_the_cost_of_one_record_and_of_all(tmp_path: Path) -> None:
-    run: dict[str, Scalar] = {"privacy.unit": "client"}
+def test_a_client_states_the_cost_of_one_record_and_of_all(tmp_path):
+    run = {"privacy.unit": "client"}
     _, entry = _sent(run, DOUBTFUL, (HEAD, NO, YES), tmp_path)
     answers, delta = [entry] * 3, 1e-5
     for_record = client_ledger.epsilon(answers, delta)
@@ -89,9 +76,9 @@ def test_a_client_states_the_cost_of_one_record_and_of_all(tmp_path: Path) -> No
     assert client_ledger.epsilon_of_client([single], delta) is None
 
 
-def test_a_limit_that_one_record_would_exceed_is_kept(tmp_path: Path) -> None:
+def test_a_limit_that_one_record_would_exceed_is_kept(tmp_path):
     """11 rounds at z = 5 cost the client 2.74 and one of its records 6.1, above a limit of 3."""
-    run: dict[str, Scalar] = {"privacy.unit": "client", "training.rounds": 11}
+    run = {"privacy.unit": "client", "training.rounds": 11}
     case = Case("", run, node={"epsilon-limit": 3.0})
     context, message = contexts(case, "patients.csv", tmp_path, (HEAD, NO, YES))
     with pytest.raises(RefusedError, match=r"epsilon 6\.09\d? at delta .* above its epsilon-limit"):

@@ -3,55 +3,42 @@
 Anything else that is asked is a new release: another model, other records, or a lost file.
 """
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from flwr.app import Message
 from hostile import FILES, Case, contexts
 
 from fedsim import client_app
-from fedsim.common.tables import Scalar
 from fedsim.deployment import own_app
 from fedsim.federation.client import admission, client_ledger, kept_answer, training_node
 from fedsim.federation.protocol import flower_private, messages
 from fedsim.federation.protocol.consent import RefusedError
 
 ROWS = FILES["ward-7/patients.csv"]
-NODE: dict[str, Scalar] = {"epsilon-limit": 50.0, "consent": "central"}
+NODE = {"epsilon-limit": 50.0, "consent": "central"}
 
 
 class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-def _asked(machine: Path, rows: tuple[str, ...] = ROWS, **case: Any) -> np.ndarray:
+def _asked(machine, rows=ROWS, **case):
     """Return what a client sends in answer to a request."""
     name = f"{len(rows)}/patients.csv"
     context, message = contexts(Case("", node=NODE, **case), name, machine, rows)
-    sent: np.ndarray = messages.only(
-        client_app.app(message, context).content.array_records[messages.REPLY]
-    )
-    return sent
+    return messages.only(client_app.app(message, context).content.array_records[messages.REPLY])
 
 
-def _asked_of(node: int, machine: Path, limit: float, **case: Any) -> np.ndarray:
+def _asked_of(node, machine, limit, **case):
     """Return what one of several nodes sends that share a folder for their ledger."""
-    own: dict[str, Scalar] = {**NODE, "partition-id": node, "epsilon-limit": limit}
+    own = {**NODE, "partition-id": node, "epsilon-limit": limit}
     name = f"{len(ROWS)}/patients.csv"
     context, message = contexts(Case("", node=own, **case), name, machine, ROWS)
     context.node_id = 100 + node
-    sent: np.ndarray = messages.only(
-        client_app.app(message, context).content.array_records[messages.REPLY]
-    )
-    return sent
+    return messages.only(client_app.app(message, context).content.array_records[messages.REPLY])
 
 
 @pytest.mark.parametrize(("consent", "repeats"), [("central", True), ("experiment", False)])
-def test_only_a_kept_answer_may_be_computed_by_a_second_process(
-    consent: str, repeats: bool, tmp_path: Path
-) -> None:
+def test_only_a_kept_answer_may_be_computed_by_a_second_process(consent, repeats, tmp_path):
     case = Case("", node={**NODE, "consent": consent})
     context, message = contexts(case, "patients.csv", tmp_path, ROWS)
     question = own_app.Question(message, context, flower_private.empty_run(1))
@@ -61,7 +48,7 @@ def test_only_a_kept_answer_may_be_computed_by_a_second_process(
     assert not own_app.repeats(question)  # of a node without terms, such as an auditor's
 
 
-def test_the_entry_of_another_node_is_not_its_own(tmp_path: Path) -> None:
+def test_the_entry_of_another_node_is_not_its_own(tmp_path):
     """Nodes of one machine may share a folder: what one refused, no entry of another allows."""
     with pytest.raises(RefusedError, match="above its epsilon-limit"):
         _asked_of(1, tmp_path, 0.1)
@@ -80,8 +67,8 @@ def test_the_entry_of_another_node_is_not_its_own(tmp_path: Path) -> None:
     assert _entries(tmp_path) == 3
 
 
-def test_consent_to_measures_is_asked_for_whenever_they_are(tmp_path: Path) -> None:
-    run: dict[str, Scalar] = {"federation.measures-epsilon": 1.0}
+def test_consent_to_measures_is_asked_for_whenever_they_are(tmp_path):
+    run = {"federation.measures-epsilon": 1.0}
     for id in (1, 2):
         with pytest.raises(RefusedError, match="did not consent to 'measures'"):
             _asked(tmp_path, run=run, kind="query.measures", id=id)
@@ -89,13 +76,13 @@ def test_consent_to_measures_is_asked_for_whenever_they_are(tmp_path: Path) -> N
     assert _entries(tmp_path) == 1
 
 
-def _entries(machine: Path) -> int:
+def _entries(machine):
     return len(client_ledger.read_answers(machine / "state"))
 
 
 @pytest.mark.parametrize("trust", ["local", "central", "distributed"])
-def test_an_interrupted_round_is_answered_again_to_the_bit(trust: str, tmp_path: Path) -> None:
-    run: dict[str, Scalar] = {"federation.trust": trust, "federation.vantage": "participant"}
+def test_an_interrupted_round_is_answered_again_to_the_bit(trust, tmp_path):
+    run = {"federation.trust": trust, "federation.vantage": "participant"}
     first = _asked(tmp_path, run=run)
     np.testing.assert_array_equal(_asked(tmp_path, run=run, id=2), first)
     # Also where the training goes on without a client.
@@ -119,7 +106,7 @@ def test_an_interrupted_round_is_answered_again_to_the_bit(trust: str, tmp_path:
     ],
     ids=["model", "records", "configuration"],
 )
-def test_another_request_is_another_release(other: dict[str, Any], tmp_path: Path) -> None:
+def test_another_request_is_another_release(other, tmp_path):
     first = _asked(tmp_path)
     assert not np.array_equal(_asked(tmp_path, id=2, **other), first)
     assert _entries(tmp_path) == 2
@@ -128,9 +115,9 @@ def test_another_request_is_another_release(other: dict[str, Any], tmp_path: Pat
     assert _entries(tmp_path) == 3
 
 
-def test_a_masked_sum_is_not_repeated_without_a_client(tmp_path: Path) -> None:
+def test_a_masked_sum_is_not_repeated_without_a_client(tmp_path):
     """The same share of noise in two sums, over other clients, would bare it."""
-    run: dict[str, Scalar] = {"federation.trust": "distributed", "federation.clients": 5}
+    run = {"federation.trust": "distributed", "federation.clients": 5}
     run |= {"federation.secure-aggregation": "secagg+"}
     first = _unmasked(tmp_path, run, 1)
     np.testing.assert_array_equal(_unmasked(tmp_path, run, 2), first)
@@ -140,7 +127,7 @@ def test_a_masked_sum_is_not_repeated_without_a_client(tmp_path: Path) -> None:
     assert _entries(tmp_path) == 2
 
 
-def _unmasked(machine: Path, run: dict[str, Scalar], id: int) -> np.ndarray:
+def _unmasked(machine, run, id):
     """Return what a client would mask."""
     name = f"{len(ROWS)}/patients.csv"
     context, message = contexts(Case("", node=NODE, run=run, id=id), name, machine, ROWS)
@@ -148,7 +135,7 @@ def _unmasked(machine: Path, run: dict[str, Scalar], id: int) -> np.ndarray:
     return messages.only(reply.content.array_records[messages.REPLY])
 
 
-def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path: Path) -> None:
+def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path):
     """Its refusal leaves no trace by which the round's charge would pay for it too."""
     first = _asked(tmp_path)
     for _ in range(3):
@@ -162,7 +149,7 @@ def test_a_second_model_for_an_answered_round_is_refused_each_time(tmp_path: Pat
     assert _entries(tmp_path) == 2
 
 
-def test_a_lost_or_damaged_answer_is_charged_again(tmp_path: Path) -> None:
+def test_a_lost_or_damaged_answer_is_charged_again(tmp_path):
     first = _asked(tmp_path)
     (kept,) = (tmp_path / "state").glob("answer-*.npz")
     for number, content in enumerate((kept.read_bytes()[:-40], None), start=2):
@@ -181,13 +168,11 @@ def test_a_lost_or_damaged_answer_is_charged_again(tmp_path: Path) -> None:
         (training_node, "_seconds", True),
     ],
 )
-def test_a_kill_at_any_moment_costs_one_release(
-    place: Any, name: str, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_at_any_moment_costs_one_release(place, name, left, tmp_path, monkeypatch):
     """Before the answer is kept nothing has left, and new noise repeats no release."""
     really = getattr(place, name)
 
-    def killed(*arguments: Any, **named: Any) -> Message:
+    def killed(*arguments, **named):
         if name == "_write" and not arguments[0].arrays:  # of the request, before its charge
             return really(*arguments)
         raise Killed
@@ -204,7 +189,7 @@ def test_a_kill_at_any_moment_costs_one_release(
         np.testing.assert_array_equal(np.load(_file(tmp_path, kept))["sum"], sent)
 
 
-def _file(machine: Path, content: bytes) -> Path:
+def _file(machine, content):
     path = machine / "kept.npz"
     path.write_bytes(content)
     return path

@@ -1,8 +1,6 @@
 """A client that agreed says once how a model answers for records that it held back, and pays."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, holding_back, measures_node, preparation
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -18,17 +16,14 @@ from fedsim.federation.protocol.flower_private import become_task
 from fedsim.federation.protocol.messages import Request
 from fedsim.game import federation
 
-Make = Callable[..., Config]
-Client = Callable[..., Context]
-
-AGREED: dict[str, Scalar] = {
+AGREED = {
     "partition-id": 1,
     "consent": "measures",
     "measures-share": 0.5,
     "measures-epsilon": 1.0,
     "epsilon-limit": 3.0,
 }
-RUN: dict[str, Scalar] = {
+RUN = {
     "run.job": "training",
     "federation.trust": "local",
     "federation.measures-epsilon": 0.75,
@@ -41,43 +36,39 @@ MODEL = torch.randn(1, 650, generator=torch.Generator().manual_seed(0)).numpy()
 
 
 @pytest.fixture
-def client(small: Make, tmp_path: Path) -> Client:
+def client(small, tmp_path):
     """Return a function that makes a client's context: its node's config, the run's, the run."""
 
-    def make(
-        node: dict[str, Scalar] | None = None, run: dict[str, Scalar] | None = None, id: int = 1
-    ) -> Context:
+    def make(node=None, run=None, id=1):
         become_task(id, 1)
-        state: dict[str, Scalar] = {"state-path": str(tmp_path / "state")}
+        state = {"state-path": str(tmp_path / "state")}
         config = to_run_config(small(RUN | (run or {})))
         return Context(id, 7, AGREED | state | (node or {}), RecordDict(), config)
 
     return make
 
 
-def _message(kind: str, round: int) -> Message:
+def _message(kind, round):
     content = RecordDict({messages.REQUEST: Request(round, 0, 1, 5.0).to_record()})
     content[messages.MODEL] = messages.array_record(parameters=MODEL)
     return Message(content, 7, kind)
 
 
-def _asked(context: Context) -> np.ndarray:
+def _asked(context):
     reply = client_app.app(_message("query.measures", 3), context)
     return messages.only(reply.content.array_records[messages.MEASURES])
 
 
-def _trains(context: Context, round: int) -> np.ndarray:
+def _trains(context, round):
     reply = client_app.app(_message("train", round), context)
     return messages.only(reply.content.array_records[messages.REPLY])
 
 
-def _ledger(context: Context) -> list[client_ledger.AnsweredMessage]:
+def _ledger(context):
     return client_ledger.read_answers(Path(str(context.node_config["state-path"])))
 
 
-def test_it_is_charged_before_it_leaves_and_answered_once(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_charged_before_it_leaves_and_answered_once(client, monkeypatch):
     # A client's random key would hold back all of 8 records, or none, once in 128 times.
     monkeypatch.setattr("secrets.token_bytes", lambda size: b"k" * size)
     context = client()
@@ -96,12 +87,10 @@ def test_it_is_charged_before_it_leaves_and_answered_once(
     assert len(_ledger(context)) == 4
 
 
-def test_each_cell_has_noise_of_the_stated_scale(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_cell_has_noise_of_the_stated_scale(client, monkeypatch):
     scales = []
 
-    def draw(scale: Any) -> int:
+    def draw(scale):
         scales.append(float(scale))
         return 1000
 
@@ -127,9 +116,7 @@ def test_each_cell_has_noise_of_the_stated_scale(
         ({}, {"privacy.unit": "client"}, "configuration is invalid"),
     ],
 )
-def test_what_the_owner_did_not_agree_to_is_refused_and_not_charged(
-    client: Client, node: dict[str, Scalar], run: dict[str, Scalar], refusal: str
-) -> None:
+def test_what_the_owner_did_not_agree_to_is_refused_and_not_charged(client, node, run, refusal):
     context = client(node)
     context.run_config |= run
     with pytest.raises(RefusedError, match=refusal):
@@ -137,7 +124,7 @@ def test_what_the_owner_did_not_agree_to_is_refused_and_not_charged(
     assert _ledger(context) == []
 
 
-def test_a_training_whose_measures_the_budget_does_not_allow_is_not_begun(client: Client) -> None:
+def test_a_training_whose_measures_the_budget_does_not_allow_is_not_begun(client):
     fits = client_ledger.epsilon(_entered(client), 1e-5)
     context = client({"epsilon-limit": fits + 0.7, "state-path": _elsewhere(client)}, id=2)
     with pytest.raises(RefusedError, match="with all rounds and trials that it plans"):
@@ -145,7 +132,7 @@ def test_a_training_whose_measures_the_budget_does_not_allow_is_not_begun(client
     _trains(client({"epsilon-limit": fits + 0.8, "state-path": _elsewhere(client)}, id=3), 1)
 
 
-def test_a_training_whose_measures_cost_more_than_was_agreed_is_not_begun(client: Client) -> None:
+def test_a_training_whose_measures_cost_more_than_was_agreed_is_not_begun(client):
     context = client({"measures-epsilon": 0.7})
     with pytest.raises(RefusedError, match=r"is 0\.75, but this client agreed to measures-e"):
         _trains(context, 1)
@@ -153,19 +140,19 @@ def test_a_training_whose_measures_cost_more_than_was_agreed_is_not_begun(client
     _trains(client({"measures-epsilon": 0.7}, {"federation.measures-epsilon": 0.0}, 2), 1)
 
 
-def _entered(client: Client) -> list[client_ledger.AnsweredMessage]:
+def _entered(client):
     context = client()
     for round in (1, 2, 3):
         _trains(context, round)
     return _ledger(context)
 
 
-def _elsewhere(client: Client) -> str:
+def _elsewhere(client):
     return str(client().node_config["state-path"]) + "-2"
 
 
-def test_what_is_held_back_is_the_clients_own_choice_in_every_training(client: Client) -> None:
-    def held(context: Context) -> list[bytes]:
+def test_what_is_held_back_is_the_clients_own_choice_in_every_training(client):
+    def held(context):
         received = preparation.prepared(_message("train", 1), context)
         back = holding_back.held_back(received.whole, received.loaded, 1)
         rows = received.whole.split.members_records.take(back).features
@@ -183,9 +170,7 @@ def test_what_is_held_back_is_the_clients_own_choice_in_every_training(client: C
     assert fewer & set(mine) == set(mine) & left
 
 
-def test_records_that_are_held_back_are_in_no_message(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_that_are_held_back_are_in_no_message(client, monkeypatch):
     for node in ({}, {"consent": ""}):
         context = client(node | {"state-path": f"{_elsewhere(client)}-{len(node)}"})
         received = preparation.prepared(_message("train", 1), context)
@@ -202,13 +187,11 @@ def test_records_that_are_held_back_are_in_no_message(
         monkeypatch.undo()
 
 
-def test_no_record_shares_a_kernel_with_another(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_record_shares_a_kernel_with_another(client, monkeypatch):
     """Else its absence could, by rounding that a model amplifies, move others between cells."""
     rows, logits = [], measures_node.evaluation.logits
 
-    def counted(model: torch.nn.Module, theta: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
+    def counted(model, theta, some):
         rows.append(len(some))
         return logits(model, theta, some)
 

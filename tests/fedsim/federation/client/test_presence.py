@@ -9,17 +9,15 @@ a record tells more than any charged sum. Run as a program, this module searches
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hostile import PARAMETERS, RUN, SCHEMA, Answer, Case, Z, play
+from hostile import PARAMETERS, RUN, SCHEMA, Case, Z, play
 
 from adversaries.errors import InputError
-from fedsim.common.tables import Scalar
-from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.configuration.jobs import JOBS
 from fedsim.federation.client import training_node
 from fedsim.game import federation
@@ -33,7 +31,7 @@ RECORD = "120,south,yes"
 NUMBERS = SCHEMA.replace('classes = ["no", "yes"]', "target = [0, 60]")
 """A schema of records with a number, which the squared error of a training may let diverge."""
 
-PAIRS: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
+PAIRS = (
     (SCHEMA, (HEAD, *OTHERS, RECORD), (HEAD, *OTHERS)),
     (SCHEMA, (HEAD, RECORD, *OTHERS), (HEAD, *OTHERS)),
     (SCHEMA, (HEAD, RECORD), (HEAD,)),
@@ -49,14 +47,14 @@ SOUTH = (0, 0, 2**20, 0, 0, -(2**20), 0, 0)
 MODELS = ("zeros", "random", "largest", "smallest", "south")
 
 
-ADVERSE: dict[str, Scalar] = {
+ADVERSE = {
     "privacy.unit": "client",
     "training.local-learning-rate": 1000.0,
     "training.local-epochs": 20,
 }
 """Settings with which one client's own training diverges."""
 
-VALUES: dict[str, Sequence[Scalar]] = {
+VALUES = {
     "privacy.unit": ("record", "client"),
     "privacy.neighbouring": ("add-remove", "replace"),
     "privacy.noise-multiplier": (5.0, 1e6),
@@ -98,7 +96,7 @@ VALUES: dict[str, Sequence[Scalar]] = {
 """Values of the keys that decide what a client computes, from an ordinary to an extreme one."""
 
 
-def _model(name: str, run: Config, random: np.random.Generator) -> np.ndarray:
+def _model(name, run, random):
     """Return the model of a hostile server, float32 [1, P]."""
     try:
         size = models.size(federation.load(run.experiment).model)
@@ -113,9 +111,9 @@ def _model(name: str, run: Config, random: np.random.Generator) -> np.ndarray:
     return (scales[name] * signs).astype(np.float32)
 
 
-def _settings(random: np.random.Generator, pair: int) -> Config | None:
+def _settings(random, pair):
     """Return a run that differs in some keys; None where its configuration contradicts itself."""
-    changes: dict[str, Scalar] = dict(ADVERSE) if random.random() < 0.4 else {}
+    changes = dict(ADVERSE) if random.random() < 0.4 else {}
     for key in random.choice(list(VALUES), random.integers(1, 7), replace=False):
         changes[str(key)] = VALUES[str(key)][random.integers(len(VALUES[str(key)]))]
     if "privacy.epsilon" in changes:
@@ -130,7 +128,7 @@ def _settings(random: np.random.Generator, pair: int) -> Config | None:
 
 
 KINDS = (*["train"] * 4, "evaluate", "query.data", "query.measures")
-NODE: dict[str, Scalar] = {
+NODE = {
     "epsilon-limit": 1e6,
     "consent": "central,canaries,measures",
     "measures-share": 0.5,
@@ -138,9 +136,7 @@ NODE: dict[str, Scalar] = {
 }
 
 
-def _answers(
-    run: Config, model: np.ndarray, pair: int, machine: Path, kind: str = "train"
-) -> list[Answer]:
+def _answers(run, model, pair, machine, kind="train"):
     schema, *rows = PAIRS[pair]
     try:
         multiplier = privacy.noise_multiplier(run.scheme)
@@ -159,7 +155,7 @@ def _answers(
     return [play(case, "patients.csv", machine / str(n), each) for n, each in enumerate(rows)]
 
 
-def _search(seed: int, count: int, machine: Path) -> Counter[str]:
+def _search(seed, count, machine):
     """Return how many settings were answered, refused, and differed, of `count` possible ones."""
     random, found = np.random.default_rng(seed), Counter[str]()
     while found.total() < count:
@@ -179,9 +175,7 @@ def _search(seed: int, count: int, machine: Path) -> Counter[str]:
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(150, marks=pytest.mark.slow)])
-def test_an_answer_comes_with_and_without_a_record_for_all_settings(
-    count: int, tmp_path: Path
-) -> None:
+def test_an_answer_comes_with_and_without_a_record_for_all_settings(count, tmp_path):
     found = _search(0, count, tmp_path)
     assert found["differed"] == 0
     assert found["answered"] > count / 3 and found["refused"] > 0
@@ -189,9 +183,7 @@ def test_an_answer_comes_with_and_without_a_record_for_all_settings(
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("pair", range(len(PAIRS)))
-def test_a_training_that_diverges_is_answered_as_any_other(
-    pair: int, model: str, tmp_path: Path
-) -> None:
+def test_a_training_that_diverges_is_answered_as_any_other(pair, model, tmp_path):
     schema = PAIRS[pair][0]
     task = "regression" if schema == NUMBERS else "classification"
     changes = {"data.public-schema": schema, "model.task": task}
@@ -200,7 +192,7 @@ def test_a_training_that_diverges_is_answered_as_any_other(
     assert one.has_sum and one == other
 
 
-def test_a_sum_beyond_float32_is_cut_off_after_its_noise() -> None:
+def test_a_sum_beyond_float32_is_cut_off_after_its_noise():
     total = torch.tensor([[1e39, -1e300, 1.0]], dtype=torch.float64)
     sent, _ = training_node._encoded(total, None, bounded=True)
     largest = np.finfo(np.float32).max

@@ -1,15 +1,11 @@
 """Of two runs whose budget suffices for one, the later is refused at its start."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
-from flwr.app import Context, Message, RecordDict
+from flwr.app import Message, RecordDict
 from hostile import FILES, Case, contexts
 
 from fedsim import client_app
-from fedsim.common.tables import Scalar
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -17,48 +13,40 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 
 Z, DELTA, ROUNDS = 5.0, 1e-5, 3
-FIRST: dict[str, Scalar] = {"run.name": "first"}
-SECOND: dict[str, Scalar] = {"run.name": "second"}
+FIRST = {"run.name": "first"}
+SECOND = {"run.name": "second"}
 
 
-def _epsilon(steps: int) -> float:
+def _epsilon(steps):
     return accountant("pld").epsilon(Mechanism((Steps(Z, steps),)), DELTA)
 
 
-def _request(
-    machine: Path,
-    id: int,
-    round: int,
-    run: dict[str, Scalar],
-    limit: int = ROUNDS + 1,
-    model: Any = np.asarray,
-    **lie: Any,
-) -> tuple[Message, Context]:
+def _request(machine, id, round, run, limit=ROUNDS + 1, model=np.asarray, **lie):
     """Return a request to a client whose budget has room for as many rounds as `limit` says."""
-    node: dict[str, Scalar] = {"epsilon-limit": _epsilon(limit), "delta-limit": DELTA}
+    node = {"epsilon-limit": _epsilon(limit), "delta-limit": DELTA}
     case = Case("", run=run, node=node, id=id, model=model, lie={"round": round, **lie})
     name = "ward-7/patients.csv"
     context, message = contexts(case, name, machine, FILES[name])
     return message, context
 
 
-def _asked(machine: Path, id: int, round: int, run: dict[str, Scalar], **more: Any) -> Message:
+def _asked(machine, id, round, run, **more):
     return client_app.app(*_request(machine, id, round, run, **more))
 
 
-def _joins(machine: Path, id: int, run: dict[str, Scalar], round: int = 1, **more: Any) -> Message:
+def _joins(machine, id, run, round=1, **more):
     """Return a client's answer to the question before a run's first round, which reserves."""
     message, context = _request(machine, id, round, run, **more)
     asked = RecordDict({messages.REQUEST: message.content[messages.REQUEST]})
     return client_app.app(Message(asked, 7, "query.data"), context)
 
 
-def _spent(machine: Path) -> float:
+def _spent(machine):
     return client_ledger.epsilon(client_ledger.read_answers(machine / "state"), DELTA)
 
 
 @pytest.mark.parametrize("asks_first", [True, False], ids=["before round 1", "in round 1"])
-def test_the_later_of_two_runs_is_refused_at_its_start(asks_first: bool, tmp_path: Path) -> None:
+def test_the_later_of_two_runs_is_refused_at_its_start(asks_first, tmp_path):
     begins = _joins if asks_first else (lambda machine, id, run: _asked(machine, id, 1, run))
     begins(tmp_path, 1, FIRST)
     before = _spent(tmp_path)
@@ -75,7 +63,7 @@ def test_the_later_of_two_runs_is_refused_at_its_start(asks_first: bool, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["named", "continued", "owner"])
-def test_what_an_ended_run_did_not_use_is_free(how: str, tmp_path: Path) -> None:
+def test_what_an_ended_run_did_not_use_is_free(how, tmp_path):
     _joins(tmp_path, 1, FIRST)
     if how == "owner":
         (tmp_path / "state" / client_ledger.RESERVED).unlink()
@@ -86,7 +74,7 @@ def test_what_an_ended_run_did_not_use_is_free(how: str, tmp_path: Path) -> None
     assert _spent(tmp_path) == pytest.approx(_epsilon(ROUNDS))
 
 
-def test_an_interrupted_round_is_planned_once(tmp_path: Path) -> None:
+def test_an_interrupted_round_is_planned_once(tmp_path):
     """The budget of a whole training suffices for its continuation, and for no other answer."""
     for round in (1, 2):
         _asked(tmp_path, 1, round, FIRST, limit=ROUNDS)
@@ -101,7 +89,7 @@ def test_an_interrupted_round_is_planned_once(tmp_path: Path) -> None:
     assert _spent(tmp_path) == pytest.approx(_epsilon(ROUNDS))
 
 
-def test_a_lie_about_what_is_reserved_or_has_ended_gains_no_answer(tmp_path: Path) -> None:
+def test_a_lie_about_what_is_reserved_or_has_ended_gains_no_answer(tmp_path):
     """Each answer is charged, and the limit holds, whatever a server reserves and frees."""
     _joins(tmp_path, 1, FIRST, noise_multiplier=1e6)  # which reserves next to nothing
     _joins(tmp_path, 2, SECOND, noise_multiplier=1e6)
@@ -117,7 +105,7 @@ def test_a_lie_about_what_is_reserved_or_has_ended_gains_no_answer(tmp_path: Pat
     assert _spent(tmp_path) == pytest.approx(_epsilon(answers))
 
 
-def _answered(machine: Path, id: int, round: int, run: dict[str, Scalar], **lie: Any) -> bool:
+def _answered(machine, id, round, run, **lie):
     try:
         _asked(machine, id, round, run, **lie)
     except RefusedError:
@@ -125,23 +113,21 @@ def _answered(machine: Path, id: int, round: int, run: dict[str, Scalar], **lie:
     return True
 
 
-def test_a_plan_without_noise_reserves_nothing(tmp_path: Path) -> None:
+def test_a_plan_without_noise_reserves_nothing(tmp_path):
     for noise in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(RefusedError, match="but a client adds finite noise"):
             _joins(tmp_path, 1, FIRST, noise_multiplier=noise)
     assert not (tmp_path / "state" / client_ledger.RESERVED).exists()
 
 
-def test_a_damaged_plan_is_named_and_nothing_is_answered(tmp_path: Path) -> None:
+def test_a_damaged_plan_is_named_and_nothing_is_answered(tmp_path):
     _joins(tmp_path, 1, FIRST)
     (tmp_path / "state" / client_ledger.RESERVED).write_text('{"runs": [{}]}')
     with pytest.raises(RefusedError, match="its own log says why"):
         _asked(tmp_path, 1, 1, FIRST)
 
 
-def test_a_client_keeps_a_limited_number_of_reservations(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_keeps_a_limited_number_of_reservations(tmp_path, monkeypatch):
     """Else a server could fill the disk. The earlier ones stay, so no plan loses its budget."""
     monkeypatch.setattr(client_ledger, "MOST_RESERVED", 1)
     room = 20 * ROUNDS

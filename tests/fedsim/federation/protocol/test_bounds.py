@@ -2,13 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
 
 from fedsim import client_app
-from fedsim.common.tables import Scalar
 from fedsim.configuration import Config, to_run_config
 from fedsim.federation.protocol.bounds import BOUNDS, Bound
 from fedsim.federation.protocol.consent import RefusedError
@@ -48,7 +46,7 @@ ELSEWHERE = {
 """Keys of numbers without a row, with the reason."""
 
 
-def test_every_number_of_a_configuration_has_a_range_or_a_reason_for_none() -> None:
+def test_every_number_of_a_configuration_has_a_range_or_a_reason_for_none():
     numbers = {
         key
         for key, value in to_run_config(Config()).items()
@@ -61,8 +59,8 @@ def test_every_number_of_a_configuration_has_a_range_or_a_reason_for_none() -> N
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Context:
-    node: dict[str, Scalar] = {
+def client(tmp_path):
+    node = {
         "partition-id": 0,
         "consent": "",
         "state-path": str(tmp_path / "state"),
@@ -72,7 +70,7 @@ def client(tmp_path: Path) -> Context:
     return Context(1, 7, node, RecordDict(), to_run_config(Config()))
 
 
-def _set(context: Context, key: str, value: Any) -> None:
+def _set(context, key, value):
     context.run_config[key] = value
     if key.startswith("training.local-") and key != "training.local-learning-rate":
         context.run_config["federation.trust"] = "local"
@@ -112,16 +110,14 @@ def test_a_number_beyond_its_range_is_refused_before_anything_is_built(
         ("training.clipping-norm", 1e-9),
     ],
 )
-def test_numbers_that_exhausted_a_client_are_refused(
-    key: str, value: float, client: Context
-) -> None:
+def test_numbers_that_exhausted_a_client_are_refused(key, value, client):
     _set(client, key, value)
     with pytest.raises(RefusedError, match=f"{key} is .*set it within this range"):
         client_app.app(Message(RecordDict(), 7, "train"), client)
 
 
 @pytest.mark.source
-def test_the_page_has_every_range() -> None:
+def test_the_page_has_every_range():
     page = (Path(__file__).parents[4] / "docs" / "how-to" / "deploying.md").read_text()
     for bound in BOUNDS:
         assert f"| `{bound.key}` | {bound.range} | {bound.why} |" in page

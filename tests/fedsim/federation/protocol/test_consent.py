@@ -1,18 +1,14 @@
 """A node refuses what its owner did not agree to; simulated people are not asked."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fedsim.configuration import Config, Scalar
 from fedsim.federation.client import admission
 from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.messages import Request, Role
 
-Make = Callable[..., Config]
-
-PROTECTED: dict[str, Scalar] = {
+PROTECTED = {
     "federation.trust": "local",
     "privacy.noise-source": "system",
     "privacy.noise-multiplier": 5.0,
@@ -20,7 +16,7 @@ PROTECTED: dict[str, Scalar] = {
 }
 """A run that needs nobody's consent."""
 
-NODE: dict[str, Scalar] = {"state-path": "state"}
+NODE = {"state-path": "state"}
 
 
 @pytest.mark.parametrize(
@@ -42,21 +38,21 @@ NODE: dict[str, Scalar] = {"state-path": "state"}
         ({"audit.bayesian-pairs": 2}, Role.CLIENT, {"oracle", "experiment"}),
     ],
 )
-def test_what_a_message_needs(small: Make, changes: dict, role: Role, kinds: set[str]) -> None:
+def test_what_a_message_needs(small, changes, role, kinds):
     config = small(PROTECTED | changes)
     assert set(admission.needed(config.game, config.audit, Request(1, 0, 8, 1.0, role), 1)) == kinds
 
 
-def _asked(*kinds: str) -> dict[str, str]:
+def _asked(*kinds):
     return dict.fromkeys(kinds, "the run asks for it")
 
 
-def test_nobody_asks_simulated_people() -> None:
+def test_nobody_asks_simulated_people():
     consent.require({"partition-id": 0}, _asked(*consent.KINDS))
 
 
 @pytest.mark.parametrize("said", ["", "canaries", "challenge"])
-def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
+def test_what_was_not_agreed_to_is_refused_with_what_to_set(said):
     with pytest.raises(consent.RefusedError, match="did not consent to 'oracle'") as refusal:
         consent.require(NODE | {"consent": said}, _asked("oracle"))
     wanted = str(refusal.value).rpartition(' set consent = "')[2].partition('"')[0]
@@ -64,16 +60,14 @@ def test_what_was_not_agreed_to_is_refused_with_what_to_set(said: str) -> None:
     assert set(filter(None, said.split(","))) <= set(wanted.split(","))
 
 
-def test_what_was_agreed_to_is_done() -> None:
+def test_what_was_agreed_to_is_done():
     said = {"consent": " challenge , oracle"}
     consent.require(NODE | said, _asked("challenge", "oracle"))
     consent.require(NODE | {"consent": ""}, {})
 
 
 @pytest.mark.parametrize("key", [key for key in consent.DEPLOYED if key != consent.KEY])
-def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_nothing(
-    key: str,
-) -> None:
+def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_nothing(key):
     said = NODE | {"epsilon-limit": 2.2, "delta-limit": 1e-5, "max-trials": 1, "data-path": "data"}
     terms = consent.terms({name: said[name] for name in {key, "state-path"}})
     assert terms is not None
@@ -82,7 +76,7 @@ def test_a_config_of_a_deployed_node_without_its_line_of_consent_consents_to_not
         consent.require(said, _asked("central"))
 
 
-def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
+def test_what_is_not_said_is_agreed_to_as_little_as_may_be():
     terms = consent.terms(NODE | {"consent": ""})
     assert terms == consent.Terms(frozenset(), 1, 0.0, 1e-5, Path("state"))
 
@@ -100,6 +94,6 @@ def test_what_is_not_said_is_agreed_to_as_little_as_may_be() -> None:
         ({"delta-limit": 1}, "delta-limit is 1; give a probability"),
     ],
 )
-def test_terms_that_mean_nothing_are_no_consent(said: dict[str, Scalar], complaint: str) -> None:
+def test_terms_that_mean_nothing_are_no_consent(said, complaint):
     with pytest.raises(consent.RefusedError, match=complaint):
         consent.require(NODE | {"consent": ""} | said, {})

@@ -24,7 +24,7 @@ from fedsim.federation.protocol import messages
     ),
     st.booleans(),
 )
-def test_arrays_arrive_as_they_were_sent(array: np.ndarray, in_columns: bool) -> None:
+def test_arrays_arrive_as_they_were_sent(array, in_columns):
     sent = np.asfortranarray(array) if in_columns else array
     held = messages.array_record(sum=sent)  # as in one process
     (each,) = held.values()
@@ -36,7 +36,7 @@ def test_arrays_arrive_as_they_were_sent(array: np.ndarray, in_columns: bool) ->
         assert not found.flags.writeable  # others may read the same memory
 
 
-def _bytes(header: str, data: bytes) -> bytes:
+def _bytes(header, data):
     text = header.encode().ljust(118) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
 
@@ -55,20 +55,20 @@ def _bytes(header: str, data: bytes) -> bytes:
         b"no array at all",
     ],
 )
-def test_what_is_no_array_is_refused(data: bytes) -> None:
+def test_what_is_no_array_is_refused(data):
     array = Array(dtype="float32", shape=(1,), stype="numpy.ndarray", data=data)
     with pytest.raises((ValueError, EOFError)):
         messages.only(ArrayRecord({"sum": array}))
 
 
-def test_an_array_of_another_version_is_read_all_the_same() -> None:
+def test_an_array_of_another_version_is_read_all_the_same():
     file = io.BytesIO()
     np.lib.format.write_array(file, np.arange(3.0), version=(2, 0))
     array = Array(dtype="float64", shape=(3,), stype="numpy.ndarray", data=file.getvalue())
     assert messages.only(ArrayRecord({"sum": array})).tolist() == [0.0, 1.0, 2.0]
 
 
-def test_arrays_held_in_a_process_leave_it_as_flowers_own() -> None:
+def test_arrays_held_in_a_process_leave_it_as_flowers_own():
     """Flower names the kind of an object by its class, and its nodes know its own classes only."""
     sent = RecordDict({"model": messages.array_record(parameters=np.arange(6.0).reshape(2, 3))})
     objects = get_all_nested_objects(sent)

@@ -1,7 +1,6 @@
 """What a node remembers lasts from message to message, in Flower's state or in its own files."""
 
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from flwr.app import Context, RecordDict
 from fedsim.federation.protocol import node_machine
 
 
-def _context(run_id: int, node_config: dict) -> Context:
+def _context(run_id, node_config):
     return Context(
         run_id=run_id, node_id=7, node_config=node_config, state=RecordDict(), run_config={}
     )
@@ -20,11 +19,11 @@ ARRAYS = {"ratios": np.arange(6.0).reshape(2, 3), "round": np.asarray(4)}
 
 
 @pytest.fixture(params=["state", "files"])
-def node_config(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+def node_config(request, tmp_path):
     return {} if request.param == "state" else {"state-path": str(tmp_path / "state")}
 
 
-def test_what_was_kept_comes_back(node_config: dict) -> None:
+def test_what_was_kept_comes_back(node_config):
     context = _context(1, node_config)
     assert node_machine.recall(context, "memory") == {}
     node_machine.remember(context, "memory", {"ratios": np.zeros(1)})
@@ -36,12 +35,12 @@ def test_what_was_kept_comes_back(node_config: dict) -> None:
         assert found[name].dtype == array.dtype
 
 
-def test_another_run_has_a_memory_of_its_own(node_config: dict) -> None:
+def test_another_run_has_a_memory_of_its_own(node_config):
     node_machine.remember(_context(1, node_config), "memory", ARRAYS)
     assert node_machine.recall(_context(2, node_config), "memory") == {}
 
 
-def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path: Path) -> None:
+def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path):
     config = {"state-path": str(tmp_path)}
     before = _context(1, config)
     node_machine.remember(before, "memory", ARRAYS)
@@ -49,7 +48,7 @@ def test_files_survive_a_restart_that_flowers_state_does_not(tmp_path: Path) -> 
     assert node_machine.recall(_context(1, config), "memory").keys() == ARRAYS.keys()
 
 
-def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path: Path) -> None:
+def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path):
     context = _context(1, {"state-path": str(tmp_path / "state")})
     node_machine.remember(context, "memory", ARRAYS)
     (file,) = (tmp_path / "state").iterdir()
@@ -58,7 +57,7 @@ def test_files_are_their_clients_alone_and_can_be_forgotten(tmp_path: Path) -> N
     assert not list((tmp_path / "state").iterdir())
 
 
-def test_a_damaged_file_is_nothing_remembered(tmp_path: Path) -> None:
+def test_a_damaged_file_is_nothing_remembered(tmp_path):
     context = _context(1, {"state-path": str(tmp_path)})
     node_machine.remember(context, "memory", ARRAYS)
     (file,) = tmp_path.iterdir()

@@ -13,17 +13,17 @@ FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
 
 
 @pytest.fixture(autouse=True)
-def _a_task_of_flowers() -> None:
+def _a_task_of_flowers():
     become_task(1, 1)  # messages carry its name
 
 
-def _bytes(array: np.ndarray) -> bytes:
+def _bytes(array):
     file = io.BytesIO()
     np.save(file, array, allow_pickle=False)
     return file.getvalue()
 
 
-def _claiming(shape: tuple[int, ...], data: bytes) -> bytes:
+def _claiming(shape, data):
     """Return a header that claims a shape of float32, and these bytes behind it."""
     file = io.BytesIO()
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
@@ -31,7 +31,7 @@ def _claiming(shape: tuple[int, ...], data: bytes) -> bytes:
     return file.getvalue() + data
 
 
-def _headed(header: str) -> bytes:
+def _headed(header):
     """Return a header of this text, which NumPy reads as Python, and eight floats behind it."""
     return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + FLOATS.data
 
@@ -39,11 +39,11 @@ def _headed(header: str) -> bytes:
 SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
 
 
-def _check(data: bytes) -> None:
+def _check(data):
     arrays.check_form(data, "sum", [(2, 4)], np.float32)
 
 
-def test_an_array_as_it_was_asked_for_passes() -> None:
+def test_an_array_as_it_was_asked_for_passes():
     _check(_headed(SHAPED % "(2, 4)"))
     _check(_bytes(FLOATS))
     _check(_bytes(np.asfortranarray(FLOATS)))
@@ -71,18 +71,18 @@ def test_an_array_as_it_was_asked_for_passes() -> None:
         (_headed(SHAPED % "(2, 4, True)"), "is not an array"),
     ],
 )
-def test_anything_else_is_refused_by_what_is_wrong_with_it(data: bytes, reason: str) -> None:
+def test_anything_else_is_refused_by_what_is_wrong_with_it(data, reason):
     with pytest.raises(ValueError, match=reason):
         _check(data)
 
 
-def _reply(**records: dict[str, np.ndarray]) -> Message:
+def _reply(**records):
     content = RecordDict({name: messages.array_record(**found) for name, found in records.items()})
     content[messages.METRICS] = MetricRecord({"partition": 0, "seconds": 1.0})
     return Message(content, 1000, "train")
 
 
-def test_what_a_flower_array_says_of_itself_does_not_hide_what_it_holds() -> None:
+def test_what_a_flower_array_says_of_itself_does_not_hide_what_it_holds():
     # One row would be broadcast to both.
     lying = Array("float32", (2, 4), "numpy.ndarray", _bytes(FLOATS[:1]))
     content = RecordDict({"reply": ArrayRecord({"sum": lying})})
@@ -102,22 +102,20 @@ MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
         ({"participation": np.ones(1, dtype=bool)}, r"bool \[1\]"),
     ],
 )
-def test_a_measurement_that_would_be_broadcast_is_refused(
-    changes: dict[str, np.ndarray], reason: str
-) -> None:
+def test_a_measurement_that_would_be_broadcast_is_refused(changes, reason):
     replies.check_measurement(_reply(measurement=MEASURED), 2, 4, 2)
     with pytest.raises(ValueError, match=reason):
         replies.check_measurement(_reply(measurement=MEASURED | changes), 2, 4, 2)
 
 
-def test_distances_are_of_the_evaluated_trials() -> None:
+def test_distances_are_of_the_evaluated_trials():
     replies.check_measurement(_reply(distances={"distances": np.ones((2, 5))}), 4, 4, 2)
     for distances in (np.ones((3, 5)), np.ones((2, 5, 1)), np.ones(5), np.full((2, 5), np.nan)):
         with pytest.raises(ValueError, match="distances"):
             replies.check_measurement(_reply(distances={"distances": distances}), 4, 4, 2)
 
 
-def test_a_reply_has_what_was_asked_for_and_nothing_else() -> None:
+def test_a_reply_has_what_was_asked_for_and_nothing_else():
     reply = _reply(reply={"sum": FLOATS}, measurement={"noise": FLOATS})
     replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise"}})
     replies.check_records(reply, {"reply": {"sum"}}, {"measurement"})
@@ -149,7 +147,7 @@ KNOWN = {"ratios", "hit"}
         ),
     ],
 )
-def test_findings_are_of_all_trials_and_rounds(found: dict[str, np.ndarray], reason: str) -> None:
+def test_findings_are_of_all_trials_and_rounds(found, reason):
     good = _reply(memory={"ratios": np.array([[0, np.inf, 1]] * 2), "hit": np.ones(2, dtype=bool)})
     replies.check_findings(good, KNOWN, 2, 3, "ratios")
     with pytest.raises(ValueError, match=reason):
@@ -157,7 +155,7 @@ def test_findings_are_of_all_trials_and_rounds(found: dict[str, np.ndarray], rea
 
 
 @pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0, 1.7e308])
-def test_an_impossible_computing_time_is_false(seconds: float) -> None:
+def test_an_impossible_computing_time_is_false(seconds):
     reply = _reply()
     reply.content.metric_records[messages.METRICS]["seconds"] = seconds
     request = Message(RecordDict(), 1000, "train")
@@ -167,14 +165,14 @@ def test_an_impossible_computing_time_is_false(seconds: float) -> None:
     assert "computed for" in found.failed[0]
 
 
-def test_a_reply_without_any_metrics_is_false() -> None:
+def test_a_reply_without_any_metrics_is_false():
     answer = Message(RecordDict(), reply_to=Message(RecordDict(), 1000, "train"))
     found = replies.sort_out([answer], {0: 1000}, [0], lambda reply: None)
     assert found.missing == ()
     assert "invalid reply" in found.failed[0]
 
 
-def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
+def test_why_a_node_failed_is_told_without_the_traceback_before_it():
     asked = Message(RecordDict(), dst_node_id=7, message_type="train")
     traceback = "\n".join(f'File "app/{depth}.py", line 1, in train' for depth in range(100))
     reason = f"<class 'RayTaskError'>:<'{traceback}\n\nException: the model diverged'>"
@@ -197,12 +195,12 @@ def test_why_a_node_failed_is_told_without_the_traceback_before_it() -> None:
         ("gone", "gone"),
     ],
 )
-def test_an_error_is_told_in_its_own_words(reason: str, said: str) -> None:
+def test_an_error_is_told_in_its_own_words(reason, said):
     asked = Message(RecordDict(), dst_node_id=7, message_type="train")
     assert replies.failure(Message(Error(code=2, reason=reason), reply_to=asked)) == said
 
 
-def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal() -> None:
+def test_what_a_hostile_node_says_is_cut_and_commands_no_terminal():
     asked = Message(RecordDict(), dst_node_id=7, message_type="train")
     reason = f"\x1b[31m\r{'A' * 5_000_000}"
     error = Message(Error(code=2, reason=reason), reply_to=asked)

@@ -1,28 +1,24 @@
 """Flower's SecAgg+ gives the sum that the server would have computed in the clear, and no more."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.flower_private import Key, Stage
 from fedsim.federation.protocol.secure_aggregation import SecureAggregationError, SecureSum
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.plan import Plan, preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import challenge
 from fedsim.game.mechanisms import fixed_point
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 DISTRIBUTED = {"federation.trust": "distributed", "trials.count": 4, "training.rounds": 2}
 SECAGG = DISTRIBUTED | {"federation.secure-aggregation": "secagg+"}
@@ -31,24 +27,24 @@ SECAGG = DISTRIBUTED | {"federation.secure-aggregation": "secagg+"}
 class ListeningGrid(InProcessGrid):
     """Keeps every reply, as a curious server would."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.heard: list[Message] = []
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         self.heard.append(super().execute(message))
         return self.heard[-1]
 
 
 @pytest.mark.parametrize("mode", ["participant", "oracle"])
-def test_both_ways_of_summing_give_the_same_bits(mode: str, small: Make, run: Run) -> None:
+def test_both_ways_of_summing_give_the_same_bits(mode, small, run):
     clear = run(small(DISTRIBUTED | {"audit.mode": mode}))
     masked = run(small(SECAGG | {"audit.mode": mode}))
     for name in ("log_odds", "final_models", "sensitivities", "noise_stds"):
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_a_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, run: Run) -> None:
+def test_a_client_that_drops_out_after_the_keys_is_reconstructed(small, run):
     missing = {
         "federation.clients": 5,
         "federation.tolerated-dropouts": 2,
@@ -61,7 +57,7 @@ def test_a_client_that_drops_out_after_the_keys_is_reconstructed(small: Make, ru
         np.testing.assert_array_equal(clear[name], masked[name])
 
 
-def test_no_sum_leaves_a_client_unmasked(small: Make, tmp_path: Path) -> None:
+def test_no_sum_leaves_a_client_unmasked(small, tmp_path):
     config = small(SECAGG)
     grid = ListeningGrid(config)
     server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
@@ -78,7 +74,7 @@ def test_no_sum_leaves_a_client_unmasked(small: Make, tmp_path: Path) -> None:
         assert counts.min() > each.size / 8 / 1.5
 
 
-def test_a_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
+def test_a_client_refuses_to_be_asked_in_the_clear(small):
     config = small(SECAGG)
     grid = ListeningGrid(config)
     (reply,) = grid.send_and_receive([Message(RecordDict(), FIRST_NODE, "train")])
@@ -97,9 +93,7 @@ def test_a_client_refuses_to_be_asked_in_the_clear(small: Make) -> None:
         {Key.MAX_WEIGHT: 0.5},
     ],
 )
-def test_a_client_refuses_a_setup_that_hides_less_than_agreed(
-    weakened: dict[str, float], small: Make
-) -> None:
+def test_a_client_refuses_a_setup_that_hides_less_than_agreed(weakened, small):
     config = small(SECAGG | {"federation.clients": 5})
     grid = InProcessGrid(client_app.app, 5, to_run_config(config))
     nodes = list(grid.get_node_ids())
@@ -115,9 +109,7 @@ class TamperingGrid(InProcessGrid):
 
     tamper: Callable[[list[int], list[int]], tuple[list[int], list[int]]]
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         """Change who is said to be there and who is said to be missing."""
         asked = list(messages)
         for message in asked:
@@ -139,9 +131,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_a_client_gives_nobody_both_shares_of_another(
-    name: str, small: Make, tmp_path: Path
-) -> None:
+def test_a_client_gives_nobody_both_shares_of_another(name, small, tmp_path):
     tamper, reason = TAMPERED[name]
     config = small(SECAGG | {"federation.clients": 5, "federation.tolerated-dropouts": 2})
     grid = TamperingGrid(client_app.app, 5, to_run_config(config))
@@ -150,7 +140,7 @@ def test_a_client_gives_nobody_both_shares_of_another(
         server_app.carry_out(grid, preflight(config), RunDirectory.create(tmp_path / "run", config))
 
 
-def test_too_few_shares_unmask_nothing(small: Make) -> None:
+def test_too_few_shares_unmask_nothing(small):
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))
     lattice = fixed_point.agreed(config.scheme, 2.0, 650)
@@ -164,7 +154,7 @@ def test_too_few_shares_unmask_nothing(small: Make) -> None:
         total.unmask({}, (4, 650))
 
 
-def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
+def test_flowers_masks_hang_on_32_bits_of_their_seed():
     """Whoever tries 2^32 seeds finds a mask: what the docs warn of."""
     long = bytes(range(32))
     folded = np.bitwise_xor.reduce(np.frombuffer(long, dtype="<u4")).tobytes()
@@ -173,7 +163,7 @@ def test_flowers_masks_hang_on_32_bits_of_their_seed() -> None:
     )
 
 
-def test_a_client_sends_the_sum_of_a_round_once(small: Make) -> None:
+def test_a_client_sends_the_sum_of_a_round_once(small):
     """Two sums of one round among other clients would differ by a single client's message."""
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, 3, to_run_config(config))

@@ -1,28 +1,25 @@
 """A client that knows the others' node keys refuses the exchange keys of a hostile server."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message
+from flwr.app import ConfigRecord
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.deployment import certificates
 from fedsim.federation.protocol import secure_aggregation, signed_keys
 from fedsim.federation.protocol.flower_private import Key, Stage
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms import fixed_point
 from fedsim.privacy.participation.rule import unites
 
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 Asked = dict[str, Any]
 
 CLIENTS, NODE = 3, FIRST_NODE
@@ -40,9 +37,7 @@ class HostileGrid(InProcessGrid):
 
     swap: Callable[[Asked, Asked], None] = staticmethod(lambda keys, signed: None)
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         """Change the keys that stage 2 distributes, for client 0 alone."""
         asked = list(messages)
         for message in asked:
@@ -55,45 +50,45 @@ class HostileGrid(InProcessGrid):
         return super().send_and_receive(asked, timeout=timeout)
 
 
-def _own_keys() -> list[bytes]:
+def _own_keys():
     """Return exchange keys of the server's, for which it has the private keys."""
     return [public_key_to_bytes(generate_key_pairs()[1]) for _ in range(2)]
 
 
-def _swapped(keys: Asked, signed: Asked) -> None:
+def _swapped(keys, signed):
     keys[OTHER] = _own_keys()
 
 
-def _all_swapped(keys: Asked, signed: Asked) -> None:
+def _all_swapped(keys, signed):
     keys[OTHER], keys[THIRD] = _own_keys(), _own_keys()
 
 
-def _signed_by_the_server(keys: Asked, signed: Asked) -> None:
+def _signed_by_the_server(keys, signed):
     keys[OTHER] = _own_keys()
     place = signed["nodes"].index(int(OTHER))
     signed["signatures"][place] = b"no signature of client 1"
 
 
-def _plays_one_client_twice(keys: Asked, signed: Asked) -> None:
+def _plays_one_client_twice(keys, signed):
     first, second = (signed["nodes"].index(int(node)) for node in (OTHER, THIRD))
     keys[THIRD] = keys[OTHER]
     for name in ("clients", "signatures"):
         signed[name][second] = signed[name][first]
 
 
-def _signatures_exchanged(keys: Asked, signed: Asked) -> None:
+def _signatures_exchanged(keys, signed):
     signed["clients"].reverse()
 
 
-def _unsigned(keys: Asked, signed: Asked) -> None:
+def _unsigned(keys, signed):
     signed["signatures"] = []
 
 
-def _a_stranger(keys: Asked, signed: Asked) -> None:
+def _a_stranger(keys, signed):
     signed["clients"][signed["nodes"].index(int(OTHER))] = 17
 
 
-HOSTILE: dict[str, tuple[Callable[[Asked, Asked], None], str]] = {
+HOSTILE = {
     "swapped": (_swapped, "client 1 are not signed by its node key"),
     "all swapped": (_all_swapped, "are not signed by its node key"),
     "signed by the server": (_signed_by_the_server, "client 1 are not signed by its node key"),
@@ -104,7 +99,7 @@ HOSTILE: dict[str, tuple[Callable[[Asked, Asked], None], str]] = {
 }
 
 
-def _keyed(grid: InProcessGrid, folder: Path) -> None:
+def _keyed(grid, folder):
     """Give every client of a grid a node key, and the public keys of all."""
     peers = folder / "peers"
     peers.mkdir()
@@ -116,7 +111,7 @@ def _keyed(grid: InProcessGrid, folder: Path) -> None:
         context.node_config.update(paths)
 
 
-def _exchange(grid: InProcessGrid, config: Config) -> SecureSum:
+def _exchange(grid, config):
     setup = secure_aggregation.agreed_setup(config.participation, config.training.rounds, 1)
     lattice = fixed_point.agreed(config.scheme, 2.0, 650)
     total = SecureSum(grid, dict(enumerate(grid.get_node_ids())), lattice, setup, 1.0)
@@ -125,9 +120,7 @@ def _exchange(grid: InProcessGrid, config: Config) -> SecureSum:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_client_refuses_exchange_keys_that_their_owner_did_not_sign(
-    name: str, small: Make, tmp_path: Path
-) -> None:
+def test_a_client_refuses_exchange_keys_that_their_owner_did_not_sign(name, small, tmp_path):
     config = small(SECAGG)
     grid = HostileGrid(client_app.app, CLIENTS, to_run_config(config))
     _keyed(grid, tmp_path)
@@ -138,7 +131,7 @@ def test_a_client_refuses_exchange_keys_that_their_owner_did_not_sign(
     assert NODE not in total.sharing
 
 
-def test_without_the_others_keys_a_client_believes_the_server(small: Make) -> None:
+def test_without_the_others_keys_a_client_believes_the_server(small):
     """The control: the attack works, so the single message is charged."""
     config = small(SECAGG)
     grid = HostileGrid(client_app.app, CLIENTS, to_run_config(config))
@@ -146,11 +139,11 @@ def test_without_the_others_keys_a_client_believes_the_server(small: Make) -> No
     assert NODE in _exchange(grid, config).sharing
 
 
-def test_a_signature_is_of_one_run_and_one_client(tmp_path: Path, small: Make) -> None:
+def test_a_signature_is_of_one_run_and_one_client(tmp_path, small):
     config = small(SECAGG)
     grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(config))
     _keyed(grid, tmp_path)
-    context: Context = grid.contexts[NODE]
+    context = grid.contexts[NODE]
     keys = _own_keys()
     signature = signed_keys.sign(context, keys)
     record = signed_keys.listed({0: NODE}, {NODE: signature}, [NODE])
@@ -162,7 +155,7 @@ def test_a_signature_is_of_one_run_and_one_client(tmp_path: Path, small: Make) -
         signed_keys.check(context, record, {NODE: keys})
 
 
-def test_signed_keys_change_no_sum(small: Make, run: Run, tmp_path: Path) -> None:
+def test_signed_keys_change_no_sum(small, run, tmp_path):
     config = small(SECAGG)
     plain = run(config)
     grid = InProcessGrid(client_app.app, CLIENTS, to_run_config(config))
@@ -174,12 +167,12 @@ def test_signed_keys_change_no_sum(small: Make, run: Run, tmp_path: Path) -> Non
         np.testing.assert_array_equal(plain[name], keyed[name])
 
 
-def test_half_of_the_keys_is_refused() -> None:
+def test_half_of_the_keys_is_refused():
     with pytest.raises(RuntimeError, match="only one of key-path and peers-path"):
         signed_keys.knows_peers({"peers-path": "peers"})
 
 
-def test_no_two_halves_of_the_honest_clients_reach_the_threshold() -> None:
+def test_no_two_halves_of_the_honest_clients_reach_the_threshold():
     """By trying all splits: half of the honest clients gives keys, the other half seeds."""
     for clients in range(2, 12):
         for colluding in range(clients - 1):

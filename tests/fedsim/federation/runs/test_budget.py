@@ -1,14 +1,11 @@
 """A budget is of everything that is released, and is planned before the first round leaves."""
 
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs import budget, ledger
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.budget import Ahead
@@ -19,15 +16,14 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Rounds
 
-Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
-NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
-SYSTEM: dict[str, Scalar] = NOISE | {"privacy.noise-source": "system"}
-SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3, "audit.mode": "oracle"}
+NOISE = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
+SYSTEM = NOISE | {"privacy.noise-source": "system"}
+SAMPLED = {"training.sampling-rate": 0.3, "audit.mode": "oracle"}
 
 
 @cache
-def exact(steps: int, sampling_rate: float = 1.0) -> float:
+def exact(steps, sampling_rate=1.0):
     return PLD.epsilon(Mechanism.alike(Z, steps, sampling_rate), DELTA)
 
 
@@ -35,9 +31,7 @@ def exact(steps: int, sampling_rate: float = 1.0) -> float:
 @pytest.mark.parametrize("trainings", [1, 8])
 @pytest.mark.parametrize("spent", [0, 5])
 @pytest.mark.parametrize("stop_at", [0.6, 1.5, 2.5])
-def test_the_affordable_rounds_are_those_of_brute_force(
-    stop_at: float, spent: int, trainings: int, changes: dict[str, Scalar], small: Make
-) -> None:
+def test_the_affordable_rounds_are_those_of_brute_force(stop_at, spent, trainings, changes, small):
     config = small(NOISE | changes | {"privacy.stop-at": stop_at})
     kind = planned_kind(config.training, config.participation, Z)
     rate = config.training.sampling_rate
@@ -46,14 +40,14 @@ def test_the_affordable_rounds_are_those_of_brute_force(
     assert budget.affordable(config.scheme, kind, 30, ahead) == expected
 
 
-def test_noise_calibrated_to_the_budget_affords_every_round(small: Make) -> None:
+def test_noise_calibrated_to_the_budget_affords_every_round(small):
     for changes in ({}, {"privacy.accountant": "rdp"}, {"training.sampling-rate": 0.3}):
         keys = {"privacy.rho-beta": 0.0, "privacy.epsilon": 0.5, "privacy.stop-at": 0.5}
         config = small(keys | changes | {"training.rounds": 30})
         assert budget.plan(Batches(config), privacy.noise_multiplier(config.scheme)) == 30
 
 
-def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small: Make) -> None:
+def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small):
     # Eight trials of six rounds are 48 releases; 35 are allowed, so that every batch of trials runs
     # four.
     stop_at = {"training.rounds": 6, "trials.batch": 2, "privacy.stop-at": exact(35)}
@@ -61,7 +55,7 @@ def test_all_batches_of_a_campaign_on_real_people_share_one_budget(small: Make) 
     assert budget.plan(Batches(small(NOISE | stop_at)), Z) == 6
 
 
-def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Make) -> None:
+def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small):
     config = small(SYSTEM | {"privacy.stop-at": exact(7)})
     said = rf"one round of each of the 8 trials .* {exact(8):.4g} .*run fewer trials$"
     with pytest.raises(InputError, match=said):
@@ -70,9 +64,7 @@ def test_a_campaign_that_cannot_afford_a_round_is_refused_in_one_line(small: Mak
 
 
 @pytest.mark.parametrize(("before", "now"), [("seed", "system"), ("system", "seed")])
-def test_a_run_is_not_continued_with_noise_of_another_source(
-    small: Make, tmp_path: Path, before: str, now: str
-) -> None:
+def test_a_run_is_not_continued_with_noise_of_another_source(small, tmp_path, before, now):
     changes = NOISE | {"federation.trust": "central"}
     config = small(changes | {"privacy.noise-source": before})
     directory = RunDirectory.create(tmp_path / "run", config)

@@ -2,63 +2,55 @@
 
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.serverapp.strategy import Result
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.audits.run import audited_run
-from fedsim.configuration import Config, Scalar, dump, to_run_config
+from fedsim.configuration import dump, to_run_config
 from fedsim.federation.runs import batches, ledger
 from fedsim.federation.runs.extension import extend
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.reports import page as report
 from fedsim.reports.page import write_report as report_of
 
-Make = Callable[[dict[str, Scalar]], Config]
-
-FEW_ROUNDS: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 8}
+FEW_ROUNDS = {"training.rounds": 2, "trials.batch": 4, "trials.count": 8}
 
 
 @pytest.fixture(autouse=True)
-def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_pages(monkeypatch):
     """Leave out what takes longer than the federation: every run here would draw its figures."""
     monkeypatch.setattr(report, "write_figures", lambda *_: [])
     monkeypatch.setattr(report, "render_html", lambda *_: "")
 
 
-def _go(directory: RunDirectory) -> tuple[Arrays, dict[str, Any]]:
+def _go(directory):
     config = directory.config
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
     return directory.read_arrays("transcript.npz"), directory.read_json("report.json")
 
 
-def _stop_before(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+def _stop_before(monkeypatch, batches):
     """Kill the process, as it were, where it would begin this batch of those that it runs."""
     begun = []
 
-    def run_some(*arguments: object, **options: object) -> Result:
+    def run_some(*arguments, **options):
         if len(begun) == batches:
             raise KeyboardInterrupt
         begun.append(arguments)
-        return start(*arguments, **options)  # type: ignore[arg-type]
+        return start(*arguments, **options)
 
     start = DPSGD.start
     monkeypatch.setattr(DPSGD, "start", run_some)
 
 
-def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(small, tmp_path, monkeypatch):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.batch": 6}))
     before, old = _go(directory)
     files = {path.name: path.read_bytes() for path in (directory.path / "batches").iterdir()}
@@ -101,9 +93,7 @@ def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(
     np.testing.assert_array_equal(scratch["worlds"], after["worlds"])
 
 
-def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(
-    small: Make, tmp_path: Path
-) -> None:
+def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
     given = directory.config
     _go(directory)
@@ -119,9 +109,7 @@ def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(
 
 
 @pytest.mark.parametrize(("trials", "complaint"), [(8, "8 trials already"), (11, "even number")])
-def test_an_impossible_extension_is_refused(
-    trials: int, complaint: str, small: Make, tmp_path: Path
-) -> None:
+def test_an_impossible_extension_is_refused(trials, complaint, small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
     _go(directory)
     before = (directory.path / "config.toml").read_bytes()
@@ -130,7 +118,7 @@ def test_an_impossible_extension_is_refused(
     assert (directory.path / "config.toml").read_bytes() == before
 
 
-def test_a_single_training_is_not_extended(small: Make, tmp_path: Path) -> None:
+def test_a_single_training_is_not_extended(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.count": 1}))
     with pytest.raises(InputError, match="is a single training, on D"):
         extend(directory, 8)
@@ -143,9 +131,7 @@ def test_a_single_training_is_not_extended(small: Make, tmp_path: Path) -> None:
         ({"trials.first": 3}, "trials.first is 3 and trials.count is 8"),
     ],
 )
-def test_designs_that_make_no_sense_are_refused(
-    changes: dict[str, Scalar], complaint: str, small: Make
-) -> None:
+def test_designs_that_make_no_sense_are_refused(changes, complaint, small):
     with pytest.raises(InputError, match=complaint):
         small(FEW_ROUNDS | changes)
 
@@ -159,9 +145,7 @@ def test_designs_that_make_no_sense_are_refused(
         ({"trials.count": 14}, "trials.count = 8, but it now says 14"),
     ],
 )
-def test_no_report_is_of_two_experiments(
-    changes: dict[str, Scalar], named: str, small: Make, tmp_path: Path
-) -> None:
+def test_no_report_is_of_two_experiments(changes, named, small, tmp_path):
     """Whoever edits the configuration of a run that has batches of trials is told what was
     there."""
     start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
@@ -173,7 +157,7 @@ def test_no_report_is_of_two_experiments(
     with pytest.raises(InputError, match=re.escape(named)):
         _go(directory)
     # What no trial depends on may change.
-    harmless: dict[str, Scalar] = {
+    harmless = {
         "audit.confidence": 0.99,
         "trials.batch": 2,
         "run.name": "again",
@@ -190,8 +174,8 @@ def test_no_report_is_of_two_experiments(
     ],
 )
 def test_a_finished_transcript_is_read_by_the_configuration_of_its_run(
-    changes: dict[str, Scalar], named: str, small: Make, tmp_path: Path
-) -> None:
+    changes, named, small, tmp_path
+):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
     _go(directory)
     report = (directory.path / "report.json").read_bytes()
@@ -202,9 +186,7 @@ def test_a_finished_transcript_is_read_by_the_configuration_of_its_run(
 
 
 @pytest.mark.parametrize("told", [b"{", b"[]", b"7", b"\xff"])
-def test_a_batch_whose_experiment_is_unreadable_is_damaged(
-    told: bytes, small: Make, tmp_path: Path
-) -> None:
+def test_a_batch_whose_experiment_is_unreadable_is_damaged(told, small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
     _go(directory)
     found = directory.read_arrays(directory.batch_file(0))
@@ -214,9 +196,7 @@ def test_a_batch_whose_experiment_is_unreadable_is_damaged(
         report_of(directory)
 
 
-def test_a_file_that_is_not_this_batches_of_this_run_is_refused(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_this_batches_of_this_run_is_refused(small, tmp_path):
     """Two runs of one configuration differ where the noise is the system's."""
     config = small(FEW_ROUNDS | {"privacy.noise-source": "system"})
     run, other = (RunDirectory.create(tmp_path / name, config) for name in ("run", "other"))

@@ -8,7 +8,7 @@ from adversaries.statistics import estimators
 from fedsim.federation.runs import interim
 
 
-def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance() -> None:
+def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance():
     generator = np.random.default_rng(0)
     worlds, odds = np.arange(40) % 2 == 0, generator.normal(size=40)
     accuracies = [np.array([[0.0, 0.0], [0.5, 1.0]]), np.array([[0.0], [0.9]])]
@@ -21,7 +21,7 @@ def test_a_look_has_what_the_estimators_say_at_its_share_of_the_significance() -
     assert interim.look(0.95, worlds[:1], odds[:1], [], 1).keys() == {"belief"}
 
 
-def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated() -> None:
+def test_whoever_stops_at_the_worst_look_is_misled_as_rarely_as_stated():
     """A coin's advantage is 0: of 200 campaigns with 12 looks, all must cover it in 95%.
 
     Of one interval at all of the significance a fifth misses it at some look.

@@ -4,27 +4,22 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
 from scipy.stats import norm
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import accounts, budget, ledger, spending
 from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
 from fedsim.federation.runs.batches import Batches
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.ledger_row import LedgerRow
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.federation.server.strategy import DPSGD
@@ -34,15 +29,14 @@ from fedsim.privacy.mechanism import Mechanism, Steps
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports import page
 
-Make = Callable[..., Config]
 Z, DELTA = 3.0, 0.005
 PARTICIPANT = Vantage.PARTICIPANT
-NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
-SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
-SAMPLED: dict[str, Scalar] = {"training.sampling-rate": 0.3}
+NOISE = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": Z}
+SYSTEM = {"privacy.noise-source": "system"}
+SAMPLED = {"training.sampling-rate": 0.3}
 
 
-def closed_form(steps: int, noise_multiplier: float = Z) -> float:
+def closed_form(steps, noise_multiplier=Z):
     """Solve delta = Phi(mu/2 - e/mu) - exp(e) Phi(-mu/2 - e/mu) (Balle and Wang, 2018)."""
     mu = math.sqrt(steps) / noise_multiplier
     low, high = 0.0, 100.0
@@ -54,28 +48,26 @@ def closed_form(steps: int, noise_multiplier: float = Z) -> float:
 
 
 @cache
-def exact(steps: int, sampling_rate: float) -> float:
+def exact(steps, sampling_rate):
     return PLD.epsilon(Mechanism.alike(Z, steps, sampling_rate), DELTA)
 
 
-def between(steps: int) -> float:
+def between(steps):
     """Return a budget that `steps` full-batch rounds keep and one more exceeds."""
     return (closed_form(steps) + closed_form(steps + 1)) / 2
 
 
 @pytest.fixture
-def make(small: Make) -> Make:
+def make(small):
     return lambda *changes: small(NOISE | {k: v for change in changes for k, v in change.items()})
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[[Config], RunDirectory]:
+def opened(tmp_path):
     return lambda config: RunDirectory.create(tmp_path / "run", config)
 
 
-def charged(
-    config: Config, directory: RunDirectory, *attempts: int, batch: int = 0, rounds: int = 0
-) -> list[LedgerRow]:
+def charged(config, directory, *attempts, batch=0, rounds=0):
     """Charge attempts of so many rounds with all clients, each with the file opened anew."""
     for count in attempts:
         attempt = Ledger(config.scheme, directory).begin(
@@ -86,16 +78,14 @@ def charged(
     return ledger.read(directory)
 
 
-def participant(rows: list[LedgerRow], client: int = 0) -> list[float]:
+def participant(rows, client=0):
     return [row.epsilon[client]["participant"] for row in rows]
 
 
 # The file
 
 
-def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(make, opened):
     directory = opened(make())
     charged(make(), directory, 2, 1)
     previous = ""
@@ -137,9 +127,7 @@ TOLERANT = {
 }
 
 
-def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(make, opened):
     config = make(TOLERANT)
     directory = opened(config)
     attempt = Ledger(config.scheme, directory).begin(range(1), 3, Z)
@@ -159,8 +147,8 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(
 
 @pytest.mark.parametrize("source", ["seed", "system"])
 def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_repeats_it(
-    source: str, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+    source, make, opened
+):
     config = make(TOLERANT | {"privacy.noise-source": source})
     directory = opened(config)
     attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
@@ -188,9 +176,7 @@ FIRST, THEN = [0, 1, 2, 3], [0, 1, 2, 4]
 
 @pytest.mark.parametrize("trust", ["central", "local", "distributed"])
 @pytest.mark.parametrize("then", [THEN, range(5), [0, 1, 2]], ids=["other", "more", "fewer"])
-def test_the_seeds_noise_is_not_released_again_over_other_clients(
-    then: list[int], trust: str, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_the_seeds_noise_is_not_released_again_over_other_clients(then, trust, make, opened):
     config = make(TOLERANT | {"federation.trust": trust})
     directory = opened(config)
     for _ in range(2):  # the same clients in both: one release
@@ -213,9 +199,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(
     assert participant(ledger.read(directory))[-1] == participant(before)[-1]
 
 
-def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make, opened):
     config = make(TOLERANT | SYSTEM)
     directory = opened(config)
     for present in (range(5), FIRST, THEN):
@@ -226,9 +210,7 @@ def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(
     assert found == Mechanism((Steps(Z * 2), Steps(Z * math.sqrt(3), 2)))
 
 
-def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_bound(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_bound(make, opened):
     config = make(TOLERANT)
     directory = opened(config)
     attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
@@ -251,8 +233,8 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
 
 @pytest.mark.parametrize("trust", ["local", "distributed", "central"])
 def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
-    trust: str, make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
-) -> None:
+    trust, make, opened, tmp_path
+):
     keys = {"federation.clients": 5, "federation.colluding": 2, "federation.trust": trust}
     config = make(keys | {"privacy.stop-at": 50.0})
     honest = opened(config)
@@ -281,9 +263,7 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
 
 
 @pytest.mark.parametrize("length", [1, 40, -1])
-def test_a_torn_last_line_is_dropped_and_written_over(
-    length: int, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_torn_last_line_is_dropped_and_written_over(length, make, opened):
     config = make(SYSTEM)
     directory = opened(config)
     rows = charged(config, directory, 3)
@@ -310,12 +290,7 @@ def test_a_torn_last_line_is_dropped_and_written_over(
     ],
     ids=["last", "first", "removed", "beginning", "swapped", "cut", "inserted", "other"],
 )
-def test_tampering_is_refused_with_the_place(
-    line: int,
-    damage: Callable[[list[bytes]], list[bytes]],
-    make: Make,
-    opened: Callable[[Config], RunDirectory],
-) -> None:
+def test_tampering_is_refused_with_the_place(line, damage, make, opened):
     directory = opened(make())
     charged(make(), directory, 3)
     path = directory.path / "ledger.jsonl"
@@ -330,9 +305,7 @@ def test_tampering_is_refused_with_the_place(
 # The account
 
 
-def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(make, opened):
     directory = opened(make())
     attempt = Ledger(make().scheme, directory).begin(range(1), 4, Z)
     for round, present in enumerate([{0, 1, 2}, {0, 1}, {2, 0}, {0, 1, 2}], 1):
@@ -351,9 +324,7 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(
     )
 
 
-def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, opened):
     config = make({"federation.trust": "local"})
     directory = opened(config)
     attempt = Ledger(config.scheme, directory).begin(range(1), 2, Z)
@@ -369,17 +340,15 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
 
-def test_local_steps_are_charged_one_by_one(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_local_steps_are_charged_one_by_one(make, opened):
     config = make({"federation.trust": "local", "training.local-steps": 3})
     rows = charged(config, opened(config), 2)
     np.testing.assert_allclose(participant(rows), [closed_form(3), closed_form(6)])
 
 
 def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_it(
-    make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
-) -> None:
+    make, opened, tmp_path
+):
     seed, system = make(), make(SYSTEM)
     rows = charged(seed, opened(seed), 2, 4, rounds=4)
     # Never less than before: after the restart the first two rounds are already out.
@@ -402,9 +371,7 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     )
 
 
-def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(make, opened):
     config = make(SYSTEM, {"trials.batch": 2})
     directory = opened(config)
     charged(config, directory, 3, batch=0)
@@ -423,8 +390,8 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(
 @pytest.mark.parametrize("trust", ["central", "local", "distributed"])
 @pytest.mark.parametrize("tolerated", [0, 2])
 def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
-    tolerated: int, trust: str, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+    tolerated, trust, make, opened
+):
     config = make(
         SYSTEM,
         TOLERANT,
@@ -450,9 +417,7 @@ def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     assert spending.describe_everything(seed.scheme, Z, rows) is None
 
 
-def test_a_run_without_a_ledger_is_described_by_its_configuration(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_run_without_a_ledger_is_described_by_its_configuration(make, opened):
     config = make({"training.rounds": 5})
     assert spending.describe_run(opened(config)) == (privacy.describe(config.scheme, Z), None)
     spent = spending.curve(config.scheme, Z, [])
@@ -462,8 +427,8 @@ def test_a_run_without_a_ledger_is_described_by_its_configuration(
 
 @pytest.mark.parametrize("kept", [None, 0, 2, 3, 5])
 def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_the_run(
-    kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+    kept, make, opened
+):
     config = make({"trials.batch": 4})
     directory = opened(config)
     execute(config, directory)
@@ -484,9 +449,7 @@ def test_a_ledger_that_is_missing_or_cut_at_the_end_of_a_line_is_refused_after_t
 
 
 @pytest.mark.parametrize("kept", [None, 0, 3])
-def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
-    kept: int | None, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(kept, make, opened):
     config = make(SYSTEM, {"trials.batch": 4, "privacy.stop-at": 99.0})
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
@@ -504,9 +467,7 @@ def test_a_ledger_that_lacks_rounds_of_an_interrupted_attempt_is_refused(
         budget.plan(Batches(config, directory), Z)
 
 
-def test_torn_events_do_not_stop_a_run(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_torn_events_do_not_stop_a_run(make, opened):
     config = make(SYSTEM, {"privacy.stop-at": 99.0})
     directory = opened(config)
     killed(config, directory, batch=0, round=3)
@@ -521,9 +482,7 @@ def test_torn_events_do_not_stop_a_run(
 @pytest.mark.parametrize(
     ("rounds", "changes"), [(7, {}), (97, {}), (1000, {}), (7, SAMPLED), (41, SAMPLED)], ids=str
 )
-def test_the_running_value_never_understates_never_falls_and_ends_exact(
-    rounds: int, changes: dict[str, Scalar], make: Make
-) -> None:
+def test_the_running_value_never_understates_never_falls_and_ends_exact(rounds, changes, make):
     config = make(changes, {"training.rounds": rounds})
     (running,) = {tuple(values) for values in spending.curve(config.scheme, Z, [])[:, 1]}
     rate = config.training.sampling_rate
@@ -536,9 +495,7 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(
 
 @pytest.mark.parametrize("source", ["seed", "system"])
 @pytest.mark.parametrize("before", [1, 37, 96, 97])
-def test_a_restart_never_lowers_the_running_value(
-    before: int, source: str, make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_restart_never_lowers_the_running_value(before, source, make, opened):
     config = make({"privacy.noise-source": source})
     rows = charged(config, opened(config), before, 97, rounds=97)
     assert np.all(np.diff(participant(rows)) >= 0)
@@ -549,9 +506,7 @@ def test_a_restart_never_lowers_the_running_value(
 # The budget
 
 
-def test_a_round_too_many_is_refused_and_not_written(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_round_too_many_is_refused_and_not_written(make, opened):
     # 33 rounds count as 34 on the way to 50, but the decision is exact.
     config = make({"privacy.stop-at": between(33)})
     directory = opened(config)
@@ -570,7 +525,7 @@ def test_a_round_too_many_is_refused_and_not_written(
 # The federation
 
 
-def execute(config: Config, directory: RunDirectory) -> dict[str, Any]:
+def execute(config, directory):
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
     return directory.read_json("report.json")
@@ -580,12 +535,12 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-def killed(config: Config, directory: RunDirectory, batch: int, round: int) -> None:
+def killed(config, directory, batch, round):
     """Run until a round of a batch of trials has been answered, and no further."""
     with pytest.MonkeyPatch.context() as patch:
         aggregate = DPSGD.aggregate_train
 
-        def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
+        def dying(self, server_round, replies):
             if (self.batch.trials.start, server_round) == (batch, round):
                 raise Killed
             return aggregate(self, server_round, replies)
@@ -596,7 +551,7 @@ def killed(config: Config, directory: RunDirectory, batch: int, round: int) -> N
     assert not directory.has("report.json")
 
 
-FOUR_OF_SIX: dict[str, Scalar] = {
+FOUR_OF_SIX = {
     "training.rounds": 6,
     "trials.batch": 4,
     "privacy.stop-at": between(4),
@@ -605,9 +560,7 @@ FOUR_OF_SIX: dict[str, Scalar] = {
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_the_training_stops_at_the_last_round_within_the_budget(
-    make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_the_training_stops_at_the_last_round_within_the_budget(make, run, opened):
     keys = FOUR_OF_SIX | {"training.schedule": "cosine"}
     config = make(keys)
     directory = opened(config)
@@ -636,9 +589,7 @@ def test_the_training_stops_at_the_last_round_within_the_budget(
     np.testing.assert_allclose(seen, [0, *(closed_form(n) for n in (1, 2, 3, 4))] * 2)
 
 
-def test_without_a_limit_all_rounds_run_and_are_accounted(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_without_a_limit_all_rounds_run_and_are_accounted(make, opened):
     config = make({"federation.trust": "local"}, SAMPLED)
     report = execute(config, opened(config))
     budget = report["budget"]
@@ -648,15 +599,13 @@ def test_without_a_limit_all_rounds_run_and_are_accounted(
     assert budget["epsilon"] == rows
 
 
-def test_the_row_is_on_disk_before_the_rounds_messages_leave(
-    make: Make, opened: Callable[[Config], RunDirectory], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_row_is_on_disk_before_the_rounds_messages_leave(make, opened, monkeypatch):
     config = make()
     directory = opened(config)
     send = InProcessGrid.send_and_receive
     seen = []
 
-    def watched(self: InProcessGrid, messages: Any, **options: Any) -> Any:
+    def watched(self, messages, **options):
         sent = list(messages)
         if any(message.metadata.message_type == "train" for message in sent):
             seen.append(len(ledger.read(directory)))
@@ -667,9 +616,7 @@ def test_the_row_is_on_disk_before_the_rounds_messages_leave(
     assert seen == [1, 2, 3]
 
 
-def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(make, opened):
     config = make(SYSTEM, {"trials.batch": 4})
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
@@ -695,9 +642,7 @@ def test_a_restart_with_fresh_noise_adds_to_what_the_killed_attempt_released(
     assert other.delta == 0.05
 
 
-def test_a_restart_from_the_seed_releases_the_same_again(
-    make: Make, run: Callable[[Config], Arrays], opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_restart_from_the_seed_releases_the_same_again(make, run, opened):
     config = make({"trials.batch": 4})
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
@@ -710,9 +655,7 @@ def test_a_restart_from_the_seed_releases_the_same_again(
     assert [row.attempt for row in ledger.read(directory)] == [1] * 3 + [1] * 2 + [2] * 3
 
 
-def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused(make, opened):
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
     killed(config, directory, batch=4, round=2)
@@ -733,9 +676,7 @@ def test_a_restart_that_cannot_afford_the_rounds_of_the_other_batches_is_refused
     assert report["released"]["epsilon"] == pytest.approx(closed_form(40))
 
 
-def test_a_restart_of_the_first_batch_goes_on_with_what_is_left(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_restart_of_the_first_batch_goes_on_with_what_is_left(make, opened):
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32)})
     directory = opened(config)
     killed(config, directory, batch=0, round=1)
@@ -749,9 +690,7 @@ def test_a_restart_of_the_first_batch_goes_on_with_what_is_left(
     )
 
 
-def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(make, opened):
     config = make(SYSTEM, FOUR_OF_SIX, {"privacy.stop-at": between(32), "trials.batch": 8})
     directory = opened(config)
     killed(config, directory, batch=0, round=4)
@@ -761,18 +700,14 @@ def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(
         execute(config, directory)
 
 
-def test_a_budget_below_one_round_is_refused_before_a_directory_is_made(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_budget_below_one_round_is_refused_before_a_directory_is_made(small, tmp_path):
     keys = NOISE | {"privacy.stop-at": 0.1, "run.out": str(tmp_path / "run")}
     with pytest.raises(InputError, match=r"is 0\.1, but one round would cost epsilon 0\.6334"):
         prepare(from_run_config(to_run_config(small()) | keys))
     assert not list(tmp_path.iterdir())
 
 
-def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
-    make: Make, opened: Callable[[Config], RunDirectory], tmp_path: Path
-) -> None:
+def test_rounds_that_differ_are_reported_without_one_noise_multiplier(make, opened, tmp_path):
     config = make({"federation.trust": "local", "training.rounds": 2})
     directory = opened(config)
     alike = execute(config, directory)
@@ -793,9 +728,7 @@ def test_rounds_that_differ_are_reported_without_one_noise_multiplier(
     assert report.accounted.epsilon == pytest.approx(closed_form(1, both))
 
 
-def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_it(
-    make: Make, opened: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_it(make, opened):
     config = make({"training.rounds": 4})
     directory = opened(config)
     before = charged(config, directory, 4)
@@ -806,24 +739,24 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
 
 
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small, tmp_path, monkeypatch
+):
     monkeypatch.setattr("fedsim.reports.page.write_report", lambda _: None)
     values = SYSTEM | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0, "trials.count": 1}
     values |= {"federation.trust": "local", "federation.vantage": "server", "privacy.delta": 1e-5}
     config = small(values)
     directory = RunDirectory.create(tmp_path / "run", config)
 
-    def attempt(run: int) -> None:
+    def attempt(run):
         grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
         for client, context in enumerate(grid.contexts.values()):
             context.run_id = run
-            state: dict[str, Scalar] = {"state-path": str(tmp_path / f"client-{client}")}
-            terms: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
+            state = {"state-path": str(tmp_path / f"client-{client}")}
+            terms = {"consent": "adversary,challenge", "epsilon-limit": 5.0}
             context.node_config.update(state | terms)
         server_app.carry_out(grid, preflight(config), directory)
 
-    def killed(strategy: DPSGD, round: int, replies: Iterable[Message]) -> object:
+    def killed(strategy, round, replies):
         if round == 2:
             raise KeyboardInterrupt
         return released(strategy, round, replies)

@@ -1,23 +1,19 @@
 """Files of a run are whole or absent, and nothing in them is pickled."""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, load, to_run_config
+from fedsim.configuration import load, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 
-Make = Callable[..., Config]
 
-
-def test_the_configuration_in_a_run_directory_runs_again(small: Make, tmp_path: Path) -> None:
+def test_the_configuration_in_a_run_directory_runs_again(small, tmp_path):
     config = small({"privacy.rho-beta": 0.75})
     RunDirectory.create(tmp_path / "run", config)
     (tmp_path / "run").rename(tmp_path / "moved")
@@ -26,21 +22,19 @@ def test_the_configuration_in_a_run_directory_runs_again(small: Make, tmp_path: 
     assert load(tmp_path / "moved" / "config.toml").run.out == ""
 
 
-def test_a_run_is_not_overwritten_by_another(small: Make, tmp_path: Path) -> None:
+def test_a_run_is_not_overwritten_by_another(small, tmp_path):
     RunDirectory.create(tmp_path / "run", small())
     RunDirectory.create(tmp_path / "run", small())
     with pytest.raises(InputError, match="another configuration; name a new directory"):
         RunDirectory.create(tmp_path / "run", small({"run.seed": 1}))
 
 
-def test_a_run_is_nobody_elses_to_read(small: Make, tmp_path: Path) -> None:
+def test_a_run_is_nobody_elses_to_read(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "runs" / "run", small())
     assert directory.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_nor_are_its_files_where_the_directory_was_there_before(
-    small: Make, tmp_path: Path
-) -> None:
+def test_nor_are_its_files_where_the_directory_was_there_before(small, tmp_path):
     (tmp_path / "run").mkdir(mode=0o755)
     config = small({"trials.count": 4, "training.rounds": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
@@ -53,20 +47,18 @@ def test_nor_are_its_files_where_the_directory_was_there_before(
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
 
 
-def test_a_directory_of_something_else_is_left_alone(small: Make, tmp_path: Path) -> None:
+def test_a_directory_of_something_else_is_left_alone(small, tmp_path):
     (tmp_path / "precious.txt").write_text("thesis")
     with pytest.raises(InputError, match="holds no fedsim run"):
         RunDirectory.create(tmp_path, small())
     assert list(tmp_path.iterdir()) == [tmp_path / "precious.txt"]
 
 
-def test_what_a_kill_left_of_a_directory_is_used_again(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_kill_left_of_a_directory_is_used_again(small, tmp_path, monkeypatch):
     class Killed(BaseException):
         pass
 
-    def kill(*_: object, **__: object) -> None:
+    def kill(*_, **__):
         raise Killed
 
     with monkeypatch.context() as killing, pytest.raises(Killed):
@@ -78,19 +70,17 @@ def test_what_a_kill_left_of_a_directory_is_used_again(
     assert RunDirectory.create(tmp_path / "run", small()).config.trials == small().trials
 
 
-def test_a_place_that_cannot_be_written_is_refused(small: Make, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused(small, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot write to .*run\.out"):
         RunDirectory.create(tmp_path / "file" / "run", small())
 
 
-def test_a_failed_write_leaves_the_old_file(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file(small, tmp_path, monkeypatch):
     directory = RunDirectory.create(tmp_path / "run", small())
     directory.write_json("facts.json", {"a": 1})
 
-    def full(*_: object) -> int:
+    def full(*_):
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "fsync", full)
@@ -99,7 +89,7 @@ def test_a_failed_write_leaves_the_old_file(
     assert directory.read_json("facts.json") == {"a": 1}
 
 
-def test_arrays_come_back_and_pickled_ones_are_refused(small: Make, tmp_path: Path) -> None:
+def test_arrays_come_back_and_pickled_ones_are_refused(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     arrays = {"worlds": np.array([True, False]), "log_odds": np.eye(2)}
     directory.write_arrays("transcript.npz", arrays)
@@ -113,14 +103,14 @@ def test_arrays_come_back_and_pickled_ones_are_refused(small: Make, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_json_is_strict(number: float, small: Make, tmp_path: Path) -> None:
+def test_json_is_strict(number, small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     with pytest.raises(ValueError, match="JSON compliant"):
         directory.write_json("report.json", {"epsilon": number})
     assert not directory.has("report.json")
 
 
-def test_an_unfinished_run_says_how_to_go_on(small: Make, tmp_path: Path) -> None:
+def test_an_unfinished_run_says_how_to_go_on(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     for read in (lambda: directory.read_json("facts.json"), lambda: directory.read_arrays("t.npz")):
         with pytest.raises(InputError, match="fedsim run"):
@@ -129,7 +119,7 @@ def test_an_unfinished_run_says_how_to_go_on(small: Make, tmp_path: Path) -> Non
         RunDirectory.open(tmp_path)
 
 
-def test_events_are_read_from_where_the_reader_stopped(small: Make, tmp_path: Path) -> None:
+def test_events_are_read_from_where_the_reader_stopped(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     assert directory.events_size() == 0
     directory.log_event(round=1)

@@ -1,39 +1,34 @@
 """A transcript that no run could have left is refused, and what runs leave is not."""
 
 import copy
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runs import batches, run_transcript
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 
-Make = Callable[..., Config]
 
-
-def played(config: Config, path: Path) -> RunDirectory:
+def played(config, path):
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
     return directory
 
 
-def altered(arrays: Arrays, name: str, at: object, value: float) -> Arrays:
+def altered(arrays, name, at, value):
     changed = arrays[name].copy()
     changed[at] = value
     return arrays | {name: changed}
 
 
-DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
+DAMAGE = {
     **{
         f"no {name}": (
             lambda arrays, name=name: {key: arrays[key] for key in arrays if key != name},
@@ -117,11 +112,11 @@ DAMAGE: dict[str, tuple[Callable[[Arrays], Arrays], str]] = {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Config], RunDirectory]:
+def finished(tmp_path_factory):
     """Return a function that runs a configuration, once for all tests here."""
-    kept: list[RunDirectory] = []
+    kept = []
 
-    def once(config: Config) -> RunDirectory:
+    def once(config):
         if not kept:
             kept.append(played(config, tmp_path_factory.mktemp("kept") / "run"))
         return kept[0]
@@ -130,12 +125,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Config], Run
 
 
 @pytest.mark.parametrize(("damage", "complaint"), DAMAGE.values(), ids=DAMAGE)
-def test_damage_is_one_line_with_the_remedy(
-    damage: Callable[[Arrays], Arrays],
-    complaint: str,
-    small: Make,
-    finished: Callable[[Config], RunDirectory],
-) -> None:
+def test_damage_is_one_line_with_the_remedy(damage, complaint, small, finished):
     directory = finished(small())
     arrays = directory.read_arrays("transcript.npz")
     report = (directory.path / "report.json").read_bytes()
@@ -149,7 +139,7 @@ def test_damage_is_one_line_with_the_remedy(
     assert (directory.path / "report.json").read_bytes() == report
 
 
-FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+FALSE = {
     "one is missing": (lambda facts: facts.pop("created"), "it has no 'created'"),
     "a text for a number": (lambda facts: facts.update(parameters="1"), "'parameters' is '1'"),
     "a number below 0": (lambda facts: facts.update(noise_multiplier=-1.0), "'noise_multi.* -1"),
@@ -187,12 +177,7 @@ FALSE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 
 
 @pytest.mark.parametrize(("change", "complaint"), FALSE.values(), ids=FALSE)
-def test_facts_that_the_other_files_contradict_are_damage_too(
-    change: Callable[[dict[str, Any]], object],
-    complaint: str,
-    small: Make,
-    finished: Callable[[Config], RunDirectory],
-) -> None:
+def test_facts_that_the_other_files_contradict_are_damage_too(change, complaint, small, finished):
     directory = finished(small())
     facts = directory.read_facts()
     try:
@@ -205,9 +190,7 @@ def test_facts_that_the_other_files_contradict_are_damage_too(
         directory.write_json("facts.json", facts)
 
 
-def test_a_model_that_diverged_keeps_its_own_message(
-    small: Make, finished: Callable[[Config], RunDirectory]
-) -> None:
+def test_a_model_that_diverged_keeps_its_own_message(small, finished):
     directory = finished(small())
     arrays = directory.read_arrays("transcript.npz")
     try:
@@ -242,7 +225,7 @@ def test_a_model_that_diverged_keeps_its_own_message(
     ],
     ids=" ".join,
 )
-def test_what_runs_leave_is_read(changes: dict[str, Scalar], small: Make, tmp_path: Path) -> None:
+def test_what_runs_leave_is_read(changes, small, tmp_path):
     directory = played(small(changes), tmp_path / "run")
     arrays = run_transcript.read(directory)
     assert len(arrays["log_odds"]) == len(arrays["worlds"])

@@ -3,10 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,22 +12,19 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import worker
 from fedsim.commands.deploy import certificates
-from fedsim.configuration import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.dask_pool import AUTHORITY, CERTIFICATE, KEY, Address, DaskPool
 from fedsim.federation.runtimes.dispatch import Dispatcher
 from fedsim.federation.server.plan import preflight
 
-Make = Callable[[dict[str, Scalar]], Config]
-
 
 @pytest.mark.parametrize("text", ["localhost:8786", "tcp://127.0.0.1:8786", "tcp://[::1]:8786"])
-def test_this_machine_needs_no_certificates(text: str) -> None:
+def test_this_machine_needs_no_certificates(text):
     assert Address.of(text, None, insecure=False).url.startswith("tcp://")
 
 
-def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_path: Path) -> None:
+def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_path):
     with pytest.raises(InputError, match=r"10\.0\.0\.5 is another machine"):
         Address.of("10.0.0.5:8786", None, insecure=False)
     assert Address.of("10.0.0.5:8786", None, insecure=True).url == "tcp://10.0.0.5:8786"
@@ -46,13 +40,13 @@ def test_another_machine_is_reached_by_tls_alone_unless_the_user_insists(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["somewhere", "tcp://:8786", "http://10.0.0.5:8786", "a:port"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_what_is_no_address_is_refused(text):
     with pytest.raises(InputError, match="give the address that dask scheduler prints"):
         Address.of(text, None, insecure=True)
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[Any, Address]]:
+def cluster(tmp_path):
     """A scheduler and two workers on this machine, which authenticate each other."""
     distributed = pytest.importorskip("distributed")
     folder = tmp_path / "tls"
@@ -69,10 +63,10 @@ def cluster(tmp_path: Path) -> Iterator[tuple[Any, Address]]:
         yield local, Address.of(local.scheduler_address, folder, insecure=False)
 
 
-def _when(folder: Path, pattern: str, act: Callable[[], None]) -> Thread:
+def _when(folder, pattern, act):
     """Return a thread that acts once a file is there."""
 
-    def wait() -> None:
+    def wait():
         while not any(folder.glob(pattern)):
             time.sleep(0.01)
         act()
@@ -80,7 +74,7 @@ def _when(folder: Path, pattern: str, act: Callable[[], None]) -> Thread:
     return Thread(target=wait)
 
 
-def _kill_when(cluster: Any, pattern: str, folder: Path) -> Thread:
+def _kill_when(cluster, pattern, folder):
     """Return a thread that kills a worker once a file is there."""
     return _when(folder, pattern, lambda: os.kill(cluster.workers[0].process.pid, signal.SIGKILL))
 
@@ -91,8 +85,8 @@ QUIET = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Deprecati
 @QUIET
 @pytest.mark.slow
 def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
-    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
-) -> None:
+    small, tmp_path, cluster
+):
     config = small({"training.rounds": 2, "trials.batch": 4, "trials.count": 32})
     plan = preflight(config)
     here = RunDirectory.create(tmp_path / "here", config)
@@ -111,9 +105,7 @@ def test_a_cluster_gives_the_bits_of_one_process_also_where_a_worker_is_killed(
 
 @QUIET
 @pytest.mark.slow
-def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
-    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
-) -> None:
+def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(small, tmp_path, cluster):
     config = small({"training.rounds": 2, "trials.batch": 2, "trials.count": 200})
     directory = RunDirectory.create(tmp_path / "run", config)
     pool = DaskPool(cluster[1])
@@ -132,8 +124,8 @@ def test_a_lost_scheduler_ends_the_run_with_the_command_that_continues_it(
 @QUIET
 @pytest.mark.slow
 def test_a_clusters_settings_are_those_of_one_process_also_where_a_worker_is_killed(
-    small: Make, tmp_path: Path, cluster: tuple[Any, Address]
-) -> None:
+    small, tmp_path, cluster
+):
     config = small({"trials.count": 40, "trials.batch": 4, "run.device": "cpu"})
     over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
     killer = _kill_when(cluster[0], "*/report.json", there)

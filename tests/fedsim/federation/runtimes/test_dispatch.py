@@ -8,16 +8,13 @@ from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import active_children
-from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from fedsim import worker
-from fedsim.configuration import Config, Scalar
 from fedsim.experiment import run_in_process
 from fedsim.federation.runs import ledger
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -28,10 +25,9 @@ from fedsim.federation.runtimes.pools import LocalPool
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 
-Make = Callable[[dict[str, Scalar]], Config]
 Train = Callable[[BatchTask], Done]
 
-FEW: dict[str, Scalar] = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16}
+FEW = {"training.rounds": 2, "trials.batch": 4, "trials.count": 16}
 LAST = 12
 """First trial of the last batch."""
 
@@ -39,7 +35,7 @@ CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
 """What of a transcript is of one run alone."""
 
 
-def _within(seconds: float, holds: Callable[[], bool]) -> bool:
+def _within(seconds, holds):
     """Return whether a condition comes true in time."""
     deadline = time.monotonic() + seconds
     while not holds() and time.monotonic() < deadline:
@@ -48,7 +44,7 @@ def _within(seconds: float, holds: Callable[[], bool]) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _without_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_pages(monkeypatch):
     monkeypatch.setattr(page, "write_figures", lambda *_: [])
     monkeypatch.setattr(page, "render_html", lambda *_: "")
 
@@ -62,24 +58,22 @@ class Backwards:
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
     width = 3
 
-    def __init__(
-        self, lost: int = 0, change: Callable[[BatchTask], BatchTask] = lambda task: task
-    ) -> None:
+    def __init__(self, lost=0, change=lambda task: task):
         self.lost, self.change, self.finished = lost, change, 0
         self.waiting: list[tuple[Future[Done], BatchTask, Train]] = []
 
-    def settings(self, run: object) -> dict[str, Scalar]:
+    def settings(self, run):
         return {"run.threads": 1}
 
-    def submit(self, train: Train, task: BatchTask) -> Future[Done]:
-        future: Future[Done] = Future()
+    def submit(self, train, task):
+        future = Future()
         self.waiting.append((future, self.change(task), train))
         if len(self.waiting) == self.width or task.first == LAST:
             while self.waiting:
                 self._finish(*self.waiting.pop())
         return future
 
-    def _finish(self, future: Future[Done], task: BatchTask, train: Train) -> None:
+    def _finish(self, future, task, train):
         self.finished += 1
         try:
             if self.finished == self.lost:
@@ -88,18 +82,18 @@ class Backwards:
         except Exception as error:
             future.set_exception(error)
 
-    def stop(self) -> None:
+    def stop(self):
         pass
 
 
-def _carried_out(config: Config, path: Path, pool: Any = None) -> RunDirectory:
+def _carried_out(config, path, pool=None):
     directory = RunDirectory.create(path, config)
     elsewhere = None if pool is None else Dispatcher(pool, worker.train_batch)
     run_in_process(preflight(config), directory, elsewhere)
     return directory
 
 
-def _same_bits(one: RunDirectory, other: RunDirectory) -> bool:
+def _same_bits(one, other):
     first, second = (each.read_arrays("transcript.npz") for each in (one, other))
     assert first.keys() == second.keys()
     return all(
@@ -108,7 +102,7 @@ def _same_bits(one: RunDirectory, other: RunDirectory) -> bool:
     )
 
 
-def _rounds(directory: RunDirectory) -> list[dict[str, Any]]:
+def _rounds(directory):
     """Return the events of rounds in the order of the trials, without the time."""
     events = [event for event, _ in directory.events() if "round" in event]
     for event in events:
@@ -116,9 +110,7 @@ def _rounds(directory: RunDirectory) -> list[dict[str, Any]]:
     return sorted(events, key=lambda event: (event["trials"], event["round"]))
 
 
-def test_batches_that_end_in_another_order_leave_what_one_process_leaves(
-    small: Make, tmp_path: Path
-) -> None:
+def test_batches_that_end_in_another_order_leave_what_one_process_leaves(small, tmp_path):
     config = small(FEW)
     here = _carried_out(config, tmp_path / "here")
     there = _carried_out(config, tmp_path / "there", Backwards())
@@ -127,9 +119,7 @@ def test_batches_that_end_in_another_order_leave_what_one_process_leaves(
     assert _rounds(here) == _rounds(there)
 
 
-def test_a_lost_worker_ends_the_run_which_the_next_command_continues(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_lost_worker_ends_the_run_which_the_next_command_continues(small, tmp_path):
     config = small(FEW)
     here = _carried_out(config, tmp_path / "here")
     with pytest.raises(RuntimeError, match=r"a worker was lost with trials-4;.*fedsim run"):
@@ -142,17 +132,15 @@ def test_a_lost_worker_ends_the_run_which_the_next_command_continues(
 
 
 @pytest.mark.parametrize("what", ["fedsim", "torch", "device", "data"])
-def test_a_worker_with_another_program_is_refused_by_its_name(
-    small: Make, tmp_path: Path, what: str
-) -> None:
-    def change(task: BatchTask) -> BatchTask:
+def test_a_worker_with_another_program_is_refused_by_its_name(small, tmp_path, what):
+    def change(task):
         return replace(task, program=task.program | {what: "another"})
 
     with pytest.raises(InputError, match=f"worker .*:{os.getpid()} has {what} .* another; "):
         _carried_out(small(FEW), tmp_path / "run", Backwards(change=change))
 
 
-def test_noise_that_cannot_be_drawn_again_is_refused() -> None:
+def test_noise_that_cannot_be_drawn_again_is_refused():
     dispatch.check_chargeable("seed", 0)
     with pytest.raises(InputError, match="noise from the operating system"):
         dispatch.check_chargeable("system", 0)
@@ -160,7 +148,7 @@ def test_noise_that_cannot_be_drawn_again_is_refused() -> None:
         dispatch.check_chargeable("seed", 1)
 
 
-def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
+def test_workers_share_the_cores_and_the_memory(small):
     pool = LocalPool(2)
     own = pool.settings(small({"run.max-memory": "4GB", "run.device": "cpu"}).run)
     assert own["run.max-memory"] == "2000000000B"
@@ -169,37 +157,35 @@ def test_workers_share_the_cores_and_the_memory(small: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_for_a_worker_that_has_died_is_a_lost_task() -> None:
+def test_a_task_for_a_worker_that_has_died_is_a_lost_task():
     before, pool = set(active_children()), LocalPool(1)
-    ask: Any = os.getenv
-    pool.submit(ask, "HOME").result()  # type: ignore[arg-type]
+    ask = os.getenv
+    pool.submit(ask, "HOME").result()
     (worker_process,) = set(active_children()) - before
     worker_process.kill()
     worker_process.join()
     assert _within(10, lambda: bool(pool._executor._broken))
-    assert isinstance(pool.submit(ask, "HOME").exception(), pool.broken)  # type: ignore[arg-type]
+    assert isinstance(pool.submit(ask, "HOME").exception(), pool.broken)
     pool.stop()
 
 
 @pytest.mark.slow
-def test_a_worker_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_sees_one_gpu(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     pool = LocalPool(2)
-    ask: Any = os.getenv
-    seen: Any = pool.submit(ask, "CUDA_VISIBLE_DEVICES")  # type: ignore[arg-type]
+    ask = os.getenv
+    seen = pool.submit(ask, "CUDA_VISIBLE_DEVICES")
     assert seen.result() == "4"
     pool.stop()
 
 
 @pytest.mark.slow
-def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(
-    small: Make, tmp_path: Path
-) -> None:
+def test_processes_give_the_bits_of_one_also_where_one_of_them_is_killed(small, tmp_path):
     config = small(FEW | {"trials.count": 40, "run.device": "cpu"})
     here = _carried_out(config, tmp_path / "here")
     before, pool = set(active_children()), LocalPool(2)
 
-    def kill() -> None:
+    def kill():
         """Kill a worker once a batch has come back."""
         while not any((tmp_path / "there").glob("batches/*.npz")):
             time.sleep(0.01)

@@ -5,7 +5,6 @@ import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from fedsim.federation.runtimes.flower_command import (
 )
 
 
-def _command(folder: Path, name: str) -> str:
+def _command(folder, name):
     folder.mkdir()
     path = folder / name
     path.write_text("#!/bin/sh\n")
@@ -27,9 +26,7 @@ def _command(folder: Path, name: str) -> str:
     return str(path)
 
 
-def test_commands_are_found_beside_python_or_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_are_found_beside_python_or_on_the_path(tmp_path, monkeypatch):
     beside = _command(tmp_path / "beside", "flwr")
     elsewhere = _command(tmp_path / "elsewhere", "flower-superlink")
     _command(tmp_path / "other", "flwr")
@@ -44,9 +41,7 @@ def test_commands_are_found_beside_python_or_on_the_path(
     assert folders == [str(tmp_path / name) for name in ("beside", "other", "elsewhere")]
 
 
-def test_a_superlink_that_does_not_answer_is_named_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_superlink_that_does_not_answer_is_named_in_one_sentence(tmp_path, monkeypatch):
     error = "Using SuperLink: here (127.0.0.1:1) Connection to the SuperLink is unavailable. Please"
     answer = json.dumps({"success": False, "error-message": error})
     path = Path(_command(tmp_path / "bin", "flwr"))
@@ -62,14 +57,14 @@ def test_a_superlink_that_does_not_answer_is_named_in_one_sentence(
     ids=["completed", "failed"],
 )
 def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
-    monkeypatch: pytest.MonkeyPatch, written: float, ends: float, at_last: str
-) -> None:
+    monkeypatch, written, ends, at_last
+):
     now, asked = [0.0], []
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         now[0] += seconds
 
-    def flwr(*_: object) -> dict[str, Any]:
+    def flwr(*_):
         asked.append(now[0])
         return {"runs": [{"status": at_last if now[0] >= ends else "running"}]}
 
@@ -88,12 +83,10 @@ def test_a_long_run_is_asked_about_seldom_and_its_end_is_noticed_soon(
     assert len(asked) < 60
 
 
-def test_a_run_whose_process_was_killed_ends_before_flower_learns_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_whose_process_was_killed_ends_before_flower_learns_of_it(monkeypatch):
     now = [0.0]
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         now[0] += seconds
 
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])

@@ -6,9 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
 import httpx
 import pytest
@@ -22,7 +20,7 @@ from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.run import Run, RunNotRunningException
 from flwr.supernode import fleet_http_connection, start_client_internal
 from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.nodestate import NodeState, NodeStateFactory
+from flwr.supernode.nodestate import NodeStateFactory
 
 from fedsim.deployment import kit
 from fedsim.deployment.supernode import SUPERNODE, _supernode
@@ -36,7 +34,7 @@ ENDED = ("while it is pulled", "before it is confirmed")
 
 
 @pytest.fixture
-def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def mended(monkeypatch):
     original = start_client_internal._pull_and_store_message
     monkeypatch.setattr(start_client_internal, "_pull_and_store_message", original)
     client = fleet_http_connection.FleetHttpClient
@@ -45,7 +43,7 @@ def mended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def _after(ended: str) -> tuple[int | None, NodeState]:
+def _after(ended):
     """Return what Flower says of a message whose run has ended, and what the node keeps of it."""
     factory = NodeStateFactory(objectstore_factory=ObjectStoreFactory())
     state = factory.state()
@@ -59,20 +57,20 @@ def _after(ended: str) -> tuple[int | None, NodeState]:
     assign_message_id(message)
     content = {message.object_id: message.deflate()}
 
-    def refuse(*_: object) -> bytes:
+    def refuse(*_):
         raise RunNotRunningException
 
-    def pull(_: int, object_id: str) -> bytes:
+    def pull(_, object_id):
         return content.get(object_id, RecordDict().deflate())
 
-    confirm: Callable[[int, str], None] = refuse  # type: ignore[assignment]
+    confirm = refuse
     answer = start_client_internal._pull_and_store_message(
         state=state,
         object_store=factory.objectstore_factory.store(),
         node_config={},
         receive=lambda: (message, get_object_tree(message)),
-        get_run=refuse,  # type: ignore[arg-type]
-        get_fab=refuse,  # type: ignore[arg-type]
+        get_run=refuse,
+        get_fab=refuse,
         pull_object=refuse if ended == ENDED[0] else pull,
         confirm_message_received=confirm,
         trusted_entities=None,
@@ -81,7 +79,7 @@ def _after(ended: str) -> tuple[int | None, NodeState]:
 
 
 @pytest.mark.parametrize("ended", ENDED)
-def test_flower_alone_keeps_the_task_of_a_message_that_it_forgot(ended: str) -> None:
+def test_flower_alone_keeps_the_task_of_a_message_that_it_forgot(ended):
     """The fault that is mended: the mending goes once Flower mends it."""
     answer, state = _after(ended)
     assert answer is None
@@ -90,7 +88,7 @@ def test_flower_alone_keeps_the_task_of_a_message_that_it_forgot(ended: str) -> 
 
 @pytest.mark.parametrize("ended", ENDED)
 @pytest.mark.usefixtures("mended")
-def test_a_message_whose_run_has_ended_leaves_no_task(ended: str) -> None:
+def test_a_message_whose_run_has_ended_leaves_no_task(ended):
     answer, state = _after(ended)
     assert answer is None
     assert [task.status.status for task in state.get_tasks()] == ["finished"]
@@ -100,11 +98,11 @@ def test_a_message_whose_run_has_ended_leaves_no_task(ended: str) -> None:
 class Server:
     """A server that counts an earlier start of a node as connected for some requests."""
 
-    def __init__(self, connected: int, registered: bool = True) -> None:
+    def __init__(self, connected, registered=True):
         self.connected = connected
         self.registered = registered
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request):
         asked = ActivateNodeRequest.FromString(request.content)
         code = ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED
         if self.registered and not asked.heartbeat_interval:
@@ -119,10 +117,10 @@ class Server:
 
 
 @pytest.fixture
-def connecting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], int]:
+def connecting(monkeypatch):
     """Return a function that connects a SuperNode to a server; it returns the node's number."""
 
-    def connect(server: Server) -> int:
+    def connect(server):
         client = FleetClient("http://server", interceptors=())
         client._client = httpx.Client(
             base_url="http://server", transport=httpx.MockTransport(server)
@@ -135,35 +133,29 @@ def connecting(monkeypatch: pytest.MonkeyPatch) -> Callable[[Server], int]:
     return connect
 
 
-def test_a_supernode_waits_until_its_earlier_start_counts_as_gone(
-    connecting: Callable[[Server], int], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_supernode_waits_until_its_earlier_start_counts_as_gone(connecting, caplog):
     assert connecting(Server(connected=3)) == NODE
     assert caplog.text.count("still counts an earlier start of this node as connected") == 3
 
 
-def test_a_supernode_whose_key_is_unknown_does_not_wait(
-    connecting: Callable[[Server], int],
-) -> None:
+def test_a_supernode_whose_key_is_unknown_does_not_wait(connecting):
     with pytest.raises(httpx.HTTPStatusError):
         connecting(Server(connected=3, registered=False))
 
 
-def test_a_supernode_ends_once_the_server_has_not_heard_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_supernode_ends_once_the_server_has_not_heard_it(tmp_path, monkeypatch):
     answers = iter([True] * 3)
     heard = tmp_path / "heard"
     monkeypatch.setenv(node_machine.HEARD, f"{heard}")
 
-    def beat(*_: object) -> SendNodeHeartbeatResponse:
+    def beat(*_):
         return SendNodeHeartbeatResponse(success=next(answers, False))
 
     monkeypatch.setattr(FleetHttpClient, "SendNodeHeartbeat", beat)
     client, ended = FleetClient("http://server", interceptors=()), list[str]()
     quiet = []
 
-    def sleep(_: float) -> None:
+    def sleep(_):
         client.SendNodeHeartbeat(SendNodeHeartbeatRequest())
         quiet.append(client.quiet)
 
@@ -177,7 +169,7 @@ def test_a_supernode_ends_once_the_server_has_not_heard_it(
 class Failing(BaseHTTPRequestHandler):
     """A server that lets a node connect, and then has a full disk."""
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
         accepts = self.path.endswith("/activate-node")
         content = ActivateNodeResponse(node_id=NODE).SerializeToString() if accepts else b""
@@ -187,12 +179,12 @@ class Failing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         pass
 
 
 @pytest.mark.slow
-def test_a_supernode_whose_server_fails_ends(tmp_path: Path) -> None:
+def test_a_supernode_whose_server_fails_ends(tmp_path):
     """Flower's own would live on without a connection, so that nothing starts another."""
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2)
     place, server = tmp_path / "kit" / "clients" / "client-0", tmp_path / "kit" / "server"
@@ -222,7 +214,7 @@ def test_a_supernode_whose_server_fails_ends(tmp_path: Path) -> None:
     assert "Server error '500 Internal Server Error'" in said.stdout
 
 
-def test_a_nodes_program_is_flowers() -> None:
+def test_a_nodes_program_is_flowers():
     command = [sys.executable, "-m", SUPERNODE, "--help"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "--superlink" in said

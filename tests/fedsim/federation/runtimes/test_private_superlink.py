@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
@@ -13,7 +12,7 @@ import psutil
 import pytest
 from starlette.responses import PlainTextResponse
 
-from fedsim.federation.runtimes.private_superlink import End, Private, held_by_descendant, starter
+from fedsim.federation.runtimes.private_superlink import Private, held_by_descendant, starter
 
 CALL = """
 import socket, sys
@@ -24,7 +23,7 @@ sys.stdin.read()
 
 
 @contextmanager
-def _called() -> Iterator[tuple[psutil.Process, End, tuple[End, End]]]:
+def _called():
     """Give a child, the end that it calls, and its connection to that."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = server.getsockname()
@@ -39,7 +38,7 @@ def _called() -> Iterator[tuple[psutil.Process, End, tuple[End, End]]]:
             yield psutil.Process(child.pid), here, (there, here)
 
 
-def test_a_connection_of_a_descendant_is_told_from_any_other() -> None:
+def test_a_connection_of_a_descendant_is_told_from_any_other():
     own = psutil.Process()
     with _called() as (child, here, connection):
         assert held_by_descendant(own, connection)
@@ -51,8 +50,8 @@ def test_a_connection_of_a_descendant_is_told_from_any_other() -> None:
     assert not held_by_descendant(child, connection)  # it has ended, and has no descendants
 
 
-def test_whoever_is_not_of_the_run_is_refused() -> None:
-    async def status(ancestor: psutil.Process, connection: tuple[End, End]) -> int:
+def test_whoever_is_not_of_the_run_is_refused():
+    async def status(ancestor, connection):
         transport = httpx.ASGITransport(
             Private(PlainTextResponse("passed"), ancestor), client=connection[0]
         )
@@ -65,9 +64,7 @@ def test_whoever_is_not_of_the_run_is_refused() -> None:
         assert asyncio.run(status(child, connection)) == 403
 
 
-def test_nobody_is_answered_once_the_process_that_started_it_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nobody_is_answered_once_the_process_that_started_it_has_ended(monkeypatch):
     with _called() as (child, _, _):
         with pytest.raises(SystemExit, match="has ended"):  # this one's parent is another
             starter(child.pid)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -16,8 +15,8 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.configuration import JOBS, Config, Scalar, dump, from_run_config, to_run_config
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.configuration import JOBS, dump, from_run_config, to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes import simulation
 from fedsim.federation.runtimes.flower_command import write_app
 
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.flower
 ROOT = Path(__file__).parents[4]
 
 
-def _fedsim(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _fedsim(*arguments):
     command = [str(Path(sys.executable).parent / "fedsim"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -37,18 +36,18 @@ MARK = "FEDSIM_TEST_SIMULATION"
 
 
 @pytest.fixture(autouse=True)
-def _marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _marked(monkeypatch, tmp_path):
     monkeypatch.setenv(MARK, str(tmp_path))
 
 
-def _is_marked(process: psutil.Process) -> bool:
+def _is_marked(process):
     try:
         return process.environ().get(MARK) == os.environ[MARK]
     except psutil.Error:
         return False  # it has ended, or is somebody else's
 
 
-def _flower_processes() -> set[int]:
+def _flower_processes():
     """Return the processes of this test that are Flower's or Ray's."""
     names = (
         "flower-superlink",
@@ -68,9 +67,7 @@ def _flower_processes() -> set[int]:
 
 
 @pytest.mark.parametrize(("device", "share"), [("cpu", 0.0), ("cuda", 0.25)])
-def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(
-    device: str, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(device, share, monkeypatch):
     monkeypatch.setattr(simulation, "resolve", lambda name: torch.device(device))
     config = from_run_config({"federation.clients": 4})
     found = simulation.resources(config.run, config.federation.clients)
@@ -80,7 +77,7 @@ def test_each_client_gets_a_core_and_an_equal_share_of_a_gpu(
 
 
 @pytest.mark.source
-def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
+def test_the_app_that_is_written_is_the_repositorys(tmp_path):
     write_app(tmp_path)
     written = tomllib.loads((tmp_path / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     own = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
@@ -93,14 +90,14 @@ def test_the_app_that_is_written_is_the_repositorys(tmp_path: Path) -> None:
         }
 
 
-SAMPLED_RECORDS: dict[str, Scalar] = {
+SAMPLED_RECORDS = {
     "federation.trust": "central",
     "privacy.sensitivity": "local",
     "training.sampling-rate": 0.5,
     "training.optimizer": "adam",
     "audit.mode": "oracle",
 }
-SAMPLED_CLIENTS: dict[str, Scalar] = {
+SAMPLED_CLIENTS = {
     "federation.trust": "central",
     "privacy.unit": "client",
     "privacy.neighbouring": "add-remove",
@@ -122,12 +119,7 @@ SAMPLED_SHARES = SAMPLED_CLIENTS | {
     [SAMPLED_RECORDS, SAMPLED_CLIENTS, SAMPLED_SHARES],
     ids=["records", "clients", "shares"],
 )
-def test_both_runtimes_give_the_same_bits(
-    mode: dict[str, Scalar],
-    small: Callable[..., Config],
-    run: Callable[[Config], Arrays],
-    tmp_path: Path,
-) -> None:
+def test_both_runtimes_give_the_same_bits(mode, small, run, tmp_path):
     config = small(mode)
     expected = run(config)
     before = _flower_processes()
@@ -140,7 +132,7 @@ def test_both_runtimes_give_the_same_bits(
 
 
 @pytest.mark.slow
-def test_both_runtimes_train_the_same_model(small: Callable[..., Config], tmp_path: Path) -> None:
+def test_both_runtimes_train_the_same_model(small, tmp_path):
     mode = {"training.local-steps": 2, "federation.trust": "local", "privacy.stop-at": 1.9}
     kept = {"privacy.noise-source": "seed", "run.out": str(tmp_path / "in-process")}
     config = from_run_config(JOBS["training"](to_run_config(small(mode)) | kept))
@@ -149,7 +141,7 @@ def test_both_runtimes_train_the_same_model(small: Callable[..., Config], tmp_pa
     assert (_simulated("train", config, tmp_path).path / model).read_bytes() == expected
 
 
-def _simulated(command: str, config: Config, place: Path) -> RunDirectory:
+def _simulated(command, config, place):
     """Return the directory of what a command did on Flower's simulation runtime."""
     (place / "small.toml").write_text(dump(config))
     out = place / "simulated"
@@ -159,7 +151,7 @@ def _simulated(command: str, config: Config, place: Path) -> RunDirectory:
 
 
 @pytest.mark.slow
-def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_path: Path) -> None:
+def test_a_failing_client_fails_the_command(small, tmp_path):
     # A learning rate at which the models diverge, which a client notices in the second round.
     config = small({"training.learning-rate": 1e38, "training.clipping-norm": 1e30})
     (tmp_path / "small.toml").write_text(dump(config))
@@ -180,7 +172,7 @@ def test_a_failing_client_fails_the_command(small: Callable[..., Config], tmp_pa
 
 
 @pytest.fixture
-def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def running(small, tmp_path):
     """Give a simulation that has much to do yet, and has done something."""
     (tmp_path / "small.toml").write_text(dump(small({"trials.count": 40_000})))
     command = [str(Path(sys.executable).parent / "fedsim"), "run", str(tmp_path / "small.toml")]
@@ -199,7 +191,7 @@ def running(small: Callable[..., Config], tmp_path: Path) -> Iterator[subprocess
             process.terminate()
 
 
-def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
+def _doors(process):
     """Return what a process and its descendants listen on: whose name, which address and port."""
     return {
         (one.name(), str(door.laddr.ip).removeprefix("::ffff:"), door.laddr.port)
@@ -210,9 +202,7 @@ def _doors(process: psutil.Process) -> set[tuple[str, str, int]]:
 
 
 @pytest.mark.slow
-def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(
-    running: subprocess.Popen[str],
-) -> None:
+def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(running):
     """This process, which is none of the run's, tries every door: all of them run code."""
     doors = _doors(psutil.Process(running.pid))
     assert {address for _, address, _ in doors} == {"127.0.0.1"}
@@ -236,14 +226,12 @@ def test_a_simulation_opens_to_nobody_else_and_leaves_no_process_behind(
     assert not of_the_run & _flower_processes()
 
 
-def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(monkeypatch):
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
         gone.wait()
     simulation.stop(gone.pid)
 
-    def too_late(process: psutil.Process) -> None:
+    def too_late(process):
         raise psutil.NoSuchProcess(process.pid)
 
     monkeypatch.setattr(simulation, "STOP_TIMEOUT", 0.01)
@@ -256,9 +244,7 @@ def test_stopping_what_has_ended_or_ends_meanwhile_is_no_error(
 
 
 @pytest.mark.slow
-def test_flwr_run_works_on_the_repository(
-    small: Callable[..., Config], run: Callable[[Config], Arrays], tmp_path: Path
-) -> None:
+def test_flwr_run_works_on_the_repository(small, run, tmp_path):
     """`flwr run . --run-config FILE` with Flower's own local SuperLink, as a Flower user would."""
     config = small({"federation.clients": 2, "run.out": str(tmp_path / "run")})
     (tmp_path / "small.toml").write_text(dump(config))

@@ -1,6 +1,5 @@
 """Independent tasks on workers: each has its result once, until a worker is lost."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -16,11 +15,11 @@ class Pool:
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
     remote, width = False, 3
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.submitted: list[str] = []
 
-    def submit(self, work: Callable[[str], str], task: str) -> Future[str]:
-        future: Future[str] = Future()
+    def submit(self, work, task):
+        future = Future()
         self.submitted.append(task)
         if task == "deadly":
             future.set_exception(BrokenProcessPool())
@@ -31,22 +30,22 @@ class Pool:
         return future
 
 
-def _tasks(*names: str) -> dict[str, Callable[[], str]]:
+def _tasks(*names):
     return {name: partial(str, name) for name in names}
 
 
-def test_each_task_has_its_result_or_its_own_error() -> None:
+def test_each_task_has_its_result_or_its_own_error():
     pool = Pool()
-    found = dict(spread(pool, str.upper, _tasks("a", "b", "wrong", "c", "d")))  # type: ignore[arg-type]
+    found = dict(spread(pool, str.upper, _tasks("a", "b", "wrong", "c", "d")))
     assert pool.submitted == ["a", "b", "wrong", "c", "d"]
     assert [found[name].result() for name in "abcd"] == list("ABCD")
     assert isinstance(found["wrong"].exception(), ValueError)
 
 
-def test_a_lost_worker_ends_it_after_what_has_finished() -> None:
+def test_a_lost_worker_ends_it_after_what_has_finished():
     pool, found = Pool(), []
     with pytest.raises(LostWorkersError, match="a worker was lost with deadly; check whether"):
-        for name, future in spread(pool, str.upper, _tasks("a", "deadly", "b", "c", "d")):  # type: ignore[arg-type]
+        for name, future in spread(pool, str.upper, _tasks("a", "deadly", "b", "c", "d")):
             found.append((name, future.result()))
     assert found == [("a", "A"), ("b", "B")]
     assert pool.submitted == ["a", "deadly", "b"]

@@ -5,15 +5,12 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
 from multiprocessing import active_children
-from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ import fedsim
 from adversaries.errors import InputError
 from fedsim import experiment
 from fedsim.common import device, memory
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runtimes import places
 from fedsim.federation.runtimes.batch_task import Program
 from fedsim.federation.runtimes.dask_pool import Address
@@ -35,11 +32,11 @@ class Elsewhere:
     broken: tuple[type[Exception], ...] = (BrokenProcessPool,)
     remote, width = True, 2
 
-    def __init__(self, lost: int = 0) -> None:
+    def __init__(self, lost=0):
         self.lost = lost
 
-    def submit(self, work: Callable[[Any], Any], task: WholeRun) -> Future[Any]:
-        future: Future[Any] = Future()
+    def submit(self, work, task):
+        future = Future()
         assert "/there/" not in str(task.own)
         try:
             if self.lost > 0:
@@ -49,15 +46,15 @@ class Elsewhere:
             future.set_exception(error)
         return future
 
-    def settings(self, run: object) -> dict[str, Scalar]:
+    def settings(self, run):
         return {"run.threads": 1}
 
-    def stop(self) -> None:
+    def stop(self):
         pass
 
 
 @pytest.fixture
-def _ungranted() -> Iterator[None]:
+def _ungranted():
     """This process is the worker, and keeps no share of a machine."""
     yield
     device._GRANTED.clear()
@@ -67,7 +64,7 @@ def _ungranted() -> Iterator[None]:
 CLOCKS = {"batch_seconds", "clients_seconds", "experiment"}
 
 
-def _same(here: Path, there: Path) -> None:
+def _same(here, there):
     """Check that two run directories have the same files, and the same numbers."""
     names, others = (
         {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
@@ -83,13 +80,13 @@ def _same(here: Path, there: Path) -> None:
 
 @pytest.mark.usefixtures("_ungranted")
 def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process(
-    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small, tmp_path, monkeypatch
+):
     config = small({"trials.count": 8, "trials.batch": 4, "run.device": "cpu"})
     over, here, there = {"privacy.rho-beta": [0.7, 0.8]}, tmp_path / "here", tmp_path / "there"
 
     @contextmanager
-    def opened(*_: object) -> Iterator[Elsewhere]:
+    def opened(*_):
         yield Elsewhere()
 
     monkeypatch.setattr(places, "opened", opened)
@@ -109,12 +106,12 @@ def test_runs_on_machines_without_its_files_leave_the_directories_of_one_process
 
 
 def test_a_lost_worker_ends_all_runs_and_the_next_command_carries_them_out(
-    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small, tmp_path, monkeypatch
+):
     lost = iter((1, 0))
 
     @contextmanager
-    def opened(*_: object) -> Iterator[Elsewhere]:
+    def opened(*_):
         yield Elsewhere(next(lost))
 
     monkeypatch.setattr(places, "opened", opened)
@@ -127,9 +124,7 @@ def test_a_lost_worker_ends_all_runs_and_the_next_command_carries_them_out(
     assert [outcome.failure for outcome in made.details] == ["", ""]
 
 
-def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(small, tmp_path):
     config = small({"privacy.noise-source": "system"})
     over = {"privacy.rho-beta": [0.7, 0.8]}
     with pytest.raises(InputError, match="cannot be drawn again"):
@@ -140,14 +135,12 @@ def test_a_run_that_draws_noise_of_the_system_is_refused_for_a_cluster(
 
 
 @pytest.mark.slow
-def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(small, tmp_path):
     config = small({"trials.count": 40, "trials.batch": 4, "run.device": "cpu"})
     over, here, there = {"privacy.rho-beta": [0.7, 0.8, 0.9]}, tmp_path / "here", tmp_path / "there"
     before = set(active_children())
 
-    def kill() -> None:
+    def kill():
         while not any(there.glob("*/batches/*.npz")):
             time.sleep(0.01)
         os.kill(min(child.pid or 0 for child in set(active_children()) - before), signal.SIGKILL)
@@ -169,17 +162,15 @@ def test_a_table_in_processes_has_the_bits_of_one_also_where_one_is_killed(
 
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "inside/../../outside"])
-def test_a_worker_cannot_write_outside_of_the_folder(name: str, tmp_path: Path) -> None:
+def test_a_worker_cannot_write_outside_of_the_folder(name, tmp_path):
     with pytest.raises(ValueError, match="outside of its folder"):
         write_files(tmp_path / "run", {"report.json": b"{}", name: b""})
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.usefixtures("_ungranted")
-def test_the_full_disk_of_a_worker_is_named(
-    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fill(*_: object) -> None:
+def test_the_full_disk_of_a_worker_is_named(small, tmp_path, monkeypatch):
+    def fill(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     config = small({"trials.count": 4, "run.device": "cpu", "run.out": str(tmp_path / "run")})

@@ -6,28 +6,24 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.commands.main import main
-from fedsim.configuration import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs import accounts, ledger, spending
-from fedsim.federation.runs.run_directory import CARD, Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import checkpoint, nodes
 from fedsim.federation.server.acceptance import ClientFailedError
@@ -41,29 +37,26 @@ from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 from fedsim.privacy.trust import Trust
 from fedsim.reports import model_card, model_quality, training_report
 
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
-
-SEED: dict[str, Scalar] = {"privacy.noise-source": "seed"}
-ADAM: dict[str, Scalar] = {"training.optimizer": "adam", "training.learning-rate": 0.01}
+SEED = {"privacy.noise-source": "seed"}
+ADAM = {"training.optimizer": "adam", "training.learning-rate": 0.01}
 
 
 @pytest.fixture
-def training(small: Make, tmp_path: Path) -> Callable[..., Config]:
+def training(small, tmp_path):
     """Return a function that makes a small training, to be kept in a folder of its own."""
 
-    def make(changes: dict[str, Scalar], folder: str = "trained") -> Config:
+    def make(changes, folder="trained"):
         values = to_run_config(small(SEED | changes)) | {"run.out": str(tmp_path / folder)}
         return from_run_config(JOBS["training"](values))
 
     return make
 
 
-def throw(error: Exception) -> None:
+def throw(error):
     raise error
 
 
-def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
+def _train(config, app=client_app.app):
     plan = prepare(config)
     directory = plan.begin()
     grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
@@ -71,9 +64,7 @@ def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
     return directory
 
 
-def test_a_full_disk_is_named(
-    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named(training, monkeypatch):
     config = training({})
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     monkeypatch.setattr(RunDirectory, "log_event", lambda *_, **__: throw(full))
@@ -84,9 +75,7 @@ def test_a_full_disk_is_named(
 
 
 @pytest.mark.parametrize("changes", [{}, {"federation.trust": "local"} | ADAM])
-def test_the_model_is_that_of_an_experiment_with_one_trial(
-    changes: dict[str, Scalar], small: Make, run: Run, training: Callable[..., Config]
-) -> None:
+def test_the_model_is_that_of_an_experiment_with_one_trial(changes, small, run, training):
     once = {"trials.count": 1, "trials.batch": 1}
     repeated = run(small(changes | once))
     kept = checkpoint.read_checkpoint(_train(training(changes)))
@@ -96,9 +85,7 @@ def test_the_model_is_that_of_an_experiment_with_one_trial(
     assert found == repeated["final_models"][0].tobytes()
 
 
-def test_plain_pytorch_scores_the_saved_model_as_the_run_did(
-    training: Callable[..., Config],
-) -> None:
+def test_plain_pytorch_scores_the_saved_model_as_the_run_did(training):
     directory = _train(training({}))
     model = fedsim.load_model(directory.path)
     with pytest.raises(InputError, match="has the report of a training, which played no trials"):
@@ -124,9 +111,7 @@ GIVEN = re.compile(r"(\d+) steps with noise multiplier (\S+) at sampling rate (\
         {"federation.trust": "distributed", "training.sampling-rate": 0.25},
     ],
 )
-def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(
-    changes: dict[str, Scalar], training: Callable[..., Config]
-) -> None:
+def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(changes, training):
     text = (_train(training(changes)).path / model_card.PAGE).read_text()
     (delta,) = re.findall(r"At δ = (\S+), for one record \((\S+)\)", text)
     table = dict(re.findall(r"^\| the (\S.*?) \| .*? \| (\S+) \| \S+ \|$", text, re.M))
@@ -144,11 +129,11 @@ def test_epsilon_can_be_worked_out_again_from_the_text_of_the_card_alone(
         assert lines["participant"].startswith("15 steps ")
 
 
-def test_no_client_is_anything_but_a_client(training: Callable[..., Config]) -> None:
-    asked: list[Message] = []
+def test_no_client_is_anything_but_a_client(training):
+    asked = []
 
     class Watched(ClientApp):
-        def __call__(self, message: Message, context: Context) -> Message:
+        def __call__(self, message, context):
             asked.append(message)
             return client_app.app(message, context)
 
@@ -169,17 +154,11 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("changes", [{}, ADAM, {"training.momentum": 0.9}])
-def test_a_killed_training_goes_on_after_its_last_round(
-    changes: dict[str, Scalar],
-    training: Callable[..., Config],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_killed_training_goes_on_after_its_last_round(changes, training, monkeypatch):
     whole = _train(training(changes, "whole"))
     really = ResumableDPSGD.aggregate_train
 
-    def killed(
-        self: ResumableDPSGD, round: int, replies: list[Message]
-    ) -> tuple[ArrayRecord, object]:
+    def killed(self, round, replies):
         if round == 3:
             raise Killed
         return really(self, round, replies)
@@ -198,16 +177,14 @@ def test_a_killed_training_goes_on_after_its_last_round(
 
 @pytest.mark.parametrize("killed_in", [1, 3])
 @pytest.mark.parametrize("before", [True, False], ids=["before the checkpoint", "after it"])
-def test_a_kill_costs_no_epsilon(
-    killed_in: int, before: bool, training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_costs_no_epsilon(killed_in, before, training, monkeypatch):
     """Nothing of a round leaves before its state is written, so its repetition is charged once."""
-    real: dict[str, Scalar] = {"privacy.noise-source": "system", "federation.trust": "local"}
+    real = {"privacy.noise-source": "system", "federation.trust": "local"}
     whole = model_card.read_card(_train(training(real, "whole")))
     assert whole.privacy.guaranteed
     really = checkpoint.write_checkpoint
 
-    def killed(directory: RunDirectory, state: checkpoint.Checkpoint) -> None:
+    def killed(directory, state):
         if not before:
             really(directory, state)
         if state.round == killed_in:
@@ -230,7 +207,7 @@ def test_a_kill_costs_no_epsilon(
     ]
 
 
-MASKED: dict[str, Scalar] = {
+MASKED = {
     "federation.trust": "distributed",
     "federation.secure-aggregation": "secagg+",
     "federation.clients": 5,
@@ -247,19 +224,17 @@ MASKED: dict[str, Scalar] = {
         ("experiment", {"federation.trust": "local"}),
     ],
 )
-def test_a_round_that_no_client_answered_costs_nothing(
-    job: str, changes: dict[str, Scalar], silent_in: int, small: Make, tmp_path: Path
-) -> None:
+def test_a_round_that_no_client_answered_costs_nothing(job, changes, silent_in, small, tmp_path):
     """An experiment repeats its other rounds, which were answered; a training goes on after."""
 
     class Refuses(ClientApp):
-        def __call__(self, message: Message, context: Context) -> Message:
+        def __call__(self, message, context):
             request = message.content.config_records.get(messages.REQUEST, {})
             if message.metadata.message_type == "train" and request.get("round") == silent_in:
                 raise RuntimeError("it refuses")
             return client_app.app(message, context)
 
-    once: dict[str, Scalar] = {"privacy.noise-source": "system", "run.out": str(tmp_path / "run")}
+    once = {"privacy.noise-source": "system", "run.out": str(tmp_path / "run")}
     once |= {"trials.count": 1, "audit.attacks": "none"}
     config = from_run_config(JOBS[job](to_run_config(small(once | changes))))
     with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
@@ -277,26 +252,24 @@ def test_a_round_that_no_client_answered_costs_nothing(
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
-def test_a_training_goes_on_without_a_client_that_left(
-    trust: str, training: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_goes_on_without_a_client_that_left(trust, training, tmp_path, monkeypatch):
     """Its share of the noise is missing from then on; the others answer no round twice."""
     monkeypatch.setattr(nodes, "LEAVING", 0.0)
     monkeypatch.setattr(nodes, "POLL_INTERVAL", 0.0)
-    changes: dict[str, Scalar] = {"privacy.noise-source": "system", "federation.trust": trust}
+    changes = {"privacy.noise-source": "system", "federation.trust": trust}
     changes |= {"federation.clients": 3, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 9.0}
     whole = model_card.read_card(_train(training(changes, "whole")))
 
     class Leaves(ClientApp):
         """Answers for all clients, but for the last one from its second round on."""
 
-        def __call__(self, message: Message, context: Context) -> Message:
+        def __call__(self, message, context):
             request = message.content.config_records.get(messages.REQUEST, {})
             if context.node_config["partition-id"] == 2 and request.get("round") == 2:
                 raise RuntimeError("it is gone")
             return client_app.app(message, context)
 
-    def carried_out(config: Config, app: ClientApp, clients: int) -> RunDirectory:
+    def carried_out(config, app, clients):
         plan = prepare(config)
         grid = InProcessGrid(app, clients, to_run_config(plan.config))
         for client, context in enumerate(grid.contexts.values()):
@@ -327,7 +300,7 @@ def test_a_training_goes_on_without_a_client_that_left(
         prepare(training(changes))  # a run never tolerates less than it did
 
 
-def test_a_repeated_masked_round_without_a_client_is_charged_again() -> None:
+def test_a_repeated_masked_round_without_a_client_is_charged_again():
     """The same shares of noise in sums over other clients would bare the share of one of them."""
     masked = FederationConfig(trust=Trust.DISTRIBUTED, secure_aggregation="secagg+")
     assert masked.repeats_answers
@@ -335,16 +308,14 @@ def test_a_repeated_masked_round_without_a_client_is_charged_again() -> None:
     assert not FederationConfig(trust=Trust.DISTRIBUTED, **tolerant).repeats_answers
 
 
-def test_a_training_from_the_seed_is_no_guarantee_and_says_so(
-    training: Callable[..., Config],
-) -> None:
+def test_a_training_from_the_seed_is_no_guarantee_and_says_so(training):
     directory = _train(training({}))
     card = model_card.read_card(directory)
     assert not card.privacy.guaranteed
     assert "No guarantee of differential privacy" in (directory.path / model_card.PAGE).read_text()
 
 
-def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -> None:
+def test_a_damaged_model_is_refused_in_a_line(training):
     directory = _train(training({}))
     public = directory.path / saved_model.PUBLIC
     values = public / saved_model.VALUES
@@ -367,12 +338,12 @@ def test_a_damaged_model_is_refused_in_a_line(training: Callable[..., Config]) -
     ids=["between rounds", "before the model", "before its card", "before its report"],
 )
 def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
-    place: object, name: str, training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    place, name, training, monkeypatch
+):
     whole = _train(training({}, "whole"))
     really = getattr(place, name)
 
-    def killed(*arguments: Any, **named: Any) -> object:
+    def killed(*arguments, **named):
         if name == "configure_train" and arguments[1] < 3:
             return really(*arguments, **named)
         raise Killed
@@ -390,7 +361,7 @@ def test_a_training_killed_outside_of_a_round_goes_on_and_spends_nothing_twice(
     assert towards[0] == towards[1]
 
 
-def test_a_checkpoint_of_another_run_is_refused(training: Callable[..., Config]) -> None:
+def test_a_checkpoint_of_another_run_is_refused(training):
     one, other = _train(training({}, "one")), training({}, "other")
     directory = prepare(other).begin()
     (directory.path / checkpoint.FILE).write_bytes((one.path / checkpoint.FILE).read_bytes())
@@ -398,7 +369,7 @@ def test_a_checkpoint_of_another_run_is_refused(training: Callable[..., Config])
         _train(other)
 
 
-def test_what_undoes_the_guarantee_is_refused(training: Callable[..., Config]) -> None:
+def test_what_undoes_the_guarantee_is_refused(training):
     for changes in (
         {"training.clipping": False, "privacy.noise-multiplier": 1.0, "privacy.rho-beta": 0.0},
         {"privacy.sensitivity": "local"},
@@ -408,7 +379,7 @@ def test_what_undoes_the_guarantee_is_refused(training: Callable[..., Config]) -
             training(changes)
 
 
-def test_the_run_directory_is_json_and_safetensors(training: Callable[..., Config]) -> None:
+def test_the_run_directory_is_json_and_safetensors(training):
     directory = _train(training({}))
     card = json.loads((directory.path / CARD).read_text())
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
@@ -426,7 +397,7 @@ SIZES = (14, 8, 2)
 
 
 @pytest.fixture
-def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
+def own(small, tmp_path):
     """Return a function that makes a training on files of each client, or what rehearses it."""
     generator = np.random.default_rng(1)
     for name, size in zip(["0", "1", "2", "public"], [*SIZES, 30], strict=True):
@@ -434,7 +405,7 @@ def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
         labels = np.where(one + 0.1 * generator.random(size) > 0.5, "yes", "no")
         np.savez(tmp_path / f"{name}.npz", one=one, two=two, label=labels)
 
-    def make(changes: dict[str, Scalar], job: str = "training") -> Config:
+    def make(changes, job="training"):
         values = to_run_config(small(SEED)) | {
             "data.name": "own",
             "data.root": str(tmp_path / "{client}.npz"),
@@ -458,9 +429,7 @@ def own(small: Make, tmp_path: Path) -> Callable[..., Config]:
         {"federation.trust": "distributed", "federation.secure-aggregation": "secagg+"},
     ],
 )
-def test_own_records_train_the_model_that_pooled_ones_would(
-    changes: dict[str, Scalar], own: Callable[..., Config], run: Run
-) -> None:
+def test_own_records_train_the_model_that_pooled_ones_would(changes, own, run):
     game = {
         "trials.count": 1,
         "trials.batch": 1,
@@ -472,7 +441,7 @@ def test_own_records_train_the_model_that_pooled_ones_would(
     assert hashlib.sha256(kept.model[0].tobytes()).digest() == pooled["final_models"][0].tobytes()
 
 
-def test_neither_server_nor_client_reads_the_records_of_others(own: Callable[..., Config]) -> None:
+def test_neither_server_nor_client_reads_the_records_of_others(own):
     config = own({})
     assert not len(federation.load(config.experiment).client_of)
     for client, size in enumerate(SIZES):
@@ -480,9 +449,7 @@ def test_neither_server_nor_client_reads_the_records_of_others(own: Callable[...
         assert known.client_of.tolist() == [client] * size
 
 
-def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(
-    own: Callable[..., Config], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(own, tmp_path, caplog):
     path = tmp_path / "1.npz"
     arrays = dict(np.load(path))
     np.savez(path, **arrays | {"two": arrays["two"] + 7})
@@ -492,9 +459,7 @@ def test_a_record_that_the_schema_refuses_is_named_to_its_client_alone(
     assert "column 'two': outside of the range 0 to 1" in caplog.text
 
 
-def test_predictions_of_a_file_are_the_models(
-    own: Callable[..., Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_predictions_of_a_file_are_the_models(own, tmp_path, capsys):
     directory = _train(own({}))
     public = tmp_path / "public.npz"
     with pytest.raises(SystemExit, match="0"):
@@ -516,16 +481,12 @@ def test_predictions_of_a_file_are_the_models(
     assert np.mean(right) > 0.5
 
 
-def test_a_rehearsal_counts_the_records_that_a_training_divides_by(
-    own: Callable[..., Config],
-) -> None:
+def test_a_rehearsal_counts_the_records_that_a_training_divides_by(own):
     with pytest.raises(InputError, match=r"24 records together.*rehearse with data\.records = 24"):
         federation.load(own({"data.records": 30}, "rehearsal").experiment)
 
 
-def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hint(
-    training: Callable[..., Config],
-) -> None:
+def test_the_share_of_clipped_gradients_is_that_of_plain_pytorch_and_gives_a_hint(training):
     norm = 3.9  # some gradients are longer, and some are not
     directory = _train(training({"training.clipping-norm": norm}))
     known = federation.load(directory.config.experiment)

@@ -1,17 +1,15 @@
 """A training asks its clients once for what the model does for them, and its card says it."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import JOBS, Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import noisy_measures
@@ -20,9 +18,7 @@ from fedsim.learning.training import saved_model
 from fedsim.reports import model_card, training_report
 from fedsim.reports.tracking import trackers
 
-Make = Callable[..., Config]
-
-ASKED: dict[str, Scalar] = {
+ASKED = {
     "privacy.noise-source": "seed",
     "federation.measures-epsilon": 2.0,
     "federation.measures-share": 0.5,
@@ -32,17 +28,17 @@ ASKED: dict[str, Scalar] = {
 
 
 @pytest.fixture
-def training(small: Make, tmp_path: Path) -> Callable[..., Config]:
+def training(small, tmp_path):
     """Return a function that makes a small training that asks its clients."""
 
-    def make(changes: dict[str, Scalar] | None = None) -> Config:
+    def make(changes=None):
         values = to_run_config(small(ASKED | (changes or {})))
         return from_run_config(JOBS["training"](values | {"run.out": str(tmp_path / "trained")}))
 
     return make
 
 
-def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
+def _train(config, app=client_app.app):
     plan = prepare(config)
     directory = plan.begin()
     grid = InProcessGrid(app, config.federation.clients, to_run_config(plan.config))
@@ -60,14 +56,14 @@ def _train(config: Config, app: ClientApp = client_app.app) -> RunDirectory:
     ],
 )
 def test_measures_that_say_nothing_are_refused_before_anything_is_written(
-    training: Callable[..., Config], tmp_path: Path, changes: dict[str, Scalar], complaint: str
-) -> None:
+    training, tmp_path, changes, complaint
+):
     with pytest.raises(InputError, match=complaint):
         fedsim.train(training(changes), progress=False)
     assert not (tmp_path / "trained").exists()
 
 
-def test_the_card_has_every_client_that_answered(training: Callable[..., Config]) -> None:
+def test_the_card_has_every_client_that_answered(training):
     config = training()
     directory = _train(config)
     card = model_card.read_card(directory)
@@ -90,12 +86,8 @@ def test_the_card_has_every_client_that_answered(training: Callable[..., Config]
     )
 
 
-def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
-    training: Callable[..., Config],
-) -> None:
-    def silent(
-        message: Message, context: Context, answer: Callable[[Message, Context], Message]
-    ) -> Message:
+def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(training):
+    def silent(message, context, answer):
         if message.metadata.message_type.endswith("measures") and context.node_id % 2:
             raise RuntimeError("no")
         return answer(message, context)
@@ -115,17 +107,17 @@ def test_a_client_that_does_not_answer_is_named_and_the_card_goes_without_it(
 
 
 def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_question(
-    training: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    training, monkeypatch
+):
     class Killed(BaseException):
         pass
 
-    def killed(*_: object, **__: object) -> None:
+    def killed(*_, **__):
         raise Killed
 
     config, really = training(), RunDirectory.write_json
 
-    def torn(self: RunDirectory, file: str, value: dict[str, object]) -> None:
+    def torn(self, file, value):
         if file == noisy_measures.FILE:
             raise Killed
         really(self, file, value)
@@ -146,6 +138,6 @@ def test_who_goes_on_after_the_answers_does_not_ask_again_and_counts_every_quest
     assert {one.epsilon for one in card.client_measures} == {4.0}
 
 
-def test_a_task_without_classes_is_refused(small: Make) -> None:
+def test_a_task_without_classes_is_refused(small):
     with pytest.raises(InputError, match=r"federation\.measures-epsilon"):
         small({"federation.measures-epsilon": 1.0, "model.task": "regression"})

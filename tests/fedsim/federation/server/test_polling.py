@@ -1,13 +1,12 @@
 """The polling grid returns every reply once, as soon as it is there, and no later than allowed."""
 
 import time
-from collections.abc import Callable
 
 import pytest
 from flwr.app import Message, RecordDict
 
 from fedsim import client_app
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.polling import PollingGrid
 
@@ -17,38 +16,36 @@ class Slow(InProcessGrid):
 
     patience = 10
 
-    def pull_messages(self, message_ids: list[str]) -> list[Message]:
+    def pull_messages(self, message_ids):
         self.patience -= 1
         return super().pull_messages(list(message_ids)[:1]) if self.patience >= 0 else []
 
 
 @pytest.fixture
-def slow(small: Callable[..., Config]) -> Slow:
+def slow(small):
     return Slow(client_app.app, 3, to_run_config(small()))
 
 
-def _queries(grid: Slow) -> list[Message]:
+def _queries(grid):
     return [Message(RecordDict(), node, "query.identify") for node in grid.get_node_ids()]
 
 
-def test_replies_that_come_one_by_one_are_all_returned(slow: Slow) -> None:
+def test_replies_that_come_one_by_one_are_all_returned(slow):
     replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow)))
     assert {reply.metadata.src_node_id for reply in replies} == set(slow.get_node_ids())
     assert len(replies) == 3
 
 
-def test_after_the_timeout_there_is_what_there_is(slow: Slow) -> None:
+def test_after_the_timeout_there_is_what_there_is(slow):
     slow.patience = 2
     replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=0.05))
     assert len(replies) == 2
 
 
-def test_who_keeps_the_server_waiting_is_reported_ever_less_often(
-    slow: Slow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_keeps_the_server_waiting_is_reported_ever_less_often(slow, monkeypatch):
     now, reports = 0.0, []
 
-    def sleep(_: float) -> None:
+    def sleep(_):
         nonlocal now
         now += 1
 
@@ -62,5 +59,5 @@ def test_who_keeps_the_server_waiting_is_reported_ever_less_often(
     assert reports == [({late}, 21), ({late}, 43), ({late}, 87), ({late}, 175), (set(), 301)]
 
 
-def test_nothing_sent_is_nothing_waited_for(slow: Slow) -> None:
+def test_nothing_sent_is_nothing_waited_for(slow):
     assert list(PollingGrid(slow, 60).send_and_receive([])) == []

@@ -1,19 +1,14 @@
 """How well the models serve single clients, against counting by hand."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 
-from fedsim.configuration import Config
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import simulated_utility
 from fedsim.game import federation, local_training
 from fedsim.game.known_round import KnownRound
 from fedsim.game.round_game import RoundGame
 
-Make = Callable[..., Config]
 CLIENT = {
     "privacy.unit": "client",
     "privacy.rho-beta": 0.0,
@@ -26,7 +21,7 @@ CLIENT = {
 }
 
 
-def test_accuracies_are_counted_client_by_client(small: Make) -> None:
+def test_accuracies_are_counted_client_by_client(small):
     config = small(CLIENT)
     known = federation.load(config.experiment)
     theta = federation.initial_parameters(config.game, known, range(1))
@@ -47,7 +42,7 @@ def test_accuracies_are_counted_client_by_client(small: Make) -> None:
     assert weighted == pytest.approx(float(known.evaluate(theta, *everybody)[1].double().mean()))
 
 
-def test_a_hundred_clients_and_ten_rounds_are_looked_at() -> None:
+def test_a_hundred_clients_and_ten_rounds_are_looked_at():
     assert simulated_utility.clients(3) == [0, 1, 2]
     chosen = simulated_utility.clients(10_000)
     assert (len(chosen), chosen[0], chosen[-1]) == (100, 0, 9999)
@@ -55,9 +50,7 @@ def test_a_hundred_clients_and_ten_rounds_are_looked_at() -> None:
     assert simulated_utility.rounds(100) == list(range(0, 101, 10))
 
 
-def test_a_transcript_has_them_of_its_first_trial_whatever_the_batches(
-    small: Make, run: Callable[[Config], Arrays]
-) -> None:
+def test_a_transcript_has_them_of_its_first_trial_whatever_the_batches(small, run):
     whole, parts = run(small(CLIENT)), run(small(CLIENT | {"trials.batch": 3}))
     names = ("client_points", "client_accuracies", "own_model_accuracies", "client_weights")
     for name in names:

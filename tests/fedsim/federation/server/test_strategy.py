@@ -1,13 +1,11 @@
 """The strategy is strict: a missing or failing client ends the run and is named."""
 
-from collections.abc import Callable, Iterable
-
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.acceptance import ClientFailedError
@@ -17,7 +15,7 @@ from fedsim.federation.server.strategy import DPSGD
 from fedsim.game.challenge import Challenge
 
 
-def _sums(values: dict[int, float]) -> ClientApp:
+def _sums(values):
     """Return a ClientApp whose clients send constant sums."""
     app = ClientApp()
 
@@ -40,15 +38,13 @@ class ShufflingGrid(InProcessGrid):
 
     lost: frozenset[int] = frozenset()
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         replies = list(super().send_and_receive(messages, timeout=timeout))
         kept = [r for r in replies if r.metadata.src_node_id - FIRST_NODE not in self.lost]
         return kept[::-1]
 
 
-def _batch(config: Config, challenge: Challenge, clients: int = 3) -> Batch:
+def _batch(config, challenge, clients=3):
     return Batch(
         Plan(config, config.privacy.noise_multiplier, config.training.rounds, ()),
         challenge,
@@ -58,7 +54,7 @@ def _batch(config: Config, challenge: Challenge, clients: int = 3) -> Batch:
     )
 
 
-def _round(config: Config, app: ClientApp, lost: frozenset[int] = frozenset()) -> np.ndarray:
+def _round(config, app, lost=frozenset()):
     grid = ShufflingGrid(app, 3, to_run_config(config))
     grid.lost = lost
     strategy = DPSGD(_batch(config, Challenge(0, None, 0, 2, "given", None)))
@@ -70,18 +66,18 @@ def _round(config: Config, app: ClientApp, lost: frozenset[int] = frozenset()) -
 
 
 @pytest.fixture
-def quiet(small: Callable[..., Config]) -> Config:
+def quiet(small):
     """Almost no noise, so that a step can be read off."""
     return small({"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1e-12})
 
 
-def test_a_round_steps_against_the_sum_over_n(quiet: Config) -> None:
+def test_a_round_steps_against_the_sum_over_n(quiet):
     model = _round(quiet, _sums({0: 1.0, 1: 2.0, 2: 4.0}))
     expected = -quiet.training.learning_rate * 7.0 / quiet.data.records
     np.testing.assert_allclose(model, expected, rtol=1e-6)
 
 
-def test_the_order_of_the_replies_does_not_change_a_bit(small: Callable[..., Config]) -> None:
+def test_the_order_of_the_replies_does_not_change_a_bit(small):
     loose = small(
         {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1e-20}
         | {"training.clipping-norm": 1e8}
@@ -93,12 +89,12 @@ def test_the_order_of_the_replies_does_not_change_a_bit(small: Callable[..., Con
     )
 
 
-def test_a_failing_client_is_an_error_with_its_reason(quiet: Config) -> None:
+def test_a_failing_client_is_an_error_with_its_reason(quiet):
     with pytest.raises(ClientFailedError, match=r"round 1: client 1 failed: .*disk full"):
         _round(quiet, _sums({0: 1.0, 2: 1.0}))
 
 
-def test_a_silent_client_is_an_error_and_not_a_smaller_federation(quiet: Config) -> None:
+def test_a_silent_client_is_an_error_and_not_a_smaller_federation(quiet):
     with pytest.raises(ClientFailedError, match="round 1: no answer from client 0, 2"):
         _round(quiet, _sums({0: 1.0, 1: 1.0, 2: 1.0}), lost=frozenset({0, 2}))
 
@@ -106,7 +102,7 @@ def test_a_silent_client_is_an_error_and_not_a_smaller_federation(quiet: Config)
 # What counts as a reply
 
 
-def _false(partition: int, change: Callable[[RecordDict], None]) -> ClientApp:
+def _false(partition, change):
     """Return a ClientApp one of whose clients sends something else than it was asked for."""
     honest, app = _sums({0: 1.0, 1: 1.0, 2: 1.0}), ClientApp()
 
@@ -120,15 +116,15 @@ def _false(partition: int, change: Callable[[RecordDict], None]) -> ClientApp:
     return app
 
 
-def _sum_of(array: np.ndarray) -> Callable[[RecordDict], None]:
-    def change(content: RecordDict) -> None:
+def _sum_of(array):
+    def change(content):
         content[messages.REPLY] = messages.array_record(sum=array)
 
     return change
 
 
-def _metric_of(name: str, value: float) -> Callable[[RecordDict], None]:
-    def change(content: RecordDict) -> None:
+def _metric_of(name, value):
+    def change(content):
         content.metric_records[messages.METRICS][name] = value
 
     return change
@@ -147,7 +143,7 @@ FALSE = {
 
 
 @pytest.mark.parametrize("name", FALSE)
-def test_a_false_reply_ends_the_run_by_the_name_of_its_client(quiet: Config, name: str) -> None:
+def test_a_false_reply_ends_the_run_by_the_name_of_its_client(quiet, name):
     change, reason = FALSE[name]
     with pytest.raises(ClientFailedError, match=rf"round 1: client 1 failed: .*{reason}"):
         _round(quiet, _false(1, change))
@@ -156,17 +152,13 @@ def test_a_false_reply_ends_the_run_by_the_name_of_its_client(quiet: Config, nam
 class EchoingGrid(InProcessGrid):
     """Delivers the replies of one node twice."""
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         replies = list(super().send_and_receive(messages, timeout=timeout))
         return [*replies, replies[1]]
 
 
-def _rounds(
-    config: Config, grid: InProcessGrid, challenge: Challenge | None = None
-) -> tuple[DPSGD, np.ndarray, list[dict[str, object]]]:
-    events: list[dict[str, object]] = []
+def _rounds(config, grid, challenge=None):
+    events = []
     clients = config.federation.clients
     chosen = challenge or Challenge(0, None, 0, clients - 1, "given", None)
     strategy = DPSGD(
@@ -178,13 +170,13 @@ def _rounds(
     return strategy, messages.only(model), events
 
 
-def test_two_answers_of_one_client_are_none(quiet: Config) -> None:
+def test_two_answers_of_one_client_are_none(quiet):
     grid = EchoingGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
     with pytest.raises(ClientFailedError, match="client 1 failed: it answered 2 times"):
         _rounds(quiet, grid)
 
 
-def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> None:
+def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet):
     grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0}), 3, to_run_config(quiet))
     strategy = DPSGD(_batch(quiet, Challenge(0, None, 0, 1, "given", None), 2))
     start = messages.array_record(parameters=np.zeros((2, 4), dtype=np.float32))
@@ -198,7 +190,7 @@ def test_an_answer_of_a_node_that_was_not_asked_is_an_error(quiet: Config) -> No
 
 
 @pytest.fixture
-def tolerant(small: Callable[..., Config]) -> Config:
+def tolerant(small):
     """Five clients of whom two may be missing, and almost no noise."""
     return small(
         {
@@ -210,7 +202,7 @@ def tolerant(small: Callable[..., Config]) -> Config:
     )
 
 
-def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant: Config) -> None:
+def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant):
     app = _sums({0: 0.1, 2: 0.2, 4: 0.4})
     strategy, model, events = _rounds(tolerant, InProcessGrid(app, 5, to_run_config(tolerant)))
     expected = -tolerant.training.learning_rate * 0.7 / tolerant.data.records
@@ -222,20 +214,20 @@ def test_a_round_goes_on_without_as_many_clients_as_are_tolerated(tolerant: Conf
         assert request.content.config_records[messages.PARTICIPANTS]["clients"] == [0, 2, 4]
 
 
-def test_with_more_missing_the_round_is_refused_by_name(tolerant: Config) -> None:
+def test_with_more_missing_the_round_is_refused_by_name(tolerant):
     grid = InProcessGrid(_sums({0: 1.0, 4: 1.0}), 5, to_run_config(tolerant))
     missing = "3 of 5 clients are missing.*clients 1, 2, 3 failed"
     with pytest.raises(ClientFailedError, match=missing):
         _rounds(tolerant, grid)
 
 
-def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant: Config) -> None:
+def test_the_adversary_that_keeps_a_belief_cannot_be_missing(tolerant):
     grid = InProcessGrid(_sums({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}), 5, to_run_config(tolerant))
     with pytest.raises(ClientFailedError, match="the adversary's node is missing"):
         _rounds(tolerant, grid)
 
 
-def test_a_clean_sum_longer_than_clipping_allows_is_refused(quiet: Config) -> None:
+def test_a_clean_sum_longer_than_clipping_allows_is_refused(quiet):
     """8 of the 24 records, of norm 1 each, and a canary of the client's: 9 at most."""
     _round(quiet, _sums({0: 1.0, 1: 0.5, 2: 0.5}))
     with pytest.raises(ClientFailedError, match=r"client 2 failed.*norm 200, .* at most 9\.0009"):

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from fedsim.federation.transcripts.writer import Writer
 FACTS = TranscriptFacts("server", "a test", "quickstart", versions={"flwr": "1.41.0"})
 
 
-def seen(round: int) -> ObservedRound:
+def seen(round):
     model = {"weight": np.arange(6, dtype=np.float32).reshape(2, 3) + round, "steps": np.array(3)}
     return ObservedRound(
         round,
@@ -41,7 +40,7 @@ def seen(round: int) -> ObservedRound:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     path = tmp_path / "server.fedt"
     with Writer(path, FACTS) as writer:
         for round in (1, 2, 3):
@@ -49,11 +48,11 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def rounds(path: Path) -> list[int]:
+def rounds(path):
     return [observed.round for observed in read_transcript(path).rounds]
 
 
-def test_what_was_written_is_read(path: Path) -> None:
+def test_what_was_written_is_read(path):
     found = read_transcript(path)
     assert (found.facts, found.ended, found.torn) == (FACTS, False, 0)
     first, expected = found.rounds[0], seen(1)
@@ -64,32 +63,30 @@ def test_what_was_written_is_read(path: Path) -> None:
             assert array.dtype == truth[key].dtype
             np.testing.assert_array_equal(array, truth[key])
     reply = first.replies[7]
-    assert np.isnan(reply.metrics.pop("loss"))  # type: ignore[attr-defined]
+    assert np.isnan(reply.metrics.pop("loss"))
     assert reply.metrics == {"norms": [1.0, 2.0], "ok": True}
     assert (reply.num_examples, first.participants) == (12.0, (7, 9))
     assert (first.mechanism, first.canary) == (expected.mechanism, expected.canary)
 
 
-def test_only_its_user_may_read_it(path: Path) -> None:
+def test_only_its_user_may_read_it(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_big_endian_arrays_are_kept_by_value(tmp_path: Path) -> None:
+def test_big_endian_arrays_are_kept_by_value(tmp_path):
     with Writer(tmp_path / "t", FACTS) as writer:
         writer.append(ObservedRound(1, model={"a": np.array([1.5, 2.5], ">f8")}))
     assert read_transcript(tmp_path / "t").rounds[0].model["a"].tolist() == [1.5, 2.5]
 
 
 @pytest.mark.parametrize("array", [np.array([object()]), np.array(["text"]), np.array([1j])])
-def test_only_numbers_are_kept(path: Path, array: np.ndarray) -> None:
+def test_only_numbers_are_kept(path, array):
     with Writer(path, FACTS) as writer, pytest.raises(InputError, match="array 'x' holds"):
         writer.append(ObservedRound(4, model={"x": array}))
     assert rounds(path) == [1, 2, 3]
 
 
-def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(
-    path: Path,
-) -> None:
+def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(path):
     content = path.read_bytes()
     second = content.rindex(b'"round":3') - 8 - framing.GUARD - framing.PREFIX.size
     while content[second : second + 4] != framing.ROUND:
@@ -104,7 +101,7 @@ def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(
         assert path.read_bytes() == content
 
 
-def test_a_file_killed_before_its_header_is_begun_again(path: Path) -> None:
+def test_a_file_killed_before_its_header_is_begun_again(path):
     content = path.read_bytes()
     for length in (0, 5, 22, 40):
         path.write_bytes(content[:length])
@@ -113,7 +110,7 @@ def test_a_file_killed_before_its_header_is_begun_again(path: Path) -> None:
         assert rounds(path) == [1]
 
 
-def test_every_damaged_byte_is_an_error_that_names_the_record(path: Path) -> None:
+def test_every_damaged_byte_is_an_error_that_names_the_record(path):
     content = path.read_bytes()
     begin = len(framing.MAGIC) + 4
     for position in range(begin, len(content), 11):
@@ -124,7 +121,7 @@ def test_every_damaged_byte_is_an_error_that_names_the_record(path: Path) -> Non
             read_transcript(path)
 
 
-def test_a_record_left_out_is_an_error(path: Path) -> None:
+def test_a_record_left_out_is_an_error(path):
     content = path.read_bytes()
     starts = [i for i in range(len(content)) if content.startswith(framing.ROUND, i)]
     path.write_bytes(content[: starts[1]] + content[starts[2] :])
@@ -132,7 +129,7 @@ def test_a_record_left_out_is_an_error(path: Path) -> None:
         read_transcript(path)
 
 
-def test_a_version_from_the_future_is_refused(path: Path) -> None:
+def test_a_version_from_the_future_is_refused(path):
     content = bytearray(path.read_bytes())
     content[len(framing.MAGIC)] = 9
     path.write_bytes(content)
@@ -142,7 +139,7 @@ def test_a_version_from_the_future_is_refused(path: Path) -> None:
         Writer(path, FACTS)
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_another_file_is_refused(tmp_path):
     other = tmp_path / "other.txt"
     other.write_text("nothing of the kind, but long enough to look at")
     for use in (read_transcript, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
@@ -156,7 +153,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         read_transcript(tmp_path / "missing")
 
 
-def forged(path: Path, payload: bytes, length: int | None = None) -> None:
+def forged(path, payload, length=None):
     """Append a record with fitting checksums, as a hostile writer would."""
     Writer(path, FACTS).close()
     chain = path.read_bytes()[-framing.DIGEST :]
@@ -166,14 +163,14 @@ def forged(path: Path, payload: bytes, length: int | None = None) -> None:
         file.write(prefix + framing.guard(chain, prefix) + payload + digest)
 
 
-def text(**changes: object) -> bytes:
+def text(**changes):
     whole = {"round": 4, "model": {"w": 0}, "replies": [], "own": {}, "unprotected": None}
     whole |= {"aggregate": None, "participants": None, "mechanism": {}, "canary": None}
     document = json.dumps(whole | {"arrays": []} | changes).encode()
     return struct.pack("<Q", len(document)) + document
 
 
-def test_a_huge_length_is_never_believed(path: Path) -> None:
+def test_a_huge_length_is_never_believed(path):
     content = path.read_bytes()
     forged(path, b"", length=2**35)  # might be on its way: it counts as torn
     assert rounds(path) == [1, 2, 3]
@@ -202,13 +199,13 @@ def test_a_huge_length_is_never_believed(path: Path) -> None:
         text(model={}) + b"more",
     ],
 )
-def test_a_hostile_record_is_an_error_that_names_it(path: Path, payload: bytes) -> None:
+def test_a_hostile_record_is_an_error_that_names_it(path, payload):
     forged(path, payload)
     with pytest.raises(InputError, match=r"record 4 of .* is malformed"):
         read_transcript(path)
 
 
-def test_an_ended_transcript_says_so_and_is_not_continued(path: Path) -> None:
+def test_an_ended_transcript_says_so_and_is_not_continued(path):
     Writer(path, FACTS).end("the disk was full")
     found = read_transcript(path)
     assert (found.ended, found.incomplete, len(found.rounds)) == (True, "the disk was full", 3)
@@ -216,7 +213,7 @@ def test_an_ended_transcript_says_so_and_is_not_continued(path: Path) -> None:
         Writer(path, FACTS)
 
 
-def test_other_facts_and_a_second_writer_are_refused(path: Path) -> None:
+def test_other_facts_and_a_second_writer_are_refused(path):
     with pytest.raises(InputError, match="to another recording"):
         Writer(path, TranscriptFacts("server", "another"))
     with Writer(path, FACTS), pytest.raises(InputError, match="by another process"):
@@ -225,12 +222,12 @@ def test_other_facts_and_a_second_writer_are_refused(path: Path) -> None:
         TranscriptFacts("moon", "a test")
 
 
-def test_a_growing_transcript_is_followed(tmp_path: Path) -> None:
+def test_a_growing_transcript_is_followed(tmp_path):
     path, arrived = tmp_path / "t", threading.Semaphore(0)
     path.touch()
-    got: list[int] = []
+    got = []
 
-    def watch() -> None:
+    def watch():
         for observed in follow(path, interval=0.005):
             got.append(observed.round)
             arrived.release()
@@ -247,12 +244,12 @@ def test_a_growing_transcript_is_followed(tmp_path: Path) -> None:
     assert got == [1, 2, 3]
 
 
-def test_a_follower_that_is_stopped_yields_what_is_whole(path: Path) -> None:
+def test_a_follower_that_is_stopped_yields_what_is_whole(path):
     path.write_bytes(path.read_bytes()[:-1])
     assert [observed.round for observed in follow(path, stop=lambda: True)] == [1, 2]
 
 
-def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path: Path) -> None:
+def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path):
     whole = path.stat().st_size
     with Writer(path, FACTS) as writer:
         writer.append(seen(4))
@@ -267,9 +264,7 @@ def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path: P
         assert [one.round for one in reader.rounds()] == [5]
 
 
-def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_not(
-    path: Path,
-) -> None:
+def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_not(path):
     Writer(path, FACTS).end("the run ended with KeyboardInterrupt", resumable=True)
     assert (read_transcript(path).ended, read_transcript(path).incomplete[-17:]) == (
         True,
@@ -283,10 +278,8 @@ def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_no
         Writer(path, FACTS)
 
 
-def test_a_record_that_is_interrupted_leaves_nothing_behind(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(descriptor: int) -> None:
+def test_a_record_that_is_interrupted_leaves_nothing_behind(path, monkeypatch):
+    def interrupted(descriptor):
         raise KeyboardInterrupt
 
     with Writer(path, FACTS) as writer:
@@ -298,7 +291,7 @@ def test_a_record_that_is_interrupted_leaves_nothing_behind(
     assert ([one.round for one in found.rounds], found.incomplete) == ([1, 2, 3], "interrupted")
 
 
-def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_loses_no_finished_round(tmp_path):
     program = (
         "import sys, numpy as np; from pathlib import Path\n"
         "from fedsim.federation.transcripts.records import *\n"

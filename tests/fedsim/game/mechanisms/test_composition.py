@@ -1,13 +1,11 @@
 """Rounds add up over trainings, and their running value is never understated."""
 
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedsim.configuration import Config
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
@@ -15,9 +13,7 @@ from fedsim.privacy.releases import Rounds
 from fedsim.privacy.trust.model import Vantage
 
 
-def test_four_hundred_trainings_are_accounted_as_all_their_rounds(
-    small: Callable[..., Config],
-) -> None:
+def test_four_hundred_trainings_are_accounted_as_all_their_rounds(small):
     config = small({"privacy.noise-source": "system", "privacy.delta": 0.001})
     training = Counter({Rounds(7.326, participants=3): 30})
     one = privacy.epsilon_of(config.scheme, training, Vantage.PARTICIPANT)
@@ -29,7 +25,7 @@ def test_four_hundred_trainings_are_accounted_as_all_their_rounds(
 
 
 @given(st.integers(1, 10**9))
-def test_counts_are_rounded_up_by_at_most_a_sixteenth(count: int) -> None:
+def test_counts_are_rounded_up_by_at_most_a_sixteenth(count):
     rounded = privacy.rounded_up(count)
     assert count <= rounded <= count * (1 + 1 / 16)
     assert count > 16 or rounded == count
@@ -37,5 +33,5 @@ def test_counts_are_rounded_up_by_at_most_a_sixteenth(count: int) -> None:
     assert privacy.rounded_up(count + 1) >= rounded
 
 
-def test_a_long_training_takes_few_values() -> None:
+def test_a_long_training_takes_few_values():
     assert len({privacy.rounded_up(count) for count in range(1, 5001)}) < 150

@@ -21,7 +21,7 @@ from fedsim.game.mechanisms.fixed_point import (
 )
 
 
-def grid(clients: int = 8, parameters: int = 100, noise_multiplier: float = 1.2) -> FixedPoint:
+def grid(clients=8, parameters=100, noise_multiplier=1.2):
     return choose(noise_multiplier, 1.0, 1.0, 600, clients, parameters)
 
 
@@ -34,8 +34,8 @@ def grid(clients: int = 8, parameters: int = 100, noise_multiplier: float = 1.2)
 )
 @example(901.0, 1.0, 1, 4097, 602098)
 def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
-    z: float, clipping_norm: float, records: int, clients: int, parameters: int
-) -> None:
+    z, clipping_norm, records, clients, parameters
+):
     # A range twice as wide rounds twice as much, which takes this share of it for more noise.
     taken = (1 + TAIL * z * math.sqrt(parameters / clients)) / 2 ** (message_bits(clients) - 1)
     if taken >= 1:
@@ -53,7 +53,7 @@ def test_the_range_holds_every_clean_sum_and_the_total_cannot_wrap(
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32), st.integers(2, 40))
-def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, clients: int) -> None:
+def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed, clients):
     found = grid(clients)
     random = np.random.default_rng(seed)
     points = random.integers(-(2 ** (found.bits - 1)), 2 ** (found.bits - 1) + 1, (clients, 3, 5))
@@ -62,7 +62,7 @@ def test_the_sum_of_messages_is_the_sum_of_what_they_stand_for(seed: int, client
     np.testing.assert_array_equal(found.values(summed(messages)), points.sum(0) * found.step)
 
 
-def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity() -> None:
+def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity():
     found = grid(parameters=64)
     # The worst case: each coordinate of one sum is rounded up, each of the other down.
     one = torch.full((64,), found.step * 0.51, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_rounding_moves_neighbours_apart_by_no_more_than_the_stated_sensitivity(
     assert float((one - other).norm()) < apart <= found.sensitivity * (1 + 1e-12)
 
 
-def test_a_message_beyond_the_range_is_cut_off() -> None:
+def test_a_message_beyond_the_range_is_cut_off():
     found = grid()
     sent = found.message(np.array([found.limit, -found.limit, 2000.0, -2000.0, math.inf]))
     limit = found.limit
@@ -80,9 +80,7 @@ def test_a_message_beyond_the_range_is_cut_off() -> None:
 
 @settings(max_examples=50)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.floats(0.01, 10))
-def test_a_sum_of_too_many_records_is_moved_by_one_record_as_far_as_any(
-    seed: int, parameters: int, scale: float
-) -> None:
+def test_a_sum_of_too_many_records_is_moved_by_one_record_as_far_as_any(seed, parameters, scale):
     """A client may have more than data.records records: its sum is shortened, not refused."""
     found, random = grid(parameters=parameters), np.random.default_rng(seed)
     one = random.normal(size=(1, parameters)) * found.longest * scale / math.sqrt(parameters)
@@ -96,7 +94,7 @@ def test_a_sum_of_too_many_records_is_moved_by_one_record_as_far_as_any(
         torch.testing.assert_close(shortened[0], found.nearest(torch.from_numpy(one)))
 
 
-def _total_variation(share: float, clients: int) -> float:
+def _total_variation(share, clients):
     """Of a sum of rounded Gaussians to round(Gaussian + uniforms), by brute force on fine grids."""
     reach = math.ceil(12 * share * math.sqrt(clients)) + clients
     points = np.arange(-reach, reach + 1)
@@ -121,9 +119,7 @@ def _total_variation(share: float, clients: int) -> float:
 
 @pytest.mark.parametrize("clients", [2, 3, 5])
 @pytest.mark.parametrize("share", [1.6, 1.8])
-def test_the_sum_of_rounded_noises_is_as_near_to_a_gaussian_mechanism_as_stated(
-    clients: int, share: float
-) -> None:
+def test_the_sum_of_rounded_noises_is_as_near_to_a_gaussian_mechanism_as_stated(clients, share):
     noise = math.sqrt(clients) * share
     stated = FixedPoint(1.0, 20, 1.0, noise, clients, 1, 0.0).total_variation(1)
     assert stated < 0.1  # a bound of 1 would hold for anything
@@ -134,7 +130,7 @@ def test_the_sum_of_rounded_noises_is_as_near_to_a_gaussian_mechanism_as_stated(
 
 @pytest.mark.parametrize("clients", [1, 2, 3, 10, 300])
 @pytest.mark.parametrize("share", [1.0, 1.3, 4.0])
-def test_each_part_of_the_bound_covers_what_it_stands_for(clients: int, share: float) -> None:
+def test_each_part_of_the_bound_covers_what_it_stands_for(clients, share):
     # The points within the reach: a sum of Gaussians leaves it, less m/2 steps of rounding, as
     # rarely as stated.
     room = (reach(share, clients) - clients / 2) / (share * math.sqrt(clients))
@@ -149,8 +145,8 @@ def test_each_part_of_the_bound_covers_what_it_stands_for(clients: int, share: f
     assert stated == 1.0 or within * apart / 2 <= stated
 
 
-def test_the_bound_falls_fast_and_what_is_too_coarse_counts_for_everything() -> None:
-    def stated(share: float) -> float:
+def test_the_bound_falls_fast_and_what_is_too_coarse_counts_for_everything():
+    def stated(share):
         return FixedPoint(1.0, 20, 1.0, share * 2, 4, 10, 0.0).total_variation(3)
 
     assert stated(0.9) == 1.0
@@ -158,20 +154,20 @@ def test_the_bound_falls_fast_and_what_is_too_coarse_counts_for_everything() -> 
     assert stated(4.0) < 1e-25
 
 
-def test_the_bound_grows_with_rounds_and_parameters() -> None:
+def test_the_bound_grows_with_rounds_and_parameters():
     assert grid().total_variation(20) == pytest.approx(20 * grid().total_variation(1))
     double = grid(parameters=200).total_variation(1)
     assert double == pytest.approx(2 * grid().total_variation(1))
 
 
-def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not() -> None:
+def test_coarse_noise_is_refused_in_one_line_and_fine_noise_is_not():
     fixed_point.check_rounding(grid(), 30, 1e-5, 20.0)
     with pytest.raises(InputError, match=r"raise the noise, or lower data\.records") as error:
         fixed_point.check_rounding(grid(noise_multiplier=1e-9), 30, 1e-5, 1.0)
     assert "\n" not in str(error.value)
 
 
-def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts() -> None:
+def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts():
     """(1 + e^epsilon) tau above delta/1000, also where a double has no such e^epsilon."""
     found, delta = grid(noise_multiplier=0.2), 1e-5
     edge = math.log(1e-3 * delta / found.total_variation(10))
@@ -183,6 +179,6 @@ def test_what_integers_leak_grows_with_epsilon_and_is_refused_where_it_counts() 
             fixed_point.check_rounding(found, 10, delta, epsilon)
 
 
-def test_too_much_noise_for_integers_is_refused() -> None:
+def test_too_much_noise_for_integers_is_refused():
     with pytest.raises(InputError, match="lower the noise"):
         choose(1e9, 1.0, 1.0, 100, 2**25, 10)

@@ -1,17 +1,12 @@
 """A configuration's mechanism composes the steps that its clients take, sampled or local."""
 
-from collections.abc import Callable
-
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
-
-Make = Callable[..., Config]
 
 LOCAL_STEPS = {
     "training.rounds": 10,
@@ -21,7 +16,7 @@ LOCAL_STEPS = {
 }
 
 
-def test_local_steps_are_composed_and_hidden_by_the_clients_own_noise(small: Make) -> None:
+def test_local_steps_are_composed_and_hidden_by_the_clients_own_noise(small):
     given = small(LOCAL_STEPS | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0})
     assert privacy.mechanism(
         given.scheme, privacy.noise_multiplier(given.scheme)
@@ -37,9 +32,7 @@ def test_local_steps_are_composed_and_hidden_by_the_clients_own_noise(small: Mak
     ],
     ids=str,
 )
-def test_a_target_belief_is_met_by_all_the_steps_that_are_taken(
-    changes: dict[str, str | int], small: Make
-) -> None:
+def test_a_target_belief_is_met_by_all_the_steps_that_are_taken(changes, small):
     config = small(changes)
     mechanism = privacy.mechanism(config.scheme, privacy.noise_multiplier(config.scheme))
     assert mechanism.steps == config.training.rounds * config.training.local_steps
@@ -48,15 +41,13 @@ def test_a_target_belief_is_met_by_all_the_steps_that_are_taken(
     assert identifiability.rho_beta_of_epsilon(epsilon) == pytest.approx(0.9, rel=1e-6)
 
 
-def test_sampling_needs_less_noise(small: Make) -> None:
+def test_sampling_needs_less_noise(small):
     sampled, full = small({"training.sampling-rate": 0.1}), small()
     assert privacy.noise_multiplier(sampled.scheme) < privacy.noise_multiplier(full.scheme) / 2
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "rdp-classic", "gdp"])
-def test_an_accountant_that_does_not_cover_sampled_replacement_is_refused(
-    accountant: str, small: Make
-) -> None:
+def test_an_accountant_that_does_not_cover_sampled_replacement_is_refused(accountant, small):
     keys = {"training.sampling-rate": 0.1, "privacy.neighbouring": Neighbouring.REPLACE.value}
     config = small(keys | {"privacy.accountant": accountant})
     with pytest.raises(InputError, match=f"accountant {accountant} does not apply.*use pld"):
@@ -64,9 +55,7 @@ def test_an_accountant_that_does_not_cover_sampled_replacement_is_refused(
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
-def test_noise_is_calibrated_for_the_fewest_clients_and_the_colluders(
-    trust: str, small: Make
-) -> None:
+def test_noise_is_calibrated_for_the_fewest_clients_and_the_colluders(trust, small):
     less = {"federation.tolerated-dropouts": 2, "federation.colluding": 1}
     every = small({"federation.clients": 6, "federation.trust": trust})
     some = small({"federation.clients": 6, "federation.trust": trust} | less)
@@ -80,9 +69,7 @@ def test_noise_is_calibrated_for_the_fewest_clients_and_the_colluders(
 
 
 @pytest.mark.parametrize("changes", [{}, {"training.sampling-rate": 0.1}, LOCAL_STEPS], ids=str)
-def test_a_target_risk_is_met_by_all_the_steps_that_are_taken(
-    small: Make, changes: dict[str, object]
-) -> None:
+def test_a_target_risk_is_met_by_all_the_steps_that_are_taken(small, changes):
     """From a baseline of 1 in 100, any attack succeeds in at most 5 in 100."""
     target = {"privacy.max-risk": 0.05, "privacy.baseline-risk": 0.01, "privacy.rho-beta": 0.0}
     given = small(target | changes).scheme
@@ -90,6 +77,6 @@ def test_a_target_risk_is_met_by_all_the_steps_that_are_taken(
     assert risks.success(mechanism, 0.01) == pytest.approx(0.05, rel=1e-6)
 
 
-def test_a_target_risk_below_its_baseline_is_refused(small: Make) -> None:
+def test_a_target_risk_below_its_baseline_is_refused(small):
     with pytest.raises(InputError, match=r"max-risk is 0\.01, but the attack already succeeds"):
         small({"privacy.max-risk": 0.01, "privacy.baseline-risk": 0.02, "privacy.rho-beta": 0.0})

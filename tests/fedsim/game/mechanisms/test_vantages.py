@@ -1,20 +1,15 @@
 """What hides the challenge from whom: the noise that is counted is the noise that is accounted."""
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from fedsim.configuration import Config, Scalar
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import measured, suffix, tells_noise
 from fedsim.privacy.trust.model import Vantage
 
 
-def test_the_configured_vantage_comes_first_and_has_the_plain_names(
-    small: Callable[..., Config],
-) -> None:
+def test_the_configured_vantage_comes_first_and_has_the_plain_names(small):
     assert measured(small().federation.vantage, small().audit.vantages) == (Vantage.PARTICIPANT,)
     everywhere = small({"audit.vantages": "all", "federation.vantage": "released-model"})
     assert (
@@ -26,9 +21,7 @@ def test_the_configured_vantage_comes_first_and_has_the_plain_names(
     assert suffix(Vantage.RELEASED_MODEL, Vantage.SERVER) == "_released_model"
 
 
-def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(
-    small: Callable[..., Config],
-) -> None:
+def test_the_adversary_tells_its_noise_where_it_hides_from_somebody_else(small):
     local = small({"federation.trust": "local", "audit.vantages": "all"})
     adversary, other, target_client, colluder = (
         {"target_client": who == 2, "adversary": who == 0, "colluder": who == 3} for who in range(4)
@@ -59,15 +52,10 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("unit", "trust", "neighbouring", "crowd"), COMBINATIONS)
 def test_the_auditors_reckoning_is_what_each_vantage_works_out_by_itself(
-    unit: str,
-    trust: str,
-    neighbouring: str,
-    crowd: str,
-    small: Callable[..., Config],
-    run: Callable[[Config], Arrays],
-) -> None:
+    unit, trust, neighbouring, crowd, small, run
+):
     """Compare the beliefs from the noise itself with those from messages and knowledge."""
-    crowds: dict[str, dict[str, Scalar]] = {
+    crowds = {
         "alone": {},
         "colluding": {"federation.clients": 5, "federation.colluding": 1},
         "missing": {
@@ -77,7 +65,7 @@ def test_the_auditors_reckoning_is_what_each_vantage_works_out_by_itself(
             "federation.dropout-rate": 0.2,
         },
     }
-    changes: dict[str, Scalar] = {
+    changes = {
         "privacy.unit": unit,
         "privacy.neighbouring": neighbouring,
         "federation.trust": trust,

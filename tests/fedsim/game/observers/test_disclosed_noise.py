@@ -1,8 +1,6 @@
 """Reading the noise gives the belief that the adversary has to compute its way to."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,17 +10,14 @@ from hypothesis import strategies as st
 
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.mechanisms.step import Step, UnknownNoise, join
 from fedsim.game.observers.disclosed_noise import measure
 from fedsim.privacy.trust.model import Vantage
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 
 MODES = [
     {
@@ -55,12 +50,12 @@ HALF = [
     st.integers(1, 3),
 )
 def test_the_measurement_is_the_posterior_of_what_the_noise_makes_of_the_sum(
-    seed: int, rate: float, sigma: float, replaced: bool, parts: int
-) -> None:
+    seed, rate, sigma, replaced, parts
+):
     generator = torch.Generator().manual_seed(seed)
     trials, size = 6, 10
 
-    def draw(*shape: int) -> torch.Tensor:
+    def draw(*shape):
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     rest, present = draw(2, trials, size)
@@ -84,7 +79,7 @@ def test_the_measurement_is_the_posterior_of_what_the_noise_makes_of_the_sum(
     torch.testing.assert_close(step.absent_norms, other.norm(dim=1))
 
 
-def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
+def test_a_step_without_a_difference_says_nothing_even_without_noise():
     same = torch.ones(2, 3, dtype=torch.float64)
     nothing = torch.zeros(2, dtype=torch.float64)
     worlds = torch.tensor([True, False])
@@ -104,15 +99,13 @@ def test_a_step_without_a_difference_says_nothing_even_without_noise() -> None:
         ({0: 7, 1: 1}, r"noise of source 1 has shape \[5, 1\]"),
     ],
 )
-def test_noise_that_is_missing_or_of_another_shape_is_no_belief(
-    told: dict[int, int], reason: str
-) -> None:
+def test_noise_that_is_missing_or_of_another_shape_is_no_belief(told, reason):
     """A belief without some of the noise would be more certain than anybody can be."""
     std = torch.ones(5, dtype=torch.float64)
     unknowns = {Vantage.PARTICIPANT: UnknownNoise(frozenset({0, 1}), std)}
     worlds, present = torch.arange(5) < 2, torch.ones(5, 7, dtype=torch.float64)
 
-    def measured(shapes: dict[int, int]) -> dict[Vantage, Step]:
+    def measured(shapes):
         noises = [(j, torch.ones(5, size, dtype=torch.float64)) for j, size in shapes.items()]
         return measure(present, None, noises, worlds, None, unknowns, 1.0)
 
@@ -121,7 +114,7 @@ def test_noise_that_is_missing_or_of_another_shape_is_no_belief(
         measured(told)
 
 
-def test_each_vantage_hears_the_noise_that_hides_from_it_alone() -> None:
+def test_each_vantage_hears_the_noise_that_hides_from_it_alone():
     generator = torch.Generator().manual_seed(0)
     present, *noises = torch.randn(4, 5, 7, generator=generator, dtype=torch.float64)
     worlds = torch.tensor([True, False, True, False, True])
@@ -138,14 +131,14 @@ def test_each_vantage_hears_the_noise_that_hides_from_it_alone() -> None:
         assert together[vantage].noise_stds.equal(unknown.noise_std)
 
 
-def test_who_sees_the_sum_without_noise_is_certain() -> None:
+def test_who_sees_the_sum_without_noise_is_certain():
     present = torch.ones(4, 3, dtype=torch.float64)
     worlds = torch.tensor([True, False, True, False])
     coins = torch.tensor([True, True, False, False])
     unknowns = {Vantage.SERVER: UnknownNoise(frozenset(), torch.zeros(4, dtype=torch.float64))}
     noise = [(0, torch.ones_like(present))]
 
-    def ratios(absent: torch.Tensor | None, rate: float) -> list[float]:
+    def ratios(absent, rate):
         taking_part = coins if rate < 1 else None
         found = measure(present, absent, noise, worlds, taking_part, unknowns, rate)
         return found[Vantage.SERVER].ratios.tolist()
@@ -157,7 +150,7 @@ def test_who_sees_the_sum_without_noise_is_certain() -> None:
     assert ratios(2 * present, 0.4) == [math.inf, -math.inf, 0.0, 0.0]
 
 
-def test_steps_are_joined_under_the_transcripts_names() -> None:
+def test_steps_are_joined_under_the_transcripts_names():
     column = torch.ones(2, dtype=torch.float64)
     joined = join([Step(column * times, *[0 * column] * 4).learnt for times in (1, 2)])
     assert joined["ratios"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
@@ -174,9 +167,7 @@ LEFT = ("residual_", "batch_sizes")
 
 
 @pytest.mark.parametrize("mode", HALF, ids=lambda mode: "-".join(map(str, mode.values())))
-def test_the_adversary_and_the_auditor_agree(
-    mode: dict[str, str | float], small: Make, run: Run
-) -> None:
+def test_the_adversary_and_the_auditor_agree(mode, small, run):
     fixed = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.5, "training.momentum": 0.5}
     fixed["audit.vantages"] = "all"
     config = small(mode | fixed)
@@ -200,13 +191,13 @@ def test_the_adversary_and_the_auditor_agree(
         np.testing.assert_allclose(auditor[name], participant[name], rtol=1e-6, err_msg=name)
 
 
-def test_beliefs_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(small, run):
     mode = {"audit.mode": "oracle", "training.sampling-rate": 0.4}
     whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
-def test_noise_of_the_operating_system_can_be_measured_too(small: Make, run: Run) -> None:
+def test_noise_of_the_operating_system_can_be_measured_too(small, run):
     mode = {"audit.mode": "oracle", "privacy.noise-source": "system"}
     config = small(mode | {"training.sampling-rate": 0.4, "federation.trust": "local"})
     first, second = run(config), run(config)
@@ -214,12 +205,12 @@ def test_noise_of_the_operating_system_can_be_measured_too(small: Make, run: Run
     assert not np.array_equal(first["log_odds"], second["log_odds"])
 
 
-def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
+def _replies(config, directory):
     """Return, for every trained reply, its partition and whether it holds a measurement."""
     replies = []
 
     class Watching(InProcessGrid):
-        def execute(self, message):  # type: ignore[no-untyped-def]
+        def execute(self, message):
             reply = super().execute(message)
             if message.metadata.message_type == "train":
                 records = reply.content.array_records
@@ -233,9 +224,7 @@ def _replies(config: Config, directory: RunDirectory) -> list[tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_only_an_oracle_audit_measures_and_never_the_adversarys_own_noise(
-    trust: str, small: Make, tmp_path: Path
-) -> None:
+def test_only_an_oracle_audit_measures_and_never_the_adversarys_own_noise(trust, small, tmp_path):
     config = small({"federation.trust": trust})
     directory = RunDirectory.create(tmp_path / "participant", config)
     assert not any(measured for _, measured in _replies(config, directory))

@@ -2,20 +2,16 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from fedsim.configuration import Config
 from fedsim.game.observers.noise_watch import NoiseWatch, alarms, claimed_std
 
 SIZE, CLIENTS, ROUNDS = 200, 4, 10
 
 
-def _watched(
-    noises: list[float], rounds: int, seed: int, confidence: float = 0.9999
-) -> list[list[str]]:
+def _watched(noises, rounds, seed, confidence=0.9999):
     """Return who is accused after each round of clients who add so much of the noise of 1."""
     rng, watch, found = np.random.default_rng(seed), NoiseWatch(CLIENTS), []
     for _ in range(rounds):
@@ -28,7 +24,7 @@ def _watched(
     return found
 
 
-def test_half_of_the_noise_is_accused_within_ten_rounds_and_nobody_else() -> None:
+def test_half_of_the_noise_is_accused_within_ten_rounds_and_nobody_else():
     for seed in range(2):
         course = _watched([1.0, 0.5, 1.0, 1.0], ROUNDS, seed)
         assert course[-1] == ["client-1"]
@@ -38,12 +34,12 @@ def test_half_of_the_noise_is_accused_within_ten_rounds_and_nobody_else() -> Non
 
 
 @pytest.mark.slow
-def test_honest_noise_is_accused_in_no_more_trainings_than_alpha() -> None:
+def test_honest_noise_is_accused_in_no_more_trainings_than_alpha():
     accused = [bool(_watched([1.0] * CLIENTS, ROUNDS, seed, 0.8)[-1]) for seed in range(60)]
     assert np.mean(accused) <= 0.2
 
 
-def test_who_comes_late_was_counted_from_the_beginning() -> None:
+def test_who_comes_late_was_counted_from_the_beginning():
     rng, watch = np.random.default_rng(0), NoiseWatch(CLIENTS)
     alone = NoiseWatch()
     for _ in range(3):
@@ -56,7 +52,7 @@ def test_who_comes_late_was_counted_from_the_beginning() -> None:
     assert watch.accused(0.9999) == alone.accused(0.9999) == ["sum"]
 
 
-def test_an_alarm_says_whose_noise_and_how_much() -> None:
+def test_an_alarm_says_whose_noise_and_how_much():
     (said,) = alarms(["client-3"], {"sum": 1.2, "client-3": 0.594})
     assert said.startswith("The messages of client-3 have less than 0.594 times the claimed noise")
     # Accused before its own limit is below 1.
@@ -64,9 +60,7 @@ def test_an_alarm_says_whose_noise_and_how_much() -> None:
     assert said.startswith("The released sums have less noise than claimed")
 
 
-def test_where_some_clients_join_those_expected_add_the_noise_together(
-    small: Callable[..., Config],
-) -> None:
+def test_where_some_clients_join_those_expected_add_the_noise_together(small):
     changes = {"federation.clients": 4, "training.clipping-norm": 3.0}
     changes |= {"federation.trust": "distributed", "federation.sampling-rate": 0.5}
     config = small(changes)

@@ -1,10 +1,8 @@
 """The adversary learns from its messages alone, and what it believes is the exact posterior."""
 
 import copy
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -16,10 +14,10 @@ from scipy import stats
 from adversaries.attacks.posterior import hypotheses, log_odds
 from fedsim import client_app, server_app
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, training_node
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import client, federation
@@ -39,7 +37,7 @@ MODES = [
 ]
 
 
-LESS_NOISE: list[dict[str, Scalar]] = [
+LESS_NOISE = [
     {"federation.trust": trust, "federation.clients": 5, "training.rounds": 4, **less}
     for trust in ("central", "local", "distributed")
     for less in (
@@ -66,18 +64,18 @@ HALF_LESS_NOISE = [
 """Half of the modes, with every value of each choice, by default; the others are slow tests."""
 
 
-def _name(mode: dict[str, Scalar]) -> str:
+def _name(mode):
     return "-".join(map(str, mode.values()))
 
 
 class RecordingGrid(InProcessGrid):
     """Keeps a copy of every message to every node."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.recorded: dict[int, list[tuple[str, RecordDict]]] = {}
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         metadata = message.metadata
         self.recorded.setdefault(metadata.dst_node_id - FIRST_NODE, []).append(
             (metadata.message_type, copy.deepcopy(message.content))
@@ -85,9 +83,7 @@ class RecordingGrid(InProcessGrid):
         return super().execute(message)
 
 
-def _record(
-    config: Config, directory: RunDirectory, reported: bool = False
-) -> tuple[RecordingGrid, Arrays, int]:
+def _record(config, directory, reported=False):
     """Return what each node received, the transcript and the adversary.
 
     One test of each mode writes a report, which takes as long as the federation.
@@ -99,9 +95,7 @@ def _record(
     return grid, directory.read_arrays("transcript.npz"), chosen["adversary"]
 
 
-def _only_round(
-    grid: RecordingGrid, partition: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _only_round(grid, partition):
     """Return theta_0, the aggregate (float64) and theta_1 as a node of a one-round run saw them."""
     first = next(c for kind, c in grid.recorded[partition] if kind == "train")
     final = next(c for kind, c in grid.recorded[partition] if kind == "evaluate")
@@ -122,12 +116,7 @@ def _only_round(
     [*HALF, *(less | {"training.sampling-rate": 1.0} for less in LESS_NOISE)],
     ids=_name,
 )
-def test_the_posterior_is_a_function_of_the_messages(
-    mode: dict[str, Scalar],
-    small: Callable[..., Config],
-    tmp_path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_posterior_is_a_function_of_the_messages(mode, small, tmp_path, monkeypatch):
     """Replayed into a node with another seed, the recorded messages give the same belief.
 
     Every source of randomness (the world bits, the server's noise, the other clients' noise) hangs
@@ -141,12 +130,7 @@ def test_the_posterior_is_a_function_of_the_messages(
     np.testing.assert_array_equal(replayed, transcript["log_odds"])
 
 
-def _replayed(
-    config: Config,
-    received: list[tuple[str, RecordDict]],
-    partition: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> np.ndarray:
+def _replayed(config, received, partition, monkeypatch):
     """Return the log-odds of a node with another seed that receives the same, but its own noise."""
     monkeypatch.setattr(
         training_node, "noise", lambda seed, *rest: client.noise(config.run.seed, *rest)
@@ -166,9 +150,7 @@ def _replayed(
 
 
 @pytest.mark.parametrize("mode", MODES, ids=_name)
-def test_world_bits_reach_the_target_client_only(
-    mode: dict[str, str], small: Callable[..., Config], tmp_path
-) -> None:
+def test_world_bits_reach_the_target_client_only(mode, small, tmp_path):
     config = small(mode)
     directory = RunDirectory.create(tmp_path / "run", config)
     grid, _, _ = _record(config, directory)
@@ -184,9 +166,7 @@ def test_world_bits_reach_the_target_client_only(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", HALF_LESS_NOISE, ids=_name)
-def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
-    mode: dict[str, Scalar], small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(mode, small, run):
     """Two ways to the same number: from messages and knowledge, and from the noise itself."""
     believed = run(small(mode))
     measured = run(small(mode | {"audit.mode": "oracle"}))
@@ -196,9 +176,7 @@ def test_an_auditor_who_reads_the_noise_arrives_at_the_same_belief(
         assert len(np.unique(believed["noise_stds"])) > 1  # some client was missing in some round
 
 
-def test_a_round_without_the_client_of_the_challenge_says_nothing(
-    small: Callable[..., Config],
-) -> None:
+def test_a_round_without_the_client_of_the_challenge_says_nothing(small):
     config = small({"federation.trust": "local", "federation.tolerated-dropouts": 1})
     known = federation.load(config.experiment)
     theta = torch.zeros(2, 650)
@@ -218,9 +196,7 @@ def test_a_round_without_the_client_of_the_challenge_says_nothing(
 
 
 @pytest.mark.parametrize("mode", HALF, ids=_name)
-def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
-    mode: dict[str, str], small: Callable[..., Config], tmp_path
-) -> None:
+def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(mode, small, tmp_path):
     """One round, by brute force: Gaussian densities of the aggregate minus the own message."""
     config = small(mode | {"training.rounds": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
@@ -230,7 +206,7 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
     known = federation.load(config.experiment)
     theta, aggregate, _ = _only_round(grid, partition)
 
-    def total(world: bool) -> torch.Tensor:
+    def total(world):
         positions = np.arange(config.data.records)
         features, labels = known.members(positions)
         weights = torch.ones(len(theta), len(positions))
@@ -261,8 +237,8 @@ def test_the_log_odds_are_those_of_the_densities_of_everything_unknown(
 
 @pytest.mark.parametrize("mode", HALF, ids=_name)
 def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
-    mode: dict[str, str], small: Callable[..., Config], tmp_path
-) -> None:
+    mode, small, tmp_path
+):
     """The mechanism itself, not what the adversary believes of it: every share, rebuilt."""
     config = small(mode | {"training.rounds": 1})
     directory = RunDirectory.create(tmp_path / "run", config)
@@ -296,8 +272,8 @@ def test_the_aggregate_is_the_sum_of_the_world_plus_exactly_the_claimed_noise(
 
 @pytest.mark.parametrize(("trust", "unknown"), [("central", 1), ("local", 2)])
 def test_every_step_of_every_trial_records_its_sensitivity_and_the_noise_scaled_to_it(
-    trust: str, unknown: int, small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+    trust, unknown, small, run
+):
     """Under local trust every one of three clients scales its noise; the adversary knows its
     own."""
     config = small(
@@ -320,9 +296,7 @@ def test_every_step_of_every_trial_records_its_sensitivity_and_the_noise_scaled_
         pytest.param("local", "add-remove", marks=pytest.mark.slow),
     ],
 )
-def test_a_whole_federation_plays_the_game_that_theory_predicts(
-    trust: str, neighbouring: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_a_whole_federation_plays_the_game_that_theory_predicts(trust, neighbouring, small, run):
     config = small(
         {"federation.trust": trust, "privacy.neighbouring": neighbouring}
         | {"privacy.sensitivity": "local", "privacy.rho-beta": 0.0, "training.rounds": 4}
@@ -345,12 +319,8 @@ SAMPLED = {"training.sampling-rate": 0.4, "privacy.rho-beta": 0.0, "privacy.nois
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
-    trust: str,
-    neighbouring: str,
-    small: Callable[..., Config],
-    tmp_path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    trust, neighbouring, small, tmp_path, monkeypatch
+):
     """As above, in a node with another seed, which knows the other records' coins alone."""
     mode = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
     config = small(SAMPLED | mode)
@@ -360,8 +330,8 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
 
     drawn = sampling.participation
 
-    def background_knowledge(_: int, trials: range, *rest: object) -> np.ndarray:
-        coins = drawn(config.run.seed, trials, *rest)  # type: ignore[arg-type]
+    def background_knowledge(_, trials, *rest):
+        coins = drawn(config.run.seed, trials, *rest)
         coins[:, record] ^= True
         return coins
 
@@ -373,8 +343,8 @@ def test_the_sampled_posterior_looks_at_everybodys_coins_but_the_challenges(
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("trust", ["central", "local"])
 def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
-    trust: str, neighbouring: str, small: Callable[..., Config], tmp_path
-) -> None:
+    trust, neighbouring, small, tmp_path
+):
     """One round, by brute force: log of q N(with the record) + (1 - q) N(without)."""
     mode = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
     config = small(SAMPLED | mode | {"training.rounds": 1})
@@ -396,7 +366,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
         rest += std * torch.from_numpy(standard)
         std *= np.sqrt(config.federation.clients - 1)
 
-    def log_mixture(gradient: torch.Tensor) -> torch.Tensor:
+    def log_mixture(gradient):
         unknown = torch.distributions.Normal(0.0, std)
         with_it = unknown.log_prob(aggregate - rest - gradient).sum(1)
         without = unknown.log_prob(aggregate - rest).sum(1)
@@ -412,9 +382,7 @@ def test_the_sampled_log_odds_are_those_of_the_mixtures_of_densities(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["participant", pytest.param("oracle", marks=pytest.mark.long)])
-def test_a_sampled_federation_reaches_the_total_variation_and_no_more(
-    mode: str, small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_a_sampled_federation_reaches_the_total_variation_and_no_more(mode, small, run):
     """Noise scaled to |g| makes every step the same game, whose advantage theory knows."""
     trials, rate, rounds = 2000, 0.1, 50
     config = small(
@@ -440,8 +408,8 @@ LOCAL_STEPS = {
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
-    neighbouring: str, small: Callable[..., Config], tmp_path
-) -> None:
+    neighbouring, small, tmp_path
+):
     """With next to no noise, the aggregate lies where the hypothesis that is true puts it."""
     tiny = {"privacy.noise-multiplier": 1e-3, "privacy.neighbouring": neighbouring}
     config = small(LOCAL_STEPS | tiny | {"training.rounds": 1, "federation.clients": 3})
@@ -471,9 +439,7 @@ def test_the_replay_of_local_steps_predicts_the_aggregate_but_for_the_noise(
     np.testing.assert_allclose(transcript["noise_stds"], 1e-3 * bound * np.sqrt(3 * 2))
 
 
-def test_over_local_steps_a_pair_may_move_the_sum_by_more_than_one_steps_sensitivity(
-    small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_over_local_steps_a_pair_may_move_the_sum_by_more_than_one_steps_sensitivity(small, run):
     transcript = run(small(LOCAL_STEPS | {"privacy.noise-multiplier": 1.0}))
     assert transcript["sensitivities"].max() > 1.0
     np.testing.assert_array_equal(transcript["present_norms"], transcript["sensitivities"])
@@ -489,9 +455,7 @@ SAMPLED_STEPS = LOCAL_STEPS | {
 
 
 @pytest.mark.slow
-def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coins(
-    small: Callable[..., Config], tmp_path
-) -> None:
+def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coins(small, tmp_path):
     """With next to no noise: the sum is that of the records whose coins say so, step by step."""
     tiny = {"privacy.noise-multiplier": 1e-3, "training.rounds": 1, "federation.clients": 3}
     config = small(SAMPLED_STEPS | tiny)
@@ -530,9 +494,7 @@ def test_sampled_local_steps_draw_a_batch_for_each_step_and_know_the_others_coin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [LOCAL_STEPS, SAMPLED_STEPS], ids=["full", "sampled"])
-def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
-    mode: dict[str, Any], small: Callable[..., Config], run: Callable[[Config], Arrays]
-) -> None:
+def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(mode, small, run):
     trials, rounds, z = 1000, 2, 2.5 * mode.get("training.sampling-rate", 1.0)
     config = small(
         mode
@@ -547,13 +509,13 @@ def test_local_steps_are_attacked_beyond_chance_and_within_the_bound(
     assert stats.binomtest(wins, trials, (1 + bound) / 2, "greater").pvalue > 1e-3
 
 
-def test_a_lost_state_is_an_error_and_not_a_wrong_belief() -> None:
+def test_a_lost_state_is_an_error_and_not_a_wrong_belief():
     memory = Memory.empty(2)
     with pytest.raises(RuntimeError, match="start the adversary did not see"):
         participant.observe(memory, torch.zeros(2, 3))
 
 
-def test_memory_survives_its_arrays() -> None:
+def test_memory_survives_its_arrays():
     memory = Memory.empty(2)
     back = Memory.from_arrays(memory.to_arrays(), torch.device("cpu"))
     assert back.pending is None
@@ -562,7 +524,7 @@ def test_memory_survives_its_arrays() -> None:
 
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 @pytest.mark.parametrize("replaced", [False, True])
-def test_pending_hypotheses_survive_their_arrays(replaced: bool, rate: float) -> None:
+def test_pending_hypotheses_survive_their_arrays(replaced, rate):
     known, present, absent, aggregate = torch.randn(
         4, 2, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64
     )

@@ -1,22 +1,17 @@
 """Who sees the released model alone looks at what the crafted target moves."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from torch.nn.utils import vector_to_parameters
 
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.challenge import choose
 from fedsim.game.federation import initial_parameters
 from fedsim.game.observers.released_model import poison_scores
 
-Make = Callable[..., Config]
 
-
-def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: Make) -> None:
+def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small):
     config = small({"challenge.kind": "clipbkd"})
     known, chosen = federation.load(config.experiment), choose(config.experiment)
     released = initial_parameters(config.game, known, range(3)) + 0.1
@@ -31,7 +26,7 @@ def test_of_clipbkd_it_is_the_gain_of_its_class_over_the_record_of_zeros(small: 
         assert found[trial] == pytest.approx(float(gain), rel=1e-5, abs=1e-6)
 
 
-def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
+def test_of_a_vector_it_is_how_far_the_model_went_down_it(small):
     config = small({"challenge.kind": "gradient"})
     known = federation.load(config.experiment)
     assert known.crafted is not None
@@ -48,7 +43,7 @@ def test_of_a_vector_it_is_how_far_the_model_went_down_it(small: Make) -> None:
 
 
 @pytest.mark.parametrize("kind", ["backdoor", "mislabelled", "blank"])
-def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, small: Make) -> None:
+def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind, small):
     config = small({"challenge.kind": kind})
     known, chosen = federation.load(config.experiment), choose(config.experiment)
     released = initial_parameters(config.game, known, range(2))
@@ -57,7 +52,7 @@ def test_of_other_records_it_is_how_little_the_model_loses_on_them(kind: str, sm
     np.testing.assert_array_equal(found, -losses[:, 0])
 
 
-def test_where_nothing_was_made_there_is_no_score(small: Make) -> None:
+def test_where_nothing_was_made_there_is_no_score(small):
     config = small()
     known = federation.load(config.experiment)
     released = initial_parameters(config.game, known, range(2))

@@ -1,6 +1,5 @@
 """What theta_k alone tells: everything after one round, and a linearised score after several."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,6 @@ from torch import Tensor
 from adversaries.attacks.posterior import hypotheses, log_likelihood_ratio
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
-from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.game import federation
 from fedsim.game.client import challenge_gradients
@@ -25,7 +23,6 @@ from fedsim.learning.training.schedules import factor
 from fedsim.privacy.mechanism import aggregate_noise_multiplier
 
 RECORD, NOISE = 5, 2.0
-Make = Callable[..., Config]
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Training:
     ratio_of_last_round: Tensor
 
 
-def _train(config: Config, trials: int, seed: int = 0) -> Training:
+def _train(config, trials, seed=0):
     generator = torch.Generator().manual_seed(seed)
     known, rounds = federation.load(config.experiment), config.training.rounds
     rest = np.delete(np.arange(config.data.records), RECORD)
@@ -68,7 +65,7 @@ def _train(config: Config, trials: int, seed: int = 0) -> Training:
     return Training(theta, worlds, informed, ratio)
 
 
-def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarray:
+def _score(config, training, bridged=True):
     known, trials = federation.load(config.experiment), range(len(training.worlds))
     rounds = config.training.rounds
     game = RoundGame(rounds, trials, NOISE, int(known.client_of[RECORD]), RECORD, None)
@@ -77,14 +74,14 @@ def _score(config: Config, training: Training, bridged: bool = True) -> np.ndarr
     return found["ratios"][:, -1]
 
 
-def test_the_response_of_plain_sgd_is_the_learning_rate_over_n(small: Make) -> None:
+def test_the_response_of_plain_sgd_is_the_learning_rate_over_n(small):
     config = small({"training.learning-rate": 0.6, "training.rounds": 4})
     answers = responses(config.training, config.participation, 4)
     np.testing.assert_allclose(answers, np.tril(np.full((4, 4), 0.6 / 24)), rtol=1e-6)
     np.testing.assert_allclose(shares(answers), [1 / 4, 2 / 4, 3 / 4, 1], rtol=1e-6)
 
 
-def test_momentum_and_schedule_are_in_the_response(small: Make) -> None:
+def test_momentum_and_schedule_are_in_the_response(small):
     config = small(
         {"training.momentum": 0.5, "training.schedule": "cosine", "training.rounds": 3}
         | {"training.learning-rate": 0.6}
@@ -103,9 +100,7 @@ def test_momentum_and_schedule_are_in_the_response(small: Make) -> None:
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_after_one_round_it_is_the_posterior_under_everybodys_noise(
-    trust: str, small: Make
-) -> None:
+def test_after_one_round_it_is_the_posterior_under_everybodys_noise(trust, small):
     config = small({"training.rounds": 1, "federation.trust": trust})
     training = _train(config, 16)
     expected = training.ratio_of_last_round.numpy()
@@ -113,7 +108,7 @@ def test_after_one_round_it_is_the_posterior_under_everybodys_noise(
     assert np.abs(expected).max() > 0.1
 
 
-def test_the_bridge_comes_closer_than_the_replay_to_who_saw_the_way(small: Make) -> None:
+def test_the_bridge_comes_closer_than_the_replay_to_who_saw_the_way(small):
     config = small({"training.rounds": 8, "training.learning-rate": 1.0})
     training = _train(config, 40)
     informed = training.informed.numpy()
@@ -125,7 +120,7 @@ def test_the_bridge_comes_closer_than_the_replay_to_who_saw_the_way(small: Make)
 
 
 @pytest.mark.slow
-def test_it_finds_most_of_what_a_participant_finds_and_no_more(small: Make) -> None:
+def test_it_finds_most_of_what_a_participant_finds_and_no_more(small):
     config = small({"training.rounds": 6, "training.learning-rate": 0.2})
     training = _train(config, 600)
     found = estimators.advantage(training.worlds.numpy(), _score(config, training), 0.999)
@@ -136,7 +131,7 @@ def test_it_finds_most_of_what_a_participant_finds_and_no_more(small: Make) -> N
 
 
 @pytest.mark.slow
-def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
+def test_it_finds_nothing_where_there_is_nothing(small):
     """Of bits that the training knew nothing of, it is right as often as a coin."""
     config = small({"training.rounds": 3, "training.learning-rate": 0.2})
     training = _train(config, 400)
@@ -158,9 +153,7 @@ def test_it_finds_nothing_where_there_is_nothing(small: Make) -> None:
         ),
     ],
 )
-def test_what_is_not_attacked_is_refused_as_the_configured_vantage(
-    changes: dict[str, str | float], reason: str, small: Make
-) -> None:
+def test_what_is_not_attacked_is_refused_as_the_configured_vantage(changes, reason, small):
     assert why_not(small().scheme) is None
     everywhere = small(changes | {"audit.vantages": "all"})
     assert reason in (why_not(everywhere.scheme) or "")

@@ -1,18 +1,13 @@
 """The curious server concludes from messages what the densities of everything unknown say."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import challenge_gradients
 from fedsim.game.known_round import KnownRound
-from fedsim.game.mechanisms.step import Step
 from fedsim.game.observers.server_adversary import conclude
 from fedsim.game.round_game import RoundGame
 from fedsim.learning.training import models
@@ -21,10 +16,9 @@ from fedsim.privacy.trust import Trust
 from fedsim.privacy.trust.model import Vantage
 
 RECORD, NOISE, TRIALS = 5, 1.5, 6
-Make = Callable[..., Config]
 
 
-def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> Step:
+def _concluded(config, noise, theta, message):
     """Return what the server concludes in a first round, from one message or from all."""
     known, clients = federation.load(config.experiment), range(config.federation.clients)
     target_client = int(known.client_of[RECORD])
@@ -38,7 +32,7 @@ def _concluded(config: Config, noise: float, theta: Tensor, message: Tensor) -> 
 
 
 @pytest.mark.parametrize("trust", [Trust.LOCAL, Trust.DISTRIBUTED])
-def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
+def test_the_ratio_is_that_of_the_densities(trust, small):
     config = small({"federation.trust": trust.value})
     known = federation.load(config.experiment)
     theta = models.initial_parameters(
@@ -66,7 +60,7 @@ def test_the_ratio_is_that_of_the_densities(trust: Trust, small: Make) -> None:
     assert step.noise_stds.tolist() == [pytest.approx(NOISE)] * TRIALS
 
 
-def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small: Make) -> None:
+def test_a_clean_sum_betrays_the_world_but_not_a_difference_below_rounding(small):
     config = small()
     known = federation.load(config.experiment)
     theta = models.initial_parameters(

@@ -1,7 +1,6 @@
 """Where the real originals are, for the tests that read them."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ DATA = Path(os.environ.get("FEDSIM_DATA", Path(__file__).parents[4].parent / "sh
 
 
 @pytest.fixture
-def real() -> Callable[[str], Path]:
+def real():
     """Return a function that finds a folder of originals, and skips the test without it."""
 
-    def find(name: str) -> Path:
+    def find(name):
         if not (DATA / name).is_dir():
             pytest.skip(f"{DATA / name} is not there; say where with FEDSIM_DATA")
         return DATA / name

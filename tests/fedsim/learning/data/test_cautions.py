@@ -1,14 +1,12 @@
 """What becomes of a table in silence is said: identifiers among the features, rows left out."""
 
-from pathlib import Path
-
 import numpy as np
 
 from fedsim.learning.data import load
 from fedsim.learning.data.cautions import cautions
 
 
-def test_identifiers_and_rows_with_gaps_are_named(tmp_path: Path) -> None:
+def test_identifiers_and_rows_with_gaps_are_named(tmp_path):
     rng = np.random.default_rng(0)
     rows = ["patient_id,number,age,ward,label"]
     drawn = rng.integers([20, 0, 0], [90, 5, 2], (200, 3))
@@ -25,6 +23,6 @@ def test_identifiers_and_rows_with_gaps_are_named(tmp_path: Path) -> None:
     assert cautions(clean) == [gaps]
 
 
-def test_ordinary_data_give_no_cause() -> None:
+def test_ordinary_data_give_no_cause():
     assert cautions(load("breast-cancer")) == []
     assert cautions(load("digits")) == []

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -12,14 +11,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.learning import data
 from fedsim.learning.data import Dataset, Records, distribution
 from fedsim.learning.data.distribution import DataDistribution
 from fedsim.reports import distribution_report
-
-Small = Callable[..., Config]
 
 tables = st.integers(1, 4).flatmap(
     lambda classes: st.lists(
@@ -30,25 +26,25 @@ tables = st.integers(1, 4).flatmap(
 )
 
 
-def records(labels: list[int]) -> Records:
+def records(labels):
     return Records(np.zeros((len(labels), 2), np.float32), np.array(labels))
 
 
-def people() -> Dataset:
+def people():
     countries = np.array(["no", "no", "fr", "pt"] * 30)
     return Dataset(
         "people", records([0, 1, 1] * 40), None, 2, "tabular", columns={"country": countries}
     )
 
 
-def test_label_skew_is_the_share_of_records_with_the_wrong_label() -> None:
+def test_label_skew_is_the_share_of_records_with_the_wrong_label():
     # D has as many of both labels; the first client has 3 of 4 in the first: one record too many.
     held = DataDistribution(np.array([[3, 1], [1, 3]]))
     np.testing.assert_allclose(held.label_skew, [0.25, 0.25])
     np.testing.assert_array_equal(DataDistribution(np.array([[2, 4], [1, 2]])).label_skew, 0)
 
 
-def test_averages_over_clients_count_records() -> None:
+def test_averages_over_clients_count_records():
     # 6 of 8 records are with a client that is 1/8 off, 2 with one that is 3/8 off.
     held = DataDistribution(np.array([[3, 3], [2, 0]]))
     np.testing.assert_allclose(held.label_skew, [1 / 8, 3 / 8])
@@ -56,7 +52,7 @@ def test_averages_over_clients_count_records() -> None:
     assert held.skew_summary()["measured"] == round(1.5 / 8, 4)
 
 
-def test_effective_classes_of_equal_shares_are_their_number() -> None:
+def test_effective_classes_of_equal_shares_are_their_number():
     held = DataDistribution(np.array([[5, 0, 0], [2, 2, 0], [7, 7, 7], [1, 9, 0]]))
     np.testing.assert_allclose(held.effective_classes[:3], [1, 2, 3])
     entropy = -0.1 * np.log(0.1) - 0.9 * np.log(0.9)
@@ -64,7 +60,7 @@ def test_effective_classes_of_equal_shares_are_their_number() -> None:
     np.testing.assert_array_equal(held.classes, [1, 2, 3, 2])
 
 
-def test_the_skew_by_chance_is_the_mean_over_all_deals() -> None:
+def test_the_skew_by_chance_is_the_mean_over_all_deals():
     labels = np.repeat([0, 1, 2], [2, 3, 4])
     overall = np.bincount(labels) / 9
     for size in range(1, 10):
@@ -77,7 +73,7 @@ def test_the_skew_by_chance_is_the_mean_over_all_deals() -> None:
         assert held.chance_skew[0] == pytest.approx(np.mean(skews), rel=1e-9, abs=1e-12)
 
 
-def test_iid_clients_are_as_skewed_as_chance_has_it() -> None:
+def test_iid_clients_are_as_skewed_as_chance_has_it():
     labels = np.arange(400) % 10
     skews = []
     for seed in range(200):
@@ -90,7 +86,7 @@ def test_iid_clients_are_as_skewed_as_chance_has_it() -> None:
 
 
 @given(tables)
-def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
+def test_every_measure_stays_within_its_range(counts):
     held = DataDistribution(np.array(counts))
     for skew in (held.label_skew, held.chance_skew):
         assert (skew >= 0).all()
@@ -100,7 +96,7 @@ def test_every_measure_stays_within_its_range(counts: list[list[int]]) -> None:
     assert 0 <= held.mean(held.label_skew) < 1
 
 
-def test_the_federation_and_the_distribution_agree(small: Small) -> None:
+def test_the_federation_and_the_distribution_agree(small):
     config = small({"federation.partition": "dirichlet", "federation.clients": 3})
     known = federation.load(config.experiment)
     split = distribution.draw(config.data, data.load("digits"))
@@ -113,7 +109,7 @@ def test_the_federation_and_the_distribution_agree(small: Small) -> None:
         np.testing.assert_array_equal(counts[client], np.bincount(labels, minlength=10))
 
 
-def test_a_country_goes_to_one_client(small: Small) -> None:
+def test_a_country_goes_to_one_client(small):
     config = small(
         {
             "data.records": 60,
@@ -128,12 +124,12 @@ def test_a_country_goes_to_one_client(small: Small) -> None:
     assert set(client_of) == {0, 1, 2}
 
 
-def test_hundreds_of_columns_are_named_in_part() -> None:
+def test_hundreds_of_columns_are_named_in_part():
     assert distribution.named(["a", "b"]) == "a, b"
     assert distribution.named(map(str, range(600))).endswith("18, 19 and 580 more")
 
 
-def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
+def test_labels_are_a_column_of_every_dataset(small):
     config = small({"federation.partition": "key", "federation.partition-key": "label"})
     split = distribution.draw(config.data, data.load("digits"))
     held = distribution.hold(
@@ -142,7 +138,7 @@ def test_labels_are_a_column_of_every_dataset(small: Small) -> None:
     assert (np.count_nonzero(held.counts, axis=0) <= 1).all()
 
 
-def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> None:
+def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small):
     known, printers = people(), np.arange(len(people().train)) % 5
     columns = {**known.columns, "label": printers}
     source = dataclasses.replace(known, columns=columns)
@@ -164,9 +160,7 @@ def test_a_key_that_is_both_the_labels_and_a_column_is_refused(small: Small) -> 
         ("iid", "country", r"federation.partition is 'iid', which does not use it"),
     ],
 )
-def test_a_column_that_is_not_there_or_would_be_split_is_refused(
-    small: Small, scheme: str, key: str, wrong: str
-) -> None:
+def test_a_column_that_is_not_there_or_would_be_split_is_refused(small, scheme, key, wrong):
     config = small({"federation.partition": scheme, "federation.partition-key": key})
     with pytest.raises(InputError, match=wrong):
         distribution.divide(
@@ -174,9 +168,7 @@ def test_a_column_that_is_not_there_or_would_be_split_is_refused(
         )
 
 
-def test_many_classes_and_strange_column_names_are_shown_as_they_are(
-    small: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_classes_and_strange_column_names_are_shown_as_they_are(small, monkeypatch):
     labels, cities = list(range(12)) * 10, np.array(["[red]", "b"] * 60)
     source = Dataset("towns", records(labels), None, 12, "tabular", columns={"[bold]": cities})
     monkeypatch.setattr(distribution, "dataset", lambda config, weights: source)

@@ -11,14 +11,14 @@ flower = pytest.importorskip("flwr_datasets.partitioner")
 LABELS = np.random.default_rng(0).integers(0, 10, 600)
 
 
-def _divided(name: str, clients: int, options: str = "", keys: bool = False) -> list[int]:
+def _divided(name, clients, options="", keys=False):
     persons = np.array([f"person {number % 30}" for number in range(len(LABELS))])
     scheme = f"flwr:{name}"
     found = partition(LABELS, clients, scheme, 0.5, 3, persons if keys else None, options)
     return [int(client) for client in found]
 
 
-def test_shards_are_of_few_classes_and_of_one_size() -> None:
+def test_shards_are_of_few_classes_and_of_one_size():
     options = "num-shards-per-partition=2, shuffle=false, keep-incomplete-shard=true"
     found = np.array(_divided("shard", 20, options))
     for client in range(20):
@@ -27,7 +27,7 @@ def test_shards_are_of_few_classes_and_of_one_size() -> None:
         assert len(np.unique(LABELS[found == client])) <= 4
 
 
-def test_the_seed_of_the_data_is_flowers() -> None:
+def test_the_seed_of_the_data_is_flowers():
     first, other = (partition(LABELS, 5, "flwr:dirichlet", 0.1, seed) for seed in (1, 2))
     np.testing.assert_array_equal(first, partition(LABELS, 5, "flwr:dirichlet", 0.1, 1))
     assert (first != other).any()
@@ -40,7 +40,7 @@ def test_the_seed_of_the_data_is_flowers() -> None:
     assert most[0] > 1.5 * most[1]
 
 
-def test_every_person_is_a_client_by_natural_identity() -> None:
+def test_every_person_is_a_client_by_natural_identity():
     found = np.array(_divided("natural-id", 30, keys=True))
     assert set(found) == set(range(30))
     assert all(len(set(found[person::30])) == 1 for person in range(30))
@@ -57,20 +57,18 @@ def test_every_person_is_a_client_by_natural_identity() -> None:
         ("dirichlet", 4, "min-partition-size=500", "which refuses these records: "),
     ],
 )
-def test_what_a_partitioner_cannot_do_is_one_line(
-    name: str, clients: int, options: str, said: str
-) -> None:
+def test_what_a_partitioner_cannot_do_is_one_line(name, clients, options, said):
     with pytest.raises(InputError, match=said) as error:
         _divided(name, clients, options)
     assert "\n" not in str(error.value)
 
 
-def test_options_are_refused_where_a_scheme_has_none() -> None:
+def test_options_are_refused_where_a_scheme_has_none():
     with pytest.raises(InputError, match="'iid', which has no options"):
         partition(LABELS, 3, "iid", 0.5, 0, options="shuffle=false")
 
 
-def test_every_partitioner_is_one_of_flowers() -> None:
+def test_every_partitioner_is_one_of_flowers():
     for name in PARTITIONS:
         if name.startswith("flwr:"):
             class_name = "".join(part.capitalize() for part in name[5:].split("-")) + "Partitioner"

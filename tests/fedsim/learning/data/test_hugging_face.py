@@ -1,7 +1,6 @@
 """Data sets of Hugging Face are read from a directory, and no address in them is followed."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ WRITERS = [f"writer {number % 4}" for number in range(12)]
 DIGITS = [number % 3 for number in range(12)]
 
 
-def _pictures() -> "datasets.Dataset":
+def _pictures():
     features = {
         "image": datasets.Image(),
         "writer": datasets.Value("string"),
@@ -29,13 +28,13 @@ def _pictures() -> "datasets.Dataset":
     return datasets.Dataset.from_dict(columns | {"digit": DIGITS}, datasets.Features(features))
 
 
-def _saved(data: "datasets.Dataset | datasets.DatasetDict", path: Path) -> Path:
+def _saved(data, path):
     data.save_to_disk(str(path))
     return path
 
 
 @pytest.mark.parametrize("kind", ["one split", "several", "parquet"])
-def test_pictures_with_their_labels_and_who_drew_them(tmp_path: Path, kind: str) -> None:
+def test_pictures_with_their_labels_and_who_drew_them(tmp_path, kind):
     path, made = tmp_path / "data", _pictures()
     if kind == "parquet":
         path.mkdir()
@@ -51,7 +50,7 @@ def test_pictures_with_their_labels_and_who_drew_them(tmp_path: Path, kind: str)
     assert found.kind == "image"
 
 
-def test_a_table_is_what_its_csv_would_be(tmp_path: Path) -> None:
+def test_a_table_is_what_its_csv_would_be(tmp_path):
     rows = {"age": [20, 35, None, 60], "job": ["a", "b", "a", "b"], "label": [0, 1, 0, 1]}
     text = "age,job,label\n20,a,0\n35,b,1\n,a,0\n60,b,1\n"
     (tmp_path / "table.csv").write_text(text, encoding="utf-8")
@@ -62,7 +61,7 @@ def test_a_table_is_what_its_csv_would_be(tmp_path: Path) -> None:
     assert (ours.attributes, ours.dropped) == (theirs.attributes, 1)
 
 
-def test_lists_of_numbers_are_a_table_and_lists_of_lists_images(tmp_path: Path) -> None:
+def test_lists_of_numbers_are_a_table_and_lists_of_lists_images(tmp_path):
     numbers = np.random.default_rng(1).random((4, 5, 5))
     label = [0, 1, 0, 1]
     flat = datasets.Dataset.from_dict({"x": numbers[:, 0].tolist(), "label": label})
@@ -72,7 +71,7 @@ def test_lists_of_numbers_are_a_table_and_lists_of_lists_images(tmp_path: Path) 
     assert load("hf", str(_saved(deep, tmp_path / "deep"))).train.features.shape == (4, 1, 5, 5)
 
 
-def test_a_picture_that_is_only_a_path_is_not_looked_for(tmp_path: Path) -> None:
+def test_a_picture_that_is_only_a_path_is_not_looked_for(tmp_path):
     elsewhere = tmp_path / "secret.png"
     image.fromarray(PIXELS[0]).save(elsewhere)
     kind = datasets.Features(
@@ -98,15 +97,13 @@ def test_a_picture_that_is_only_a_path_is_not_looked_for(tmp_path: Path) -> None
         ("image", (), "column 'image' of .* is not a label"),
     ],
 )
-def test_columns_that_are_not_there_are_named(
-    tmp_path: Path, label: str, exclude: tuple[str, ...], said: str
-) -> None:
+def test_columns_that_are_not_there_are_named(tmp_path, label, exclude, said):
     path = _saved(_pictures(), tmp_path / "data")
     with pytest.raises(InputError, match=said):
         load("hf", str(path), label, exclude)
 
 
-def test_a_folder_without_a_data_set_says_how_to_have_one(tmp_path: Path) -> None:
+def test_a_folder_without_a_data_set_says_how_to_have_one(tmp_path):
     with pytest.raises(InputError, match="neither a data set that save_to_disk wrote nor Parquet"):
         load("hf", str(tmp_path))
     (tmp_path / "train.parquet").write_bytes(b"no parquet")
@@ -114,13 +111,13 @@ def test_a_folder_without_a_data_set_says_how_to_have_one(tmp_path: Path) -> Non
         load("hf", str(tmp_path), "other")
 
 
-def test_a_pipe_in_the_folder_is_refused_before_anything_waits_for_it(tmp_path: Path) -> None:
+def test_a_pipe_in_the_folder_is_refused_before_anything_waits_for_it(tmp_path):
     os.mkfifo(tmp_path / "train.parquet")
     with pytest.raises(InputError, match="neither a file nor a folder"):
         load("hf", str(tmp_path))
 
 
-def test_the_folder_may_stand_in_the_name() -> None:
+def test_the_folder_may_stand_in_the_name():
     data = from_run_config({"data.name": "hf:/some/folder"}).data
     assert (data.name, data.root) == ("hf", "/some/folder")
     with pytest.raises(InputError, match="name the folder once"):

@@ -1,7 +1,5 @@
 """Datasets are found by name, loaded once and never changed."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -13,7 +11,7 @@ from fedsim.learning.data import DATASETS, distribution, load
 READ_FROM_FILES = sorted(set(DATASETS) - {"digits", "breast-cancer"})
 
 
-def test_digits_are_scikit_learns_images_between_0_and_1() -> None:
+def test_digits_are_scikit_learns_images_between_0_and_1():
     dataset = load("digits")
     images, labels = load_digits(return_X_y=True)
     assert dataset.train.features.shape == (1797, 1, 8, 8)
@@ -25,7 +23,7 @@ def test_digits_are_scikit_learns_images_between_0_and_1() -> None:
     assert (dataset.attributes, dict(dataset.columns), len(dataset.column_of)) == ((), {}, 0)
 
 
-def test_every_feature_of_breast_cancer_spans_0_to_1() -> None:
+def test_every_feature_of_breast_cancer_spans_0_to_1():
     dataset = load("breast-cancer")
     values, labels = load_breast_cancer(return_X_y=True)
     assert dataset.train.features.shape == (569, 30)
@@ -38,7 +36,7 @@ def test_every_feature_of_breast_cancer_spans_0_to_1() -> None:
     assert (dataset.test, dataset.classes, dataset.kind) == (None, 2, "tabular")
 
 
-def test_breast_cancer_keeps_its_measurements_as_columns() -> None:
+def test_breast_cancer_keeps_its_measurements_as_columns():
     dataset = load("breast-cancer")
     values, _ = load_breast_cancer(return_X_y=True)
     assert dataset.attributes == tuple(dataset.columns)
@@ -48,7 +46,7 @@ def test_breast_cancer_keeps_its_measurements_as_columns() -> None:
     assert dataset.categorical == frozenset()
 
 
-def test_a_dataset_is_loaded_once_and_cannot_be_changed() -> None:
+def test_a_dataset_is_loaded_once_and_cannot_be_changed():
     dataset = load("breast-cancer")
     assert load("breast-cancer", "") is dataset
     for array in (
@@ -61,7 +59,7 @@ def test_a_dataset_is_loaded_once_and_cannot_be_changed() -> None:
             array[0] = 0
 
 
-def test_an_unknown_dataset_is_refused_with_the_nearest_name() -> None:
+def test_an_unknown_dataset_is_refused_with_the_nearest_name():
     with pytest.raises(InputError, match=r"data.name is 'minst'.*did you mean 'mnist'"):
         load("minst")
     with pytest.raises(InputError, match=r"give one of digits, breast-cancer, mnist, .*, images"):
@@ -69,14 +67,14 @@ def test_an_unknown_dataset_is_refused_with_the_nearest_name() -> None:
 
 
 @pytest.mark.parametrize("name", READ_FROM_FILES)
-def test_a_dataset_of_files_says_how_to_name_them(name: str) -> None:
+def test_a_dataset_of_files_says_how_to_name_them(name):
     with pytest.raises(InputError, match=rf"^{name} is read from files.*data\.root=PATH"):
         load(name)
     with pytest.raises(InputError, match=r"there is no (folder|file) '/nowhere/at all'.*data.root"):
         load(name, "/nowhere/at all")
 
 
-def test_the_configuration_says_what_is_read(tmp_path: Path) -> None:
+def test_the_configuration_says_what_is_read(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("who,age,town,ill\n1,30,A,yes\n1,31,B,no\n2,50,A,no\n")
     values = {"data.name": "csv", "data.root": str(path), "data.label": "ill"}

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ range = [0, 255]
 PIXELS = np.arange(12, dtype=np.uint8).reshape(2, 2, 3) * 20
 
 
-def _csv(place: Path) -> Path:
+def _csv(place):
     path = place / "own.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["income", "age", "name", "work"]])
@@ -43,7 +42,7 @@ def _csv(place: Path) -> Path:
     return path
 
 
-def _parquet(place: Path) -> Path:
+def _parquet(place):
     arrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -53,21 +52,21 @@ def _parquet(place: Path) -> Path:
     return place / "own.parquet"
 
 
-def _npz(place: Path) -> Path:
+def _npz(place):
     ages, works, incomes = zip(*ROWS, strict=True)
     np.savez(place / "own.npz", age=np.array(ages, float), work=works, income=incomes)
     return place / "own.npz"
 
 
 @pytest.mark.parametrize("write", [_csv, _parquet, _npz])
-def test_a_table_is_the_same_in_every_format(write: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_table_is_the_same_in_every_format(write, tmp_path):
     found = own_records.records(str(write(tmp_path)), TABLE)
     np.testing.assert_allclose(found.features, FEATURES, rtol=1e-6)
     assert found.labels.tolist() == [1, 0, 0]
     assert TABLE.features == ("age", "work=state", "work=private", "work=none of both")
 
 
-def _idx(place: Path) -> Path:
+def _idx(place):
     header = bytes([0, 0, 8, 3]) + np.array(PIXELS.shape, dtype=">u4").tobytes()
     (place / "train-images-idx3-ubyte").write_bytes(header + PIXELS.tobytes())
     labels = bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 1])
@@ -75,7 +74,7 @@ def _idx(place: Path) -> Path:
     return place
 
 
-def _folder(place: Path) -> Path:
+def _folder(place):
     for label, pixels in zip("71", PIXELS, strict=True):
         (place / "own" / label).mkdir(parents=True)
         Image.fromarray(pixels).save(place / "own" / label / "one.png")
@@ -83,15 +82,13 @@ def _folder(place: Path) -> Path:
     return place / "own"
 
 
-def _arrays(place: Path) -> Path:
+def _arrays(place):
     np.savez(place / "own.npz", features=PIXELS, labels=np.array([7, 1]))
     return place / "own.npz"
 
 
 @pytest.mark.parametrize("write", [_idx, _folder, _arrays])
-def test_pictures_are_the_same_in_every_format(
-    write: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_pictures_are_the_same_in_every_format(write, tmp_path):
     found = own_records.records(str(write(tmp_path)), IMAGES)
     in_order = np.argsort(-found.labels)  # a folder's subfolders are read in the order of names
     expected = PIXELS[:, None].astype(np.float64) / 255
@@ -99,14 +96,12 @@ def test_pictures_are_the_same_in_every_format(
     assert sorted(found.labels) == [1, 2]
 
 
-def crafted() -> dict[str, object]:
+def crafted():
     """Return what a client's own function might."""
     return {"features": PIXELS, "labels": np.array(["7", "1"])}
 
 
-def test_a_function_of_the_owner_is_called_where_it_is_allowed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_function_of_the_owner_is_called_where_it_is_allowed(monkeypatch):
     name = f"{__name__}:crafted"
     with pytest.raises(InputError, match="code that this machine does not allow"):
         own_records.records(name, IMAGES)
@@ -129,9 +124,7 @@ def test_a_function_of_the_owner_is_called_where_it_is_allowed(
         ),
     ],
 )
-def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(
-    row: list[str], complaint: str, tmp_path: Path
-) -> None:
+def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(row, complaint, tmp_path):
     path = tmp_path / "own.csv"
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([["age", "work", "income"], ROWS[0], row])
@@ -140,7 +133,7 @@ def test_a_value_that_the_schema_does_not_have_is_named_in_a_line(
     assert "\n" not in str(refused.value)
 
 
-def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
+def test_records_that_are_to_be_predicted_need_no_label(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("work,age\nstate,35\n")
     found = own_records.records(str(path), TABLE, labelled=False)
@@ -174,7 +167,7 @@ def test_records_that_are_to_be_predicted_need_no_label(tmp_path: Path) -> None:
         ("classes = [", "data.public-schema is not a schema"),
     ],
 )
-def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> None:
+def test_a_schema_that_means_nothing_is_refused(text, complaint):
     with pytest.raises(InputError, match=complaint):
         schema.parse(text)
 
@@ -198,22 +191,20 @@ def test_a_schema_that_means_nothing_is_refused(text: str, complaint: str) -> No
         ("# nothing", "", ""),
     ],
 )
-def test_schemas_are_compared_by_what_they_say(
-    tmp_path: Path, old: str, new: str, said: str
-) -> None:
+def test_schemas_are_compared_by_what_they_say(tmp_path, old, new, said):
     (tmp_path / "own.toml").write_text(TEXT.replace(old, new) + "# a comment")
     found = schema.difference(schema.load(str(tmp_path / "own.toml")), TABLE)
     assert said in found
     assert bool(said) == bool(found)
 
 
-def test_a_clients_own_schema_is_named_by_its_file(tmp_path: Path) -> None:
+def test_a_clients_own_schema_is_named_by_its_file(tmp_path):
     (tmp_path / "own.toml").write_text("classes = 3")
     with pytest.raises(InputError, match=r"^'.*own\.toml' is not a schema"):
         schema.load(str(tmp_path / "own.toml"))
 
 
-def test_the_order_of_columns_is_that_of_the_features() -> None:
+def test_the_order_of_columns_is_that_of_the_features():
     lines = TEXT.strip().splitlines()
     turned = schema.parse("\n".join([*lines[:-2], *lines[:-3:-1]]))
     assert schema.difference(turned, TABLE) == "the columns are in another order"
@@ -242,14 +233,14 @@ NAMES = ["patient", "age", "weight", "pulse", "ward", "sex", "admitted", "readmi
 WHOLE = ["p1", "50", "100", "100", "A", "m", "01.01.2020", "yes", ""]
 
 
-def _hospital(place: Path, *rows: dict[str, str]) -> str:
+def _hospital(place, *rows):
     with (place / "own.csv").open("w", newline="") as file:
         lines = [dict(zip(NAMES, WHOLE, strict=True)) | row for row in rows]
         csv.writer(file).writerows([NAMES, *(line.values() for line in lines)])
     return str(place / "own.csv")
 
 
-def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path: Path) -> None:
+def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path):
     rows = [
         {},
         {
@@ -286,7 +277,7 @@ def test_the_schema_says_what_becomes_of_each_value_that_does_not_fit(tmp_path: 
     assert found.ignored == ("patient", "note")
 
 
-def test_every_problem_is_said_once_with_its_records(tmp_path: Path) -> None:
+def test_every_problem_is_said_once_with_its_records(tmp_path):
     rows = [{}, {"age": ""}, {"sex": "x"}, {"readmitted": ""}, *[{"weight": "heavy"}] * 7]
     path = _hospital(tmp_path, *rows, {"admitted": "2020-01-01"}, {"pulse": "-1"})
     found = own_records.inspect(path, HOSPITAL)
@@ -304,9 +295,7 @@ def test_every_problem_is_said_once_with_its_records(tmp_path: Path) -> None:
         own_records.records(path, HOSPITAL)
 
 
-def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_prediction(
-    tmp_path: Path,
-) -> None:
+def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_prediction(tmp_path):
     path = _hospital(tmp_path, {}, {"age": ""}, {"readmitted": "?"})
     found = own_records.inspect(path, HOSPITAL)
     assert found.summary.startswith("1 of 3 records; left out: column 'age': no value (record 2)")
@@ -317,13 +306,13 @@ def test_records_that_are_left_out_are_counted_and_none_is_left_out_of_a_predict
         own_records.records(_hospital(tmp_path, {"age": ""}), HOSPITAL)
 
 
-def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path: Path) -> None:
+def test_a_date_outside_of_its_days_is_refused_with_them(tmp_path):
     path = _hospital(tmp_path, {"admitted": "02.01.2021"})
     (problem,) = own_records.inspect(path, HOSPITAL).refused
     assert problem.message == "outside of 2020-01-01 to 2021-01-01: '02.01.2021'"
 
 
-def test_a_table_with_a_header_alone_is_a_client_without_records(tmp_path: Path) -> None:
+def test_a_table_with_a_header_alone_is_a_client_without_records(tmp_path):
     path = _hospital(tmp_path, {})
     header = Path(path).read_text().splitlines(keepends=True)[0]
     Path(path).write_text(header)

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.learning.data import Dataset, Records, Split, split
+from fedsim.learning.data import Dataset, Records, split
 
 
-def numbered(train: int, test: int | None = None) -> Dataset:
+def numbered(train, test=None):
     """Records whose only feature is their position; those of the test part are negative."""
 
-    def records(values: np.ndarray) -> Records:
+    def records(values):
         return Records(values[:, None].astype(np.float32), np.zeros(len(values), dtype=np.int64))
 
     held_out = None if test is None else records(-1 - np.arange(test))
     return Dataset("numbered", records(np.arange(train)), held_out, 1, "tabular")
 
 
-def positions(records: Records) -> list[int]:
+def positions(records):
     return [int(value) for value in records.features[:, 0]]
 
 
@@ -27,9 +27,7 @@ sizes = st.integers(0, 40)
 
 
 @given(records=sizes, held_out=sizes, pool=sizes, spare=sizes, seed=st.integers(0, 2**64 - 1))
-def test_members_pool_and_held_out_never_overlap(
-    records: int, held_out: int, pool: int, spare: int, seed: int
-) -> None:
+def test_members_pool_and_held_out_never_overlap(records, held_out, pool, spare, seed):
     dataset = numbered(records + held_out + spare)
     parts = split(dataset, records, held_out, pool, seed)
     everyone = [*parts.members, *parts.pool, *parts.held_out]
@@ -40,14 +38,14 @@ def test_members_pool_and_held_out_never_overlap(
     assert len(parts.pool) == (min(pool, spare) if pool else spare)
 
 
-def test_the_held_out_records_are_the_authors_test_records() -> None:
+def test_the_held_out_records_are_the_authors_test_records():
     parts = split(numbered(20, test=7), records=20, held_out=7, pool=0, seed=1)
     assert sorted(positions(parts.members_records)) == list(range(20))
     assert sorted(positions(parts.held_out_records)) == list(range(-7, 0))
     assert len(parts.pool) == 0
 
 
-def test_records_are_those_at_the_indices_in_their_order() -> None:
+def test_records_are_those_at_the_indices_in_their_order():
     parts = split(numbered(30), records=10, held_out=5, pool=8, seed=2)
     assert positions(parts.members_records) == parts.members.tolist()
     assert positions(parts.pool_records) == parts.pool.tolist()
@@ -55,8 +53,8 @@ def test_records_are_those_at_the_indices_in_their_order() -> None:
     assert parts.members.dtype == parts.pool.dtype == parts.held_out.dtype == np.int64
 
 
-def test_a_split_is_a_function_of_the_seed_alone() -> None:
-    def members(seed: int) -> Split:
+def test_a_split_is_a_function_of_the_seed_alone():
+    def members(seed):
         return split(numbered(50), records=20, held_out=10, pool=15, seed=seed)
 
     again, other = members(3), members(4)
@@ -65,7 +63,7 @@ def test_a_split_is_a_function_of_the_seed_alone() -> None:
         assert set(getattr(again, part)) != set(getattr(other, part))
 
 
-def test_the_pool_and_the_held_out_records_do_not_change_who_is_a_member() -> None:
+def test_the_pool_and_the_held_out_records_do_not_change_who_is_a_member():
     few = split(numbered(50), records=20, held_out=1, pool=1, seed=5)
     many = split(numbered(50), records=20, held_out=10, pool=0, seed=5)
     np.testing.assert_array_equal(few.members, many.members)
@@ -80,8 +78,6 @@ def test_the_pool_and_the_held_out_records_do_not_change_who_is_a_member() -> No
         (numbered(10, test=2), 1, 3, "10 training and 2 test.*data.held-out = 3"),
     ],
 )
-def test_too_few_records_are_refused_with_the_numbers(
-    dataset: Dataset, records: int, held_out: int, numbers: str
-) -> None:
+def test_too_few_records_are_refused_with_the_numbers(dataset, records, held_out, numbers):
     with pytest.raises(InputError, match=numbers):
         split(dataset, records, held_out, pool=0, seed=0)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from adversaries.errors import InputError
@@ -23,7 +23,7 @@ from fedsim.learning.training.tasks import per_example
 TRIALS, RECORDS = 4, 6
 
 
-def _game(name: str, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor, Tensor]:
+def _game(name, shape):
     generator = torch.Generator().manual_seed(3)
     model = build(name, shape, 3, 7)
     parameters = initial_parameters(lambda: build(name, shape, 3, 7), 0, range(TRIALS))
@@ -31,7 +31,7 @@ def _game(name: str, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor,
     return model, parameters, features, torch.arange(RECORDS) % 3
 
 
-def _gradient(model: nn.Module, flat: Tensor, feature: Tensor, label: Tensor) -> Tensor:
+def _gradient(model, flat, feature, label):
     """One trial, one record, plain autograd in float64."""
     model = copy.deepcopy(model).double()
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -45,14 +45,7 @@ def _gradient(model: nn.Module, flat: Tensor, feature: Tensor, label: Tensor) ->
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, trained)])
 
 
-def _loop(
-    model: nn.Module,
-    parameters: Tensor,
-    features: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-    bound: float,
-) -> Tensor:
+def _loop(model, parameters, features, labels, weights, bound):
     bound *= 1 - MARGIN  # what clipping leaves to rounding
     total = torch.zeros(parameters.shape, dtype=torch.float64)
     for trial in range(len(parameters)):
@@ -68,9 +61,7 @@ WEIGHTS = torch.tensor([[1.0, 0, 1, 1, 1, 0]] * 2 + [[1.0] * 6] * 2)
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)
 @pytest.mark.parametrize("block", [1, 2**15, 2**22])
-def test_the_sum_equals_a_loop_over_trials_and_records(
-    name: str, shape: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sum_equals_a_loop_over_trials_and_records(name, shape, block, monkeypatch):
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
     model, parameters, features, labels = _game(name, shape)
     clipper = Clipper(model, 0.7)
@@ -82,99 +73,99 @@ def test_the_sum_equals_a_loop_over_trials_and_records(
 
 
 class Tied(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(5, 5), nn.Linear(5, 5)
         self.second.weight = self.first.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.second(torch.tanh(self.first(x)))
 
 
 class Twice(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(5, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.layer(torch.tanh(self.layer(x)))
 
 
 class SkipFromTheInput(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer = nn.Linear(5, 5)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + torch.tanh(self.layer(x))
 
 
 class Residual(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
         self.head, self.relu = nn.Linear(4, 3), nn.ReLU(inplace=True)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         x = self.relu(self.first(x))
         x = self.relu(x + self.second(x))
         return self.head(x.mean((-2, -1)))
 
 
-def _conv(*layers: nn.Module) -> nn.Module:
+def _conv(*layers):
     return nn.Sequential(*layers, nn.Flatten(), nn.LazyLinear(3))
 
 
 class Words(nn.Module):
     """An embedding whose table is tied to the output layer, as in language models."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.table, self.norm = nn.Embedding(5, 4), nn.LayerNorm(4)
         self.output = nn.Linear(4, 5, bias=False)
         self.output.weight = self.table.weight
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.output(self.norm(self.table(x).mean(1)))
 
 
 class Token(nn.Module):
     """A parameter of its own beside its layers, as in vision transformers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.token, self.layer = nn.Parameter(torch.ones(5)), nn.Linear(5, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.layer(x + self.token)
 
 
 class Scaled(nn.Module):
     """A layer of one number, which has no axis at all."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(2.0))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x * self.scale
 
 
 class Summed(nn.Module):
     """Adds positions up; the gradient of each is one and the same number in memory."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x.sum((2, 3))
 
 
-def _frozen(model: nn.Module, *names: str) -> nn.Module:
+def _frozen(model, *names):
     model(torch.zeros(1, 2, 6, 5) if isinstance(model[0], nn.Conv2d) else torch.zeros(1, 5))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in names)
     return model
 
 
-def _fixed_signs() -> nn.Module:
+def _fixed_signs():
     affine = ChannelAffine(4).requires_grad_(False)
     affine.weight.copy_(torch.tensor([1.0, -1.0, 0.0, 2.0]))
     return _conv(nn.Conv2d(2, 4, 3), nn.ReLU(), affine, nn.MaxPool2d(2))
@@ -276,7 +267,7 @@ NETWORKS = {
 
 @pytest.mark.parametrize("trials", [1, TRIALS])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_layer_by_layer_and_torch_func_both_equal_the_loop(network: str, trials: int) -> None:
+def test_layer_by_layer_and_torch_func_both_equal_the_loop(network, trials):
     builder, shape, fallbacks = NETWORKS[network]
     torch.manual_seed(1)
     model = builder()
@@ -306,9 +297,7 @@ def test_layer_by_layer_and_torch_func_both_equal_the_loop(network: str, trials:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize(("name", "shape"), GAMES)
-def test_sampled_records_are_gathered_and_equal_the_loop(
-    name: str, shape: tuple[int, ...], share: float
-) -> None:
+def test_sampled_records_are_gathered_and_equal_the_loop(name, shape, share):
     model, parameters, features, labels = _game(name, shape)
     generator = torch.Generator().manual_seed(5)
     weights = (torch.rand(TRIALS, RECORDS, generator=generator) < share).float()
@@ -319,7 +308,7 @@ def test_sampled_records_are_gathered_and_equal_the_loop(
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)
-def test_a_weight_of_zero_removes_a_record_exactly(name: str, shape: tuple[int, ...]) -> None:
+def test_a_weight_of_zero_removes_a_record_exactly(name, shape):
     model, parameters, features, labels = _game(name, shape)
     weights = torch.ones(TRIALS, RECORDS)
     weights[:, 2] = 0
@@ -329,22 +318,20 @@ def test_a_weight_of_zero_removes_a_record_exactly(name: str, shape: tuple[int, 
     assert torch.equal(clipper.clipped_sum(parameters, features, labels, weights), one)
 
 
-def test_no_records_sum_to_zero() -> None:
+def test_no_records_sum_to_zero():
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     assert not Clipper(model, 0.7).clipped_sum(parameters, features[:0], labels[:0]).any()
 
 
 @pytest.mark.parametrize("bound", [0.7, float("inf")])
-def test_a_model_that_diverged_is_an_error_and_not_clipped_away(bound: float) -> None:
+def test_a_model_that_diverged_is_an_error_and_not_clipped_away(bound):
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     with pytest.raises(FloatingPointError, match="diverged"):
         Clipper(model, bound).clipped_sum(parameters * float("inf"), features, labels)
 
 
 @opacus.grad_sample.register_grad_sampler(ChannelAffine)
-def _channel_affine(
-    layer: nn.Module, inputs: list[Tensor], errors: Tensor
-) -> dict[nn.Parameter, Tensor]:
+def _channel_affine(layer, inputs, errors):
     product = (inputs[0] * errors).flatten(2).sum(-1)
     return {layer.weight: product, layer.bias: errors.flatten(2).sum(-1)}
 
@@ -377,13 +364,13 @@ OPACUS = {
 }
 
 
-def _head(layer: nn.Module, size: int) -> nn.Module:
+def _head(layer, size):
     return nn.Sequential(layer, nn.Tanh(), nn.Flatten(), nn.Linear(size, 3))
 
 
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("network", OPACUS)
-def test_the_sum_equals_opacus(network: str) -> None:
+def test_the_sum_equals_opacus(network):
     builder, shape = OPACUS[network]
     torch.manual_seed(2)
     model, bound = builder(), 0.7
@@ -415,7 +402,7 @@ def test_the_sum_equals_opacus(network: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_residual_network_of_torchvision_equals_torch_func() -> None:
+def test_a_residual_network_of_torchvision_equals_torch_func():
     torch.manual_seed(0)
     model = build("torchvision:resnet18", (3, 32, 32), 10, 0, batch_norm="group-norm")
     size = sum(p.numel() for p in model.parameters())
@@ -432,7 +419,7 @@ def test_a_residual_network_of_torchvision_equals_torch_func() -> None:
     assert float(((actual - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-5
 
 
-def test_single_records_add_up_to_the_sum() -> None:
+def test_single_records_add_up_to_the_sum():
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     clipper = Clipper(model, 0.7)
     each = clipper.clipped_gradients(parameters, features, labels)
@@ -443,8 +430,8 @@ def test_single_records_add_up_to_the_sum() -> None:
 @pytest.mark.parametrize("bound", [0.3, float("inf")])
 @pytest.mark.parametrize("members", [1, 2])
 def test_distances_are_those_of_single_clipped_gradients(
-    members: int, bound: float, layer_by_layer: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    members, bound, layer_by_layer, monkeypatch
+):
     model, parameters, features, labels = _game("mlp", (5,))
     generator = torch.Generator().manual_seed(0)
     groups = torch.stack([torch.randperm(RECORDS, generator=generator) for _ in range(TRIALS)])
@@ -466,12 +453,12 @@ def test_distances_are_those_of_single_clipped_gradients(
     torch.testing.assert_close(one_by_one, found, rtol=1e-6, atol=1e-7)
 
 
-def test_many_distances_take_the_memory_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_distances_take_the_memory_of_a_block(monkeypatch):
     model, parameters, features, labels = _game("mlp", (5,))
     clipper = Clipper(model, 1.0)
     groups = torch.arange(400).remainder(RECORDS).reshape(1, 200, 2).repeat(TRIALS, 1, 1)
 
-    def peak() -> int:
+    def peak():
         return peak_bytes(
             lambda: clipper.clipped_distances(parameters, features, labels, groups),
             parameters.device,
@@ -485,9 +472,7 @@ def test_many_distances_take_the_memory_of_a_block(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)
-def test_as_many_gradients_are_formed_at_once_as_a_threads_memory_allows(
-    name: str, shape: tuple[int, ...]
-) -> None:
+def test_as_many_gradients_are_formed_at_once_as_a_threads_memory_allows(name, shape):
     model, parameters, features, labels = _game(name, shape)
     limit, one = 2**22, parameters[:1]
     clipper = Clipper(model, 1.0, threads=2, max_memory=2 * limit)
@@ -500,7 +485,7 @@ def test_as_many_gradients_are_formed_at_once_as_a_threads_memory_allows(
     assert Clipper(model, 1.0, max_memory=1).formed_at_once(features[0], labels[0]) == 1
 
 
-def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_do_not_change_a_bit(monkeypatch):
     # Blocks of one trial, many of them, so that the threads really run at the same time.
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2000)
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
@@ -517,8 +502,8 @@ CUTS = [(name, shape, share) for name, shape in GAMES for share in (1.0, 0.5, 0.
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize(("name", "shape", "share"), CUTS)
 def test_less_memory_cuts_finer_keeps_its_promise_and_changes_no_result(
-    name: str, shape: tuple[int, ...], share: float, sampled: bool
-) -> None:
+    name, shape, share, sampled
+):
     model, parameters, features, labels = _game(name, shape)
     parameters = parameters.repeat(10, 1)
     weights = torch.ones(len(parameters), RECORDS)
@@ -543,13 +528,13 @@ def test_less_memory_cuts_finer_keeps_its_promise_and_changes_no_result(
     torch.testing.assert_close(results[0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_too_little_memory_for_one_record_is_refused_in_words() -> None:
+def test_too_little_memory_for_one_record_is_refused_in_words():
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     with pytest.raises(InputError, match=r"run\.max-memory leaves .* one record takes"):
         Clipper(model, 0.7, max_memory=100).clipped_sum(parameters, features, labels)
 
 
-def test_bfloat16_reaches_a_convolution_through_a_frozen_one() -> None:
+def test_bfloat16_reaches_a_convolution_through_a_frozen_one():
     model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.Conv2d(4, 3, 2), nn.Flatten(), nn.Linear(18, 3))
     model[0].requires_grad_(False)
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
@@ -563,9 +548,7 @@ def test_bfloat16_reaches_a_convolution_through_a_frozen_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "shape"), GAMES)
-def test_bfloat16_is_close_and_still_clips_in_full_precision(
-    name: str, shape: tuple[int, ...]
-) -> None:
+def test_bfloat16_is_close_and_still_clips_in_full_precision(name, shape):
     model, parameters, features, labels = _game(name, shape)
     exact, rough = Clipper(model, 0.7), Clipper(model, 0.7, precision="bf16")
     expected = exact.clipped_sum(parameters, features, labels)
@@ -583,7 +566,7 @@ def test_bfloat16_is_close_and_still_clips_in_full_precision(
     assert torch.equal(each, exact.clipped_gradients(parameters, features, labels))
 
 
-def test_the_size_of_the_batch_does_not_change_a_trial() -> None:
+def test_the_size_of_the_batch_does_not_change_a_trial():
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     expected = Clipper(model, 0.7).clipped_sum(parameters, features, labels)
     alone = Clipper(model, 0.7).clipped_sum(parameters[2:3], features, labels)
@@ -592,13 +575,13 @@ def test_the_size_of_the_batch_does_not_change_a_trial() -> None:
 
 @settings(max_examples=30)
 @given(st.floats(1e-6, 1e6), st.floats(1e-3, 10))
-def test_no_clipped_gradient_is_longer_than_the_clipping_norm(scale: float, bound: float) -> None:
+def test_no_clipped_gradient_is_longer_than_the_clipping_norm(scale, bound):
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     gradients = Clipper(model, bound).clipped_gradients(parameters * scale, features, labels)
     assert float(gradients.norm(dim=-1).max()) <= bound * (1 + 1e-6)
 
 
-def test_the_norm_runs_over_all_parameters_together() -> None:
+def test_the_norm_runs_over_all_parameters_together():
     # Gradients (3,4), (0,1), (6,8) clip at C = 3 to (1.8,2.4), (0,1), (1.8,2.4).
     gradients = [
         Dense(torch.tensor([[[3.0], [0.0], [6.0]]])),
@@ -610,12 +593,12 @@ def test_the_norm_runs_over_all_parameters_together() -> None:
     assert bool((factors <= expected).all())
 
 
-def test_a_zero_gradient_stays_zero() -> None:
+def test_a_zero_gradient_stays_zero():
     assert clipping_factors(joint_norms([Dense(torch.zeros(1, 1, 2))]), 3.0).item() == 1.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_is_an_error_and_not_clipped_away(bad: float) -> None:
+def test_a_gradient_that_is_not_finite_is_an_error_and_not_clipped_away(bad):
     model, parameters, features, labels = _game("mlp", (1, 4, 4))
     features[1, 0, 0, 0] = bad
     clipper, left_out = Clipper(model, 3.0), torch.ones(len(parameters), len(labels))

@@ -30,13 +30,11 @@ from fedsim.learning.training.criterion import (
         ((), "accuracy"),
     ],
 )
-def test_uneven_classes_are_not_judged_by_the_accuracy(
-    of_class: tuple[int, ...], name: str
-) -> None:
+def test_uneven_classes_are_not_judged_by_the_accuracy(of_class, name):
     assert criterion(of_class) == name
 
 
-def test_a_model_that_ranks_has_learnt_and_a_constant_answer_never_has() -> None:
+def test_a_model_that_ranks_has_learnt_and_a_constant_answer_never_has():
     """An AUC of .645 is learnt where the accuracy equals the majority; .5 is not."""
     uneven = Measured("classification", 1000, 0.82, 0.82, of_class=(820, 180), area_under_curve=0)
     for area, learnt in ((0.645, True), (0.5, False), (0.51, False), (0.3, False)):
@@ -60,7 +58,7 @@ def test_a_model_that_ranks_has_learnt_and_a_constant_answer_never_has() -> None
 
 
 @pytest.mark.parametrize("task", ["regression", "huber"])
-def test_a_regression_is_judged_by_its_error(task: str) -> None:
+def test_a_regression_is_judged_by_its_error(task):
     judged = judge(Measured(task, 100, 0.9, 0.8, interval=(0.85, 0.95)))
     assert (judged.name, judged.rises) == ("mean absolute error", False)
     assert (judged.value, judged.constant) == pytest.approx((0.1, 0.2))
@@ -68,7 +66,7 @@ def test_a_regression_is_judged_by_its_error(task: str) -> None:
     assert not judge(Measured(task, 100, 0.9, 0.8, interval=(0.79, 0.95))).has_learnt
 
 
-def test_next_tokens_are_judged_by_the_perplexity_and_nan_has_learnt_nothing() -> None:
+def test_next_tokens_are_judged_by_the_perplexity_and_nan_has_learnt_nothing():
     text = Measured("next-token", 9, 0.5, 0.1, 2.0, baseline_loss=3.0, interval=(1.9, 2.1))
     assert judge(text).value == pytest.approx(math.exp(2))
     assert judge(text).has_learnt
@@ -78,7 +76,7 @@ def test_next_tokens_are_judged_by_the_perplexity_and_nan_has_learnt_nothing() -
     assert not judge(diverged).has_learnt
 
 
-def test_an_area_of_guesses_is_refused_as_often_as_by_the_rank_sum_test() -> None:
+def test_an_area_of_guesses_is_refused_as_often_as_by_the_rank_sum_test():
     """The interval excludes 0.5 exactly where the test's p-value is below 5 %."""
     draw = np.random.default_rng(0)
     decided = 0
@@ -96,7 +94,7 @@ def test_an_area_of_guesses_is_refused_as_often_as_by_the_rank_sum_test() -> Non
         assert high - low > 0.2
 
 
-def test_the_interval_of_a_mean_of_shares_covers_it() -> None:
+def test_the_interval_of_a_mean_of_shares_covers_it():
     """Of 2,000 samples, 95 % are covered; fewer than 93 % would be 4 standard errors too few."""
     draw = np.random.default_rng(1)
     shares, counts = np.array([0.9, 0.3, 0.05]), np.array([400, 60, 30])

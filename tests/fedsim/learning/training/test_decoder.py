@@ -4,15 +4,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 pytest.importorskip("transformers", reason="texts need transformers")
 
@@ -31,7 +27,7 @@ from transformers import (
 import fedsim
 from adversaries.errors import InputError
 from fedsim.commands.main import main
-from fedsim.configuration import JOBS, Config, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import models, pretrained, tasks
@@ -47,7 +43,7 @@ length = {LENGTH}
 """
 
 
-def saved(kind: str, place: Path, tied: bool = True) -> str:
+def saved(kind, place, tied=True):
     """Write a small untrained decoder as save_pretrained does, with a tokenizer of words."""
     place.mkdir(exist_ok=True)
     tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(NAMES)}, unk_token="[UNK]"))
@@ -74,7 +70,7 @@ def saved(kind: str, place: Path, tied: bool = True) -> str:
     return str(place)
 
 
-def texts(count: int = 6) -> Tensor:
+def texts(count=6):
     """Return texts of several lengths, padded behind."""
     random = np.random.default_rng(1)
     found = random.integers(1, SIZE, (count, LENGTH))
@@ -83,12 +79,12 @@ def texts(count: int = 6) -> Tensor:
     return torch.tensor(found, dtype=torch.float32)
 
 
-def built(directory: str, rank: int = 0) -> torch.nn.Module:
+def built(directory, rank=0):
     tuning = Tuning(directory, lora_rank=rank)
     return models.build("hugging-face", (LENGTH,), 1, 1, tuning=tuning, task="next-token")
 
 
-def plain_loss(network: Any, text: Tensor) -> Tensor:
+def plain_loss(network, text):
     """Return what transformers itself makes of one text without its padding, in its precision."""
     tokens = text[text != PAD].long()[None]
     logits = network(input_ids=tokens).logits
@@ -96,9 +92,7 @@ def plain_loss(network: Any, text: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_the_loss_is_transformers_own_and_padding_counts_for_nothing(
-    kind: str, tmp_path: Path
-) -> None:
+def test_the_loss_is_transformers_own_and_padding_counts_for_nothing(kind, tmp_path):
     directory = saved(kind, tmp_path)
     network, rows = built(directory), texts()
     plain = AutoModelForCausalLM.from_pretrained(directory).eval()
@@ -131,8 +125,8 @@ def test_the_loss_is_transformers_own_and_padding_counts_for_nothing(
     ],
 )
 def test_a_texts_gradient_is_that_of_autograd_with_tied_weights_counted_once(
-    kind: str, tied: bool, rank: int, tmp_path: Path
-) -> None:
+    kind, tied, rank, tmp_path
+):
     """In float64, text by text: the tied table's gradient is the sum of both of its uses."""
     network = built(saved(kind, tmp_path, tied), rank)
     names, rows = models.parameter_shapes(network), texts()
@@ -168,12 +162,12 @@ def test_a_texts_gradient_is_that_of_autograd_with_tied_weights_counted_once(
         torch.testing.assert_close(each, expected, rtol=1e-3, atol=1e-4)
 
 
-def double_plain(network: Any) -> Callable[..., Any]:
+def double_plain(network):
     """Return the decoder's own forward pass, beneath that of the task."""
     return lambda **given: super(type(network).__mro__[1], network).forward(**given)
 
 
-def lines(count: int, seed: int) -> str:
+def lines(count, seed):
     """Return texts in which a word tells the next but for one time in ten."""
     random, found = np.random.default_rng(seed), []
     for _ in range(count):
@@ -186,7 +180,7 @@ def lines(count: int, seed: int) -> str:
 
 
 @pytest.fixture
-def training(tmp_path: Path, small: Callable[..., Config]) -> Config:
+def training(tmp_path, small):
     """A training on texts, each client's in a file of its own with one a line."""
     directory = saved("gpt2", tmp_path / "gpt2")
     for seed, (name, count) in enumerate([("0", 30), ("1", 20), ("2", 10), ("public", 60)]):
@@ -214,9 +208,7 @@ def training(tmp_path: Path, small: Callable[..., Config]) -> Config:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
-def test_the_model_that_is_kept_is_transformers_own(
-    training: Config, rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_that_is_kept_is_transformers_own(training, rank, tmp_path, capsys):
     config = from_run_config(to_run_config(training) | {"model.lora-rank": rank})
     public = fedsim.train(config).path / "public"
     said = (public / "MODEL_CARD.md").read_text()
@@ -246,7 +238,7 @@ def test_the_model_that_is_kept_is_transformers_own(
 
 
 @pytest.mark.slow
-def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path: Path) -> None:
+def test_a_model_of_a_file_of_texts_predicts_another_file(game, tmp_path):
     values = to_run_config(game) | {"run.job": "training", "canaries.count": 0}
     public = fedsim.train(from_run_config(JOBS["training"](values))).path / "public"
     assert len(fedsim.predict(public, tmp_path / "0.txt").details.tokens) == 30
@@ -256,7 +248,7 @@ def test_a_model_of_a_file_of_texts_predicts_another_file(game: Config, tmp_path
 
 
 @pytest.mark.slow
-def test_the_game_is_played_on_texts(game: Config) -> None:
+def test_the_game_is_played_on_texts(game):
     config = game
     run = fedsim.run(config)
     report = run.details
@@ -270,7 +262,7 @@ def test_the_game_is_played_on_texts(game: Config) -> None:
 
 
 @pytest.fixture
-def game(training: Config, tmp_path: Path) -> Config:
+def game(training, tmp_path):
     """Return the rehearsal's game on texts that all have in one file, with canaries."""
     (tmp_path / "all.txt").write_text(lines(200, 9))
     values = to_run_config(training) | {
@@ -288,13 +280,13 @@ def game(training: Config, tmp_path: Path) -> Config:
     return from_run_config(values)
 
 
-def own_targets(config: Config) -> list[list[int]]:
+def own_targets(config):
     """Return the tokens that are predicted of each text held out."""
     features = federation.load(config.experiment).held_out()[0][:, 1:].long()
     return [text[text != PAD].tolist() for text in features]
 
 
-def unigram_losses(texts: list[list[int]], at: int) -> list[float]:
+def unigram_losses(texts, at):
     """Return the losses of a text's tokens under the others' counts (method C of Witten, Bell)."""
     others = Counter(token for text in [*texts[:at], *texts[at + 1 :]] for token in text)
     assert others, "a single text has no others"
@@ -310,15 +302,13 @@ def unigram_losses(texts: list[list[int]], at: int) -> list[float]:
         ({"challenge.kind": "mislabelled", "run.job": "rehearsal"}, "texts without labels"),
     ],
 )
-def test_what_does_not_go_with_texts_is_one_line(
-    training: Config, change: dict[str, Any], said: str
-) -> None:
+def test_what_does_not_go_with_texts_is_one_line(training, change, said):
     with pytest.raises(InputError, match=said) as refused:
         federation.load(from_run_config(to_run_config(training) | change).experiment, 0)
     assert "\n" not in str(refused.value)
 
 
-def test_the_interval_of_a_mean_over_tokens_holds_it_as_often_as_it_says() -> None:
+def test_the_interval_of_a_mean_over_tokens_holds_it_as_often_as_it_says():
     """Of 600 samples 95 % are 570, with a standard deviation of 5.3."""
     random = torch.Generator().manual_seed(0)
     weights = torch.randint(1, 20, (600, 80), generator=random).double()
@@ -328,10 +318,10 @@ def test_the_interval_of_a_mean_over_tokens_holds_it_as_often_as_it_says() -> No
     assert 545 < held < 590
 
 
-def test_the_unigram_baseline_is_fitted_elsewhere_than_it_is_measured() -> None:
+def test_the_unigram_baseline_is_fitted_elsewhere_than_it_is_measured():
     """Fitted to 20 texts themselves, it would seem nearly twice as good as on fresh ones."""
     random, model = np.random.default_rng(0), torch.nn.Module()
-    words: Any = SimpleNamespace(vocab_size=200, pad_token_id=0)
+    words = SimpleNamespace(vocab_size=200, pad_token_id=0)
     model.config = words
     shares = random.dirichlet(np.full(199, 0.5))
     texts = 1 + random.choice(199, size=(420, 11), p=shares)

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from fedsim.learning.training import evaluation
@@ -16,12 +16,10 @@ from fedsim.learning.training.models import Tuning, build, initial_parameters
 @pytest.mark.parametrize(
     ("name", "trained", "classes"), [("mlp", "", 3), ("mlp", "3", 3), ("adult-mlp", "", 2)]
 )
-def test_losses_and_predictions_equal_a_loop(
-    name: str, trained: str, classes: int, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_losses_and_predictions_equal_a_loop(name, trained, classes, block, monkeypatch):
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", block * evaluation.OUTPUT_PER_INPUT)
 
-    def network() -> nn.Module:
+    def network():
         return build(name, (4,), classes, 5, tuning=Tuning(trainable=trained))
 
     model = network()
@@ -41,13 +39,13 @@ def test_losses_and_predictions_equal_a_loop(
         assert torch.equal(correct[trial], logits.argmax(-1) == labels)
 
 
-def test_no_forward_pass_is_larger_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_forward_pass_is_larger_than_a_block(monkeypatch):
     budget = 1000
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", budget)
     sizes = []
     logits = LayerwiseModel.logits
 
-    def note(model: LayerwiseModel, parameters: Tensor, features: Tensor) -> Tensor:
+    def note(model, parameters, features):
         sizes.append((len(parameters), len(features)))
         return logits(model, parameters, features)
 
@@ -62,17 +60,15 @@ def test_no_forward_pass_is_larger_than_a_block(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_model_that_torch_func_alone_can_run_is_evaluated_too(
-    threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_torch_func_alone_can_run_is_evaluated_too(threads, monkeypatch):
     monkeypatch.setitem(evaluation.BLOCK_SCALARS, "cpu", 100)  # many blocks
 
     class Token(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.token, self.layer = nn.Parameter(torch.ones(4)), nn.Linear(4, 3)
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             return self.layer(x + self.token)
 
     model, features, labels = Token(), torch.rand(50, 4), torch.zeros(50, dtype=torch.long)

@@ -2,20 +2,19 @@
 
 import logging
 import re
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 from torchvision import models as networks
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.configuration import Config, Scalar, load
+from fedsim.configuration import load
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import federation
 from fedsim.learning.training import evaluation, pretrained, saved_model, trainable
@@ -38,42 +37,42 @@ C = 0.3
 class Attentive(nn.Module):
     """Attention over the positions of a record, and a Linear layer over their mean."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
         self.head = nn.Linear(4, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         """Return logits [N, 3] of x [N, positions, 4]."""
         seen, _ = self.attention(x, x, x, need_weights=False)
-        return self.head((x + seen).mean(1))  # type: ignore[no-any-return]
+        return self.head((x + seen).mean(1))
 
 
 class Residual(nn.Module):
     """A shortcut past the first layer, whose input all trials share."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.head = nn.Linear(4, 4), nn.Linear(12, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         """Return logits [N, 3] of x [N, 3, 4]."""
-        return self.head((x + self.first(x).relu()).flatten(1))  # type: ignore[no-any-return]
+        return self.head((x + self.first(x).relu()).flatten(1))
 
 
-def _residual() -> nn.Module:
+def _residual():
     model = Residual()
     train_only(model, "head")
     return trainable.adapt(model, 2)
 
 
-def _attentive() -> nn.Module:
+def _attentive():
     model = Attentive()
     train_only(model, "head")
     return trainable.adapt(model, 2)
 
 
-def _perceptron() -> nn.Module:
+def _perceptron():
     return build("mlp", (3, 4), 3, 5, tuning=Tuning(trainable="3.bias", lora_rank=2))
 
 
@@ -85,9 +84,7 @@ def _perceptron() -> nn.Module:
         (_attentive, ["attention.parametrizations.in_proj_weight.0.down"], False),
     ],
 )
-def test_adapters_are_clipped_record_by_record(
-    make: Callable[[], nn.Module], names: list[str], layer_by_layer: bool
-) -> None:
+def test_adapters_are_clipped_record_by_record(make, names, layer_by_layer):
     torch.manual_seed(0)
     model = structural_model(make, 0)
     shapes = parameter_shapes(model)
@@ -116,7 +113,7 @@ def test_adapters_are_clipped_record_by_record(
     assert float((found - without).norm(dim=1).max()) <= C * (1 + 1e-5)
 
 
-def test_training_begins_with_the_network_as_it_was_and_moves_b_alone() -> None:
+def test_training_begins_with_the_network_as_it_was_and_moves_b_alone():
     torch.manual_seed(0)
     plain = build("mlp", (4,), 3, 5)
     features, labels = torch.randn(8, 4), torch.arange(8) % 3
@@ -130,7 +127,7 @@ def test_training_begins_with_the_network_as_it_was_and_moves_b_alone() -> None:
 
 
 @pytest.mark.parametrize("make", [_perceptron, _attentive])
-def test_a_merged_network_is_plain_and_computes_the_same(make: Callable[[], nn.Module]) -> None:
+def test_a_merged_network_is_plain_and_computes_the_same(make):
     torch.manual_seed(0)
     model, x = make(), torch.randn(5, 3, 4)
     with torch.no_grad():
@@ -143,9 +140,7 @@ def test_a_merged_network_is_plain_and_computes_the_same(make: Callable[[], nn.M
     assert plain.state_dict().keys() == own.state_dict().keys()
 
 
-def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(small, tmp_path):
     started = build("mlp", (1, 8, 8), 10, 16)
     path = tmp_path / "weights.safetensors"
     save_file(started.state_dict(), path)
@@ -176,15 +171,13 @@ def test_a_saved_model_needs_neither_adapters_nor_the_file_that_it_started_from(
     torch.testing.assert_close(loaded(features), known.logits(theta, features)[0])
 
 
-def _saved(path: Path, *sizes: int) -> dict[str, Tensor]:
+def _saved(path, *sizes):
     values = build("mlp", (4,), sizes[1], sizes[0]).state_dict()
     save_file(values, path)
     return values
 
 
-def test_a_classifier_of_another_size_starts_anew_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_classifier_of_another_size_starts_anew_and_says_so(tmp_path, caplog):
     values = _saved(tmp_path / "w", 5, 3)
     with caplog.at_level(logging.WARNING):
         model = build("mlp", (4,), 7, 5, tuning=Tuning(str(tmp_path / "w")))
@@ -192,7 +185,7 @@ def test_a_classifier_of_another_size_starts_anew_and_says_so(
     assert "'3.weight', '3.bias'" in caplog.text
 
 
-def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
+def test_weights_that_do_not_fit_are_refused_by_name(tmp_path):
     path = tmp_path / "w"
     _saved(path, 5, 3)
     start = Tuning(str(path))
@@ -211,7 +204,7 @@ def test_weights_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
         build("mlp", (4,), 3, 5, tuning=start)
 
 
-def test_what_batch_norm_learned_is_kept_by_channel_affine_alone(tmp_path: Path) -> None:
+def test_what_batch_norm_learned_is_kept_by_channel_affine_alone(tmp_path):
     torch.manual_seed(0)
     pretrained_network = networks.get_model("mobilenet_v3_small", weights=None, num_classes=4)
     x = torch.randn(2, 3, 64, 64)
@@ -232,19 +225,19 @@ def test_what_batch_norm_learned_is_kept_by_channel_affine_alone(tmp_path: Path)
         make("group-norm")
 
 
-def test_patterns_choose_what_is_trained() -> None:
+def test_patterns_choose_what_is_trained():
     model = build("mlp", (4,), 3, 5, tuning=Tuning(trainable="3, *.bias"))
     assert list(parameter_shapes(model)) == ["1.bias", "3.weight", "3.bias"]
     with pytest.raises(InputError, match=r"model.trainable names 'fc.\*'.*1.weight, 1.bias, 3.w"):
         build("mlp", (4,), 3, 5, tuning=Tuning(trainable="fc.*"))
 
 
-def test_a_network_without_a_layer_for_adapters_is_refused() -> None:
+def test_a_network_without_a_layer_for_adapters_is_refused():
     with pytest.raises(InputError, match=r"model.lora-rank is 2, but"):
         build("linear", (4,), 3, 0, tuning=Tuning(trainable="1", lora_rank=2))
 
 
-def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
+def test_a_file_is_known_by_its_content(tmp_path):
     first, second = tmp_path / "a", tmp_path / "b"
     first.write_bytes(b"one")
     second.write_bytes(b"one")
@@ -256,23 +249,21 @@ def test_a_file_is_known_by_its_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_of_the_page_is_worth_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_of_the_page_is_worth_its_file(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "how-to" / "fine-tuning.md").read_text()
     found = re.search(r"```python\n(.*?)```", page, re.S)
     assert found is not None
     monkeypatch.chdir(tmp_path)
     exec(found[1], {})
 
-    def accuracy(folder: str, changes: dict[str, Scalar]) -> float:
-        given: dict[str, Scalar] = {"run.out": folder, "privacy.noise-source": "seed"}
+    def accuracy(folder, changes):
+        given = {"run.out": folder, "privacy.noise-source": "seed"}
         config = load(ROOT / "configs" / "fine-tune-digits.toml", given | changes, "training")
         utility = model_card.read_card(RunDirectory.open(fedsim.train(config).path)).utility
         assert utility is not None
         return utility.accuracy
 
-    alone: dict[str, Scalar] = {"model.weights": "", "model.trainable": "", "model.lora-rank": 0}
+    alone = {"model.weights": "", "model.trainable": "", "model.lora-rank": 0}
     # 85.8% and 75.4% on average, with standard deviations of 0.8 and 4.1 points.
     assert accuracy("tuned", {}) > accuracy("scratch", alone) + 0.02
     described = saved_model.describe(Path("tuned")).network

@@ -2,8 +2,6 @@
 
 import csv
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ from transformers import AutoModelForSequenceClassification, BertConfig, BertMod
 
 import fedsim
 from adversaries.errors import InputError
-from fedsim.configuration import JOBS, Config, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.game import federation
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.training import hugging_face, models, pretrained, saved_model
@@ -40,7 +38,7 @@ FILLERS = ["the", "train", "food", "was", "and", "a", "place", "they"]
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory):
     """A directory as save_pretrained writes it, of a small untrained BERT without a classifier."""
     place = tmp_path_factory.mktemp("bert")
     words = {word: number for number, word in enumerate(SPECIAL + GOOD + BAD + FILLERS)}
@@ -65,7 +63,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def texts(tmp_path: Path, small: Callable[..., Config], directory: Path) -> Config:
+def texts(tmp_path, small, directory):
     """A training on reviews, each client's in a file of its own."""
     random = np.random.default_rng(3)
     for name, count in (("0", 30), ("1", 20), ("2", 10), ("public", 60)):
@@ -96,7 +94,7 @@ def texts(tmp_path: Path, small: Callable[..., Config], directory: Path) -> Conf
     )
 
 
-def test_texts_become_tokens_that_are_cut_and_padded(directory: Path, tmp_path: Path) -> None:
+def test_texts_become_tokens_that_are_cut_and_padded(directory, tmp_path):
     path = tmp_path / "some.csv"
     path.write_text("mood,review\ngood,the food was warm\nbad,late\nbad," + "rude " * 20 + "\n")
     agreed = schema.parse(SCHEMA)
@@ -116,9 +114,7 @@ def test_texts_become_tokens_that_are_cut_and_padded(directory: Path, tmp_path: 
 @pytest.mark.parametrize(
     "tuning", [{}, {"model.lora-rank": 2, "model.trainable": "classifier"}], ids=["all", "adapters"]
 )
-def test_each_records_gradient_is_clipped_by_itself(
-    texts: Config, tuning: dict[str, object]
-) -> None:
+def test_each_records_gradient_is_clipped_by_itself(texts, tuning):
     config = from_run_config(to_run_config(texts) | tuning)
     known = federation.load(config.experiment, 0)
     theta = federation.initial_parameters(config.game, known, range(1))
@@ -141,9 +137,7 @@ def test_each_records_gradient_is_clipped_by_itself(
 @pytest.mark.parametrize(
     "tuning", [{}, {"model.lora-rank": 2, "model.trainable": "classifier"}], ids=["all", "adapters"]
 )
-def test_a_texts_absence_changes_no_other_texts_gradient(
-    texts: Config, tuning: dict[str, object]
-) -> None:
+def test_a_texts_absence_changes_no_other_texts_gradient(texts, tuning):
     real = {"privacy.noise-source": "system"}
     known = federation.load(from_run_config(to_run_config(texts) | tuning | real).experiment, 0)
     features, labels = known.members(known.owned_by(0))
@@ -161,7 +155,7 @@ def test_a_texts_absence_changes_no_other_texts_gradient(
 
 
 @pytest.mark.slow
-def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Path) -> None:
+def test_the_model_that_is_kept_is_transformers_own(texts, tmp_path):
     public = fedsim.train(texts).path / "public"
     rows = own_records.records(
         str(tmp_path / "public.csv"), schema.parse(SCHEMA), directory=str(public)
@@ -181,7 +175,7 @@ def test_the_model_that_is_kept_is_transformers_own(texts: Config, tmp_path: Pat
     assert not torch.equal(plain.get_parameter(name), first.get_parameter(name))
 
 
-def test_one_digest_tells_network_and_tokenizer(directory: Path, tmp_path: Path) -> None:
+def test_one_digest_tells_network_and_tokenizer(directory, tmp_path):
     ours = pretrained.digest(str(directory))
     copy = tmp_path / "copy"
     copy.mkdir()
@@ -195,7 +189,7 @@ def test_one_digest_tells_network_and_tokenizer(directory: Path, tmp_path: Path)
         pretrained.digest(str(copy))
 
 
-def test_a_directory_that_does_not_fit_is_one_line(directory: Path, tmp_path: Path) -> None:
+def test_a_directory_that_does_not_fit_is_one_line(directory, tmp_path):
     with pytest.raises(InputError, match=r"records have 17 tokens, but .* takes 16"):
         hugging_face.build(str(directory), 17, 2)
     with pytest.raises(InputError, match=r"cannot read .*config\.json"):

@@ -12,7 +12,7 @@ from fedsim.configuration.training import DRAWN
 from fedsim.learning.training.models import INITIALISERS, Tuning, build
 
 
-def test_glorots_weights_are_uniform_to_their_limit_and_biases_are_zero() -> None:
+def test_glorots_weights_are_uniform_to_their_limit_and_biases_are_zero():
     torch.manual_seed(3)
     model = build("mnist-cnn", (1, 28, 28), 10, 0, tuning=Tuning("glorot"))
     # Of a 3x3 convolution from 1 to 16 channels: 9 inputs and 144 outputs (Keras' convention).
@@ -25,14 +25,14 @@ def test_glorots_weights_are_uniform_to_their_limit_and_biases_are_zero() -> Non
         # Of a uniform law in ±limit; 144 values at least, whose variance is known to 8 %.
         assert float(layer.weight.var().detach()) == pytest.approx(limit**2 / 3, rel=0.3)
     # What Keras starts from ones, PyTorch does too.
-    assert torch.equal(model[2].weight, torch.ones(16))  # type: ignore[arg-type, union-attr]
+    assert torch.equal(model[2].weight, torch.ones(16))
 
 
-def test_the_configuration_names_every_initialiser() -> None:
+def test_the_configuration_names_every_initialiser():
     assert set(DRAWN) == {"", *INITIALISERS}
 
 
-def test_an_initialiser_is_no_file() -> None:
+def test_an_initialiser_is_no_file():
     config = from_run_config({"model.weights": "glorot"})
     assert config.model.weights_path == ""
     # Where a client's files are is nothing to it.

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.func import functional_call
 
 from fedsim.learning.training import gradients
@@ -59,7 +59,7 @@ LAYERS = {
 }
 
 
-def _example(layer: nn.Module, values: dict[str, Tensor], x: Tensor, error: Tensor) -> list[Tensor]:
+def _example(layer, values, x, error):
     """The gradients of <layer(x), error> for one example, by autograd."""
     values = {name: value.detach().requires_grad_() for name, value in values.items()}
     output = functional_call(layer, values, (x[None],))
@@ -70,9 +70,7 @@ def _example(layer: nn.Module, values: dict[str, Tensor], x: Tensor, error: Tens
 @pytest.mark.parametrize("cost", [0, gradients.FORMING_COST, 10**9])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("case", LAYERS)
-def test_a_rule_agrees_with_autograd(
-    case: str, shared: bool, cost: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rule_agrees_with_autograd(case, shared, cost, monkeypatch):
     # Formed always, where it costs less, or never.
     monkeypatch.setattr(gradients, "FORMING_COST", cost)
     build, shape = LAYERS[case]
@@ -117,14 +115,12 @@ def test_a_rule_agrees_with_autograd(
 
 
 @pytest.mark.parametrize("option", [{"max_norm": 1.0}, {"scale_grad_by_freq": True}])
-def test_an_embedding_that_changes_its_weights_or_gradients_has_no_rule(
-    option: dict[str, float],
-) -> None:
+def test_an_embedding_that_changes_its_weights_or_gradients_has_no_rule(option):
     assert "has no rule" in str(refusal(nn.Embedding(7, 4, **option)))
 
 
 @st.composite
-def _convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
+def _convolutions(draw):
     """Any convolution over one to three axes, and a record that is large enough for it."""
     axes = draw(st.integers(1, 3))
     groups = draw(st.integers(1, 3))
@@ -149,9 +145,7 @@ def _convolutions(draw: st.DrawFn) -> tuple[nn.Module, tuple[int, ...]]:
 
 @settings(max_examples=40)
 @given(_convolutions(), st.booleans(), st.integers(1, 3), st.integers(1, 3))
-def test_a_convolution_of_any_shape_agrees_with_torch_func(
-    case: tuple[nn.Module, tuple[int, ...]], shared: bool, trials: int, records: int
-) -> None:
+def test_a_convolution_of_any_shape_agrees_with_torch_func(case, shared, trials, records):
     layer, shape = case
     torch.manual_seed(0)
     values = {name: torch.randn(trials, *p.shape) for name, p in layer.named_parameters()}
@@ -177,7 +171,7 @@ def test_a_convolution_of_any_shape_agrees_with_torch_func(
         )
 
 
-def test_a_layer_with_parameters_that_its_rule_does_not_know_has_no_rule() -> None:
+def test_a_layer_with_parameters_that_its_rule_does_not_know_has_no_rule():
     layer = nn.Linear(5, 4)
     layer.register_parameter("gain", nn.Parameter(torch.ones(4)))
     assert refusal(layer) == "Linear with the parameter gain has no rule"

@@ -9,7 +9,7 @@ from fedsim.learning.training.tasks import correct, per_example
 
 
 @pytest.mark.parametrize("leading", [(), (5,), (2, 3), (2, 3, 2)])
-def test_many_logits_give_the_negative_log_softmax(leading: tuple[int, ...]) -> None:
+def test_many_logits_give_the_negative_log_softmax(leading):
     logits = torch.randn(*leading, 4, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(logits[..., 0].numel()).reshape(leading) % 4
     log_probabilities = logits - logits.exp().sum(-1, keepdim=True).log()
@@ -19,7 +19,7 @@ def test_many_logits_give_the_negative_log_softmax(leading: tuple[int, ...]) -> 
 
 
 @pytest.mark.parametrize("leading", [(6,), (2, 3)])
-def test_one_logit_is_the_log_odds_of_class_one(leading: tuple[int, ...]) -> None:
+def test_one_logit_is_the_log_odds_of_class_one(leading):
     logits = torch.randn(*leading, 1, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(6).reshape(leading) % 2
     # Two logits (0, s) have the same likelihood as one logit s.
@@ -29,13 +29,11 @@ def test_one_logit_is_the_log_odds_of_class_one(leading: tuple[int, ...]) -> Non
 
 
 @pytest.mark.parametrize("classes", [1, 3])
-def test_the_loss_is_differentiable_for_each_record_by_torch_func(classes: int) -> None:
+def test_the_loss_is_differentiable_for_each_record_by_torch_func(classes):
     model = nn.Linear(4, classes)
     features, labels = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])
 
-    def loss(
-        parameters: dict[str, torch.Tensor], feature: torch.Tensor, label: torch.Tensor
-    ) -> torch.Tensor:
+    def loss(parameters, feature, label):
         return per_example(functional_call(model, parameters, (feature[None],)), label[None]).sum()
 
     parameters = dict(model.named_parameters())
@@ -48,7 +46,7 @@ def test_the_loss_is_differentiable_for_each_record_by_torch_func(classes: int) 
 
 
 @pytest.mark.parametrize("classes", [1, 3])
-def test_the_loss_works_under_autocast(classes: int) -> None:
+def test_the_loss_works_under_autocast(classes):
     model = nn.Linear(4, classes)
     features, labels = torch.randn(5, 4), torch.tensor([0, 1, 1, 0, 1])
     with torch.autocast("cpu", torch.bfloat16):

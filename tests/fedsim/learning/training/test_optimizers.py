@@ -22,12 +22,12 @@ TRAININGS = [
 TORCH = TRAININGS[:-1]
 
 
-def _aggregates() -> torch.Tensor:
+def _aggregates():
     generator = torch.Generator().manual_seed(3)
     return 20 * torch.randn(5, 4, 30, generator=generator)
 
 
-def _models(training: TrainingConfig, aggregates: torch.Tensor) -> list[torch.Tensor]:
+def _models(training, aggregates):
     optimizer = ServerOptimizer(training, RECORDS)
     model = torch.linspace(-1, 1, aggregates[0].numel()).reshape(aggregates[0].shape)
     models = [model]
@@ -37,12 +37,12 @@ def _models(training: TrainingConfig, aggregates: torch.Tensor) -> list[torch.Te
     return models
 
 
-def test_every_optimiser_is_tested() -> None:
+def test_every_optimiser_is_tested():
     assert {training.optimizer for training in TRAININGS} == OPTIMIZERS.keys()
 
 
 @pytest.mark.parametrize("training", TORCH, ids=lambda t: f"{t.optimizer}-{t.schedule}")
-def test_the_steps_are_those_of_pytorch_to_the_last_bit(training: TrainingConfig) -> None:
+def test_the_steps_are_those_of_pytorch_to_the_last_bit(training):
     aggregates = _aggregates()
     models = _models(training, aggregates)
     change = torch.zeros(models[0].shape, dtype=torch.float64)
@@ -62,7 +62,7 @@ def test_the_steps_are_those_of_pytorch_to_the_last_bit(training: TrainingConfig
         assert torch.equal(models[round], (models[round - 1].double() + change).float())
 
 
-def test_normalised_steps_are_those_of_their_definition_for_aggregates_of_any_size() -> None:
+def test_normalised_steps_are_those_of_their_definition_for_aggregates_of_any_size():
     training = TrainingConfig(optimizer="normalized", schedule="linear", rounds=25)
     mean, square, model = 0.0, 0.0, torch.linspace(-1, 1, 120).reshape(4, 30).double()
     for t, g in enumerate(_aggregates().double(), start=1):
@@ -76,7 +76,7 @@ def test_normalised_steps_are_those_of_their_definition_for_aggregates_of_any_si
 
 
 @pytest.mark.parametrize("training", TRAININGS, ids=lambda t: f"{t.optimizer}-{t.schedule}")
-def test_a_trial_steps_as_if_it_were_alone(training: TrainingConfig) -> None:
+def test_a_trial_steps_as_if_it_were_alone(training):
     aggregates = _aggregates()
     together = _models(training, aggregates)
     optimizer = ServerOptimizer(training, RECORDS)
@@ -86,7 +86,7 @@ def test_a_trial_steps_as_if_it_were_alone(training: TrainingConfig) -> None:
     assert torch.equal(model, together[-1][1:2])
 
 
-def test_plain_sgd_is_algorithm_1_to_the_last_bit() -> None:
+def test_plain_sgd_is_algorithm_1_to_the_last_bit():
     training = TRAININGS[0]
     (aggregate,) = _aggregates()[:1]
     before, after = _models(training, aggregate[None])
@@ -95,7 +95,7 @@ def test_plain_sgd_is_algorithm_1_to_the_last_bit() -> None:
     np.testing.assert_array_equal(after.numpy(), expected.astype(np.float32))
 
 
-def test_what_was_handed_over_is_left_alone() -> None:
+def test_what_was_handed_over_is_left_alone():
     aggregates = _aggregates()
     model = torch.ones(aggregates[0].shape)
     ServerOptimizer(TRAININGS[2], RECORDS).step(model, aggregates[0], 1)
@@ -103,6 +103,6 @@ def test_what_was_handed_over_is_left_alone() -> None:
     assert torch.equal(aggregates, _aggregates())
 
 
-def test_an_unknown_optimiser_is_refused_with_the_nearest() -> None:
+def test_an_unknown_optimiser_is_refused_with_the_nearest():
     with pytest.raises(InputError, match=r"training\.optimizer is 'adamm'.*did you mean 'adam'"):
         ServerOptimizer(TrainingConfig(optimizer="adamm"), RECORDS)

@@ -11,7 +11,7 @@ from fedsim.learning.training.quality import majority_share
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_they_are_those_of_scikit_learn(classes: int) -> None:
+def test_they_are_those_of_scikit_learn(classes):
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (200,), generator=draw)
     logits = torch.randn(3, 200, classes, dtype=torch.float64, generator=draw)
@@ -35,7 +35,7 @@ def test_they_are_those_of_scikit_learn(classes: int) -> None:
 RATES = "balanced_accuracies", "areas_under_curve"
 
 
-def _binned(likely: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _binned(likely, labels):
     """Count records one by one."""
     rows = np.zeros((quality.BINS, 3))
     for record, label in zip(likely, labels, strict=True):
@@ -48,7 +48,7 @@ def _binned(likely: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return rows
 
 
-def test_one_logit_has_the_area_of_two_and_one_class_has_none() -> None:
+def test_one_logit_has_the_area_of_two_and_one_class_has_none():
     labels = torch.tensor([0, 0, 1, 1])
     logits = torch.tensor([[[-2.0], [0.5], [0.1], [3.0]]])
     both = torch.cat([torch.zeros_like(logits), logits], -1)
@@ -59,7 +59,7 @@ def test_one_logit_has_the_area_of_two_and_one_class_has_none() -> None:
     assert quality.areas_under_curve(logits, torch.zeros_like(labels)) is None
 
 
-def test_a_model_that_says_the_same_of_every_record_tells_no_classes_apart() -> None:
+def test_a_model_that_says_the_same_of_every_record_tells_no_classes_apart():
     """Whatever single precision makes of log p and log(1 - p)."""
     labels = torch.tensor([0, 1, 1, 2] * 50)
     for sure in (0.3, 3.7, 30.0):
@@ -70,7 +70,7 @@ def test_a_model_that_says_the_same_of_every_record_tells_no_classes_apart() -> 
             assert float(area) == 0.5
 
 
-def test_a_class_without_records_counts_in_no_mean() -> None:
+def test_a_class_without_records_counts_in_no_mean():
     draw = torch.Generator().manual_seed(3)
     labels = torch.tensor([0, 2] * 20)
     logits = torch.randn(2, 40, 3, generator=draw)
@@ -82,12 +82,12 @@ def test_a_class_without_records_counts_in_no_mean() -> None:
     assert torch.isfinite(area).all()
 
 
-def test_models_that_diverged_leave_numbers() -> None:
+def test_models_that_diverged_leave_numbers():
     found = quality.of_models(torch.full((1, 4, 3), torch.nan), torch.tensor([0, 1, 2, 0]))
     assert all(torch.isfinite(values).all() for values in found.values())
 
 
-def test_recall_and_precision_are_counted_and_have_exact_intervals() -> None:
+def test_recall_and_precision_are_counted_and_have_exact_intervals():
     draw = torch.Generator().manual_seed(2)
     labels = torch.randint(3, (200,), generator=draw)
     logits = torch.randn(200, 3, generator=draw) + 2 * torch.eye(3)[labels]
@@ -107,7 +107,7 @@ def test_recall_and_precision_are_counted_and_have_exact_intervals() -> None:
             assert (share.interval.low, share.interval.high) == pytest.approx((low, high))
 
 
-def test_one_logit_is_two_classes_and_a_class_without_records_has_no_recall() -> None:
+def test_one_logit_is_two_classes_and_a_class_without_records_has_no_recall():
     found = quality.confusion(torch.tensor([[3.0], [-1.0], [2.0]]), torch.tensor([1, 1, 1]))
     assert found.counts == ((0, 0), (1, 2))
     assert found.recall(0, 0.95) is None
@@ -123,11 +123,11 @@ def test_one_logit_is_two_classes_and_a_class_without_records_has_no_recall() ->
         ((), False),
     ],
 )
-def test_answers_of_one_class_are_noticed(counts: tuple[tuple[int, ...], ...], one: bool) -> None:
+def test_answers_of_one_class_are_noticed(counts, one):
     assert quality.answers_one_class(counts) == one
 
 
-def test_of_a_model_that_knows_its_odds_each_bin_is_right_as_often_as_it_says() -> None:
+def test_of_a_model_that_knows_its_odds_each_bin_is_right_as_often_as_it_says():
     draw = torch.Generator().manual_seed(1)
     logits = 2 * torch.randn(40000, 3, generator=draw, dtype=torch.float64)
     labels = torch.multinomial(logits.softmax(1), 1, generator=draw)[:, 0]

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.tasks import SPAN
 
 
-def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped() -> None:
+def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped():
     stay = TargetRange(0, 60)
     values = np.array([-5, 0, 12.34567, 60, 1e9])
     steps = stay.steps(values)
@@ -39,7 +38,7 @@ def test_a_number_is_a_step_of_its_range_and_what_lies_outside_is_clipped() -> N
         ("huber", torch.nn.HuberLoss(reduction="none")),
     ],
 )
-def test_gradients_are_those_of_each_record_clipped_by_itself(task: str, reference) -> None:
+def test_gradients_are_those_of_each_record_clipped_by_itself(task, reference):
     torch.manual_seed(0)
     model = models.build("mlp", (3,), 1, 4, task=task)
     features, labels = torch.randn(20, 3), torch.randint(0, STEPS + 1, (20,))
@@ -55,7 +54,7 @@ def test_gradients_are_those_of_each_record_clipped_by_itself(task: str, referen
     torch.testing.assert_close(total[0].double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_class_priors_weigh_what_was_clipped_and_leave_what_is_measured_alone() -> None:
+def test_class_priors_weigh_what_was_clipped_and_leave_what_is_measured_alone():
     outputs, labels = torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 0])
     plain, weighted = tasks.named("classification"), tasks.named("classification", "0.8,0.2")
     assert torch.equal(weighted.loss(outputs, labels), plain.loss(outputs, labels))
@@ -88,9 +87,7 @@ def test_class_priors_weigh_what_was_clipped_and_leave_what_is_measured_alone() 
     norm=st.sampled_from([1e-3, 1.0, 50.0]),
     magnitude=st.sampled_from([1e-6, 1.0, 1e4, 1e30]),
 )
-def test_no_record_moves_a_weighted_sum_by_more_than_the_norm(
-    seed: int, rarest: float, norm: float, magnitude: float
-) -> None:
+def test_no_record_moves_a_weighted_sum_by_more_than_the_norm(seed, rarest, norm, magnitude):
     """Search for a record, model and priors that exceed C, by leaving each record out."""
     draw = torch.Generator().manual_seed(seed)
     model = models.build("mlp", (3,), 2, 4, class_priors=f"{1 - rarest!r},{rarest!r}")
@@ -108,7 +105,7 @@ def test_no_record_moves_a_weighted_sum_by_more_than_the_norm(
         assert float(moved) <= float(longest[left_out])
 
 
-def test_errors_of_a_regression_are_those_of_the_records() -> None:
+def test_errors_of_a_regression_are_those_of_the_records():
     rng = np.random.default_rng(1)
     target = torch.tensor(rng.uniform(size=400))
     predicted = target + torch.tensor(rng.normal(scale=0.1, size=400))
@@ -126,14 +123,14 @@ def test_errors_of_a_regression_are_those_of_the_records() -> None:
     ("records", "measured"),
     [(1, set()), (2, {"mean_absolute", "root_mean_squared"}), (30, set(quality.ERRORS))],
 )
-def test_errors_of_few_records_are_those_with_an_interval(records: int, measured: set[str]) -> None:
+def test_errors_of_few_records_are_those_with_an_interval(records, measured):
     target = torch.linspace(0.1, 0.9, records).double()
     for off in (0, 0.01):
         assert set(quality.errors(target + off, target)) == measured
 
 
 @pytest.mark.parametrize("name", ["classification", "regression", "huber"])
-def test_every_task_measures_a_model_on_one_record(name: str) -> None:
+def test_every_task_measures_a_model_on_one_record(name):
     task, model = tasks.TASKS[name], torch.nn.Linear(2, 1)
     outputs, features, label = torch.ones(1, 1), torch.ones(1, 2), torch.ones(1).long()
     task.baseline(model, features, label)
@@ -152,7 +149,7 @@ ward = ["A", "B"]
 """
 
 
-def write_table(path: Path, seed: int, records: int = 400) -> None:
+def write_table(path, seed, records=400):
     rng = np.random.default_rng(seed)
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
@@ -163,7 +160,7 @@ def write_table(path: Path, seed: int, records: int = 400) -> None:
             rows.writerow([f"{age:.1f}", ward, "" if row == 7 else f"{days:.2f}"])
 
 
-def test_hospitals_learn_a_number_by_a_schema_and_predict_it(tmp_path: Path) -> None:
+def test_hospitals_learn_a_number_by_a_schema_and_predict_it(tmp_path):
     for seed, name in enumerate(("client-0", "client-1", "public")):
         write_table(tmp_path / f"{name}.csv", seed)
     found = own_records.inspect(str(tmp_path / "client-0.csv"), schema.parse(SCHEMA))

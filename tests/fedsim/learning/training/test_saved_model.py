@@ -6,9 +6,6 @@ import pty
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ MOST = 2**28
 """Bytes that refusing a directory may take; 20 million hidden units of 64 inputs take 5 GB."""
 
 
-def _handed_on(place: Path, **said: Any) -> Path:
+def _handed_on(place, **said):
     """Write a directory of a network of 64 inputs, 4 hidden units and 10 classes."""
     network = {"name": "mlp", "hidden": 4, "batch-norm": "refuse"}
     taken = {"shape": [1, 8, 8], "classes": 10, "features": [], "data": "digits"}
@@ -40,20 +37,20 @@ def _handed_on(place: Path, **said: Any) -> Path:
     return place
 
 
-def _description(content: bytes) -> Callable[[Path], object]:
+def _description(content):
     return lambda place: (place / saved_model.DESCRIPTION).write_bytes(content)
 
 
-def _pipe(name: str) -> Callable[[Path], object]:
-    def replace(place: Path) -> None:
+def _pipe(name):
+    def replace(place):
         (place / name).unlink()
         os.mkfifo(place / name)
 
     return replace
 
 
-def _values(**changes: torch.Tensor) -> Callable[[Path], object]:
-    def write(place: Path) -> None:
+def _values(**changes):
+    def write(place):
         sizes = {"1.weight": (4, 64), "1.bias": (4,), "3.weight": (10, 4), "3.bias": (10,)}
         values = {name: torch.ones(size) for name, size in sizes.items()}
         save_file(values | changes, place / saved_model.VALUES)
@@ -61,7 +58,7 @@ def _values(**changes: torch.Tensor) -> Callable[[Path], object]:
     return write
 
 
-def test_the_directory_that_is_changed_below_is_a_model(tmp_path: Path) -> None:
+def test_the_directory_that_is_changed_below_is_a_model(tmp_path):
     assert fedsim.load_model(_handed_on(tmp_path))(torch.zeros(3, 1, 8, 8)).shape == (3, 10)
 
 
@@ -79,9 +76,7 @@ def test_the_directory_that_is_changed_below_is_a_model(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_network_that_is_larger_than_its_file_is_not_built(
-    said: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_network_that_is_larger_than_its_file_is_not_built(said, tmp_path):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError, match=r"another model|describes no network|more than"):
         fedsim.load_model(_handed_on(tmp_path, **said))
@@ -102,9 +97,7 @@ def test_a_network_that_is_larger_than_its_file_is_not_built(
     ],
     ids=["nan", "infinity", "more", "pipe", "pipe of text", "no utf-8", "zeros", "no header"],
 )
-def test_a_directory_that_is_no_model_is_one_line_and_status_2(
-    change: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_is_no_model_is_one_line_and_status_2(change, tmp_path, capsys):
     records = tmp_path / "records.npz"
     np.savez(records, features=np.zeros((2, 1, 8, 8)))
     change(_handed_on(tmp_path))
@@ -123,9 +116,7 @@ class Config(BertConfig):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["evil", "bert"])
-def test_a_directorys_code_does_not_run_though_the_user_would_say_yes(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_directorys_code_does_not_run_though_the_user_would_say_yes(kind, tmp_path):
     pytest.importorskip("transformers", reason="texts need transformers")
     place = _handed_on(tmp_path / "model", name="hugging-face", shape=[12])
     (place / "evil.py").write_text(HOSTILE)

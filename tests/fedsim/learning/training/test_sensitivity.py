@@ -11,7 +11,6 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,9 +18,8 @@ import pytest
 import torch
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
-from fedsim.common.device import Precision
 from fedsim.learning.training import clipped_block, clipping
 from fedsim.learning.training.clipping import Clipper
 from fedsim.learning.training.layers import RULES
@@ -38,47 +36,47 @@ FAKE_DEVICE = Path(__file__).parents[5] / "shared" / "tools" / "fake_device.py"
 class _Scaled(nn.Module):
     """A layer without a rule."""
 
-    def __init__(self, width: int = 6) -> None:
+    def __init__(self, width=6):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(width))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x * self.gain
 
 
 class _Tied(nn.Module):
     """A layer that is used twice."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layer, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.layer(self.layer(x).tanh()))
 
 
 class _Text(nn.Module):
     """Tokens, two layers over positions, and their mean."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.table = nn.Embedding(9, 8, padding_idx=0)
         self.norm, self.layer, self.head = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head(self.layer(self.norm(self.table(x))).tanh().mean(1))
 
 
-def _low_rank() -> nn.Module:
+def _low_rank():
     network = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 3))
     return adapt(network.requires_grad_(False), 2)
 
 
-def _chain(*layers: nn.Module, into: int) -> Callable[[], nn.Module]:
+def _chain(*layers, into):
     return lambda: copy.deepcopy(nn.Sequential(*layers, nn.Flatten(), nn.Linear(into, 3)))
 
 
-NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+NETWORKS = {
     "linear": (lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), (6,)),
     # Few positions of many numbers: norms come from Gram matrices.
     "linear over positions": (_chain(nn.Linear(40, 40), nn.Tanh(), into=160), (4, 40)),
@@ -98,18 +96,18 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
-def test_every_rule_is_searched() -> None:
+def test_every_rule_is_searched():
     searched = {type(layer) for build, _ in NETWORKS.values() for layer in build().modules()}
     assert set(RULES) <= searched
 
 
-def _records(shape: tuple[int, ...], scale: float, text: bool) -> Tensor:
+def _records(shape, scale, text):
     if text:
         return torch.randint(0, 9, (RECORDS, *shape))
     return scale * torch.randn(RECORDS, *shape)
 
 
-def _ratios(clipper: Clipper, parameters: Tensor, features: Tensor, labels: Tensor) -> list[float]:
+def _ratios(clipper, parameters, features, labels):
     """Return |contribution|/C of every record."""
     ones = torch.ones(len(parameters), len(labels), device=parameters.device)
     together = clipper.clipped_sum(parameters, features, labels, ones)
@@ -123,20 +121,13 @@ def _ratios(clipper: Clipper, parameters: Tensor, features: Tensor, labels: Tens
 
 
 @cache
-def _clipper(name: str, precision: Precision, clipping_norm: float, device: str) -> Clipper:
+def _clipper(name, precision, clipping_norm, device):
     torch.manual_seed(0)
     model = NETWORKS[name][0]().to(device)
     return Clipper(model, clipping_norm, precision=precision, exact=True)
 
 
-def _largest(
-    name: str,
-    precision: Precision,
-    seed: int,
-    scales: Sequence[float],
-    record: float,
-    device: str = "cpu",
-) -> float:
+def _largest(name, precision, seed, scales, record, device="cpu"):
     """Return the largest |contribution|/C of one model; the scales are powers of ten."""
     clipper = _clipper(name, precision, (1e-6, 1e-2, 10.0)[seed % 3], device)
     torch.manual_seed(seed)
@@ -173,14 +164,14 @@ IN_BF16 = ("linear", "convolutions", "text")
     record=st.floats(-25, 18),
 )
 def test_no_model_makes_a_record_contribute_more_than_the_clipping_norm(
-    name: str, precision: Precision, seed: int, scales: list[float], record: float
-) -> None:
+    name, precision, seed, scales, record
+):
     largest = _largest(name, precision, seed, scales, record)
     target(largest)
     assert largest <= ALLOWED
 
 
-def _cancelling(steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _cancelling(steps):
     """Yield models and records of 'linear over positions', by ascent on (sum_l |a_l| |e_l|)/|g|.
 
     Positions start almost alike, with heads of opposite signs, so that their gradients cancel. A
@@ -210,7 +201,7 @@ def _cancelling(steps: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 @pytest.mark.parametrize("clipping_norm", [1e-3, 10.0])
-def test_positions_that_cancel_do_not_hide_a_gradient_from_its_norm(clipping_norm: float) -> None:
+def test_positions_that_cancel_do_not_hide_a_gradient_from_its_norm(clipping_norm):
     model = NETWORKS["linear over positions"][0]()
     largest, labels = 0.0, torch.zeros(1, dtype=torch.int64)
     clipper = Clipper(model, clipping_norm, exact=True)
@@ -219,7 +210,7 @@ def test_positions_that_cancel_do_not_hide_a_gradient_from_its_norm(clipping_nor
     assert 0.1 < largest <= ALLOWED
 
 
-def test_squares_that_underflow_do_not_switch_clipping_off() -> None:
+def test_squares_that_underflow_do_not_switch_clipping_off():
     # The square of 1e-25 is 0 in float32; times the second layer's 1e15 it is a gradient of 1e-10.
     model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 2, bias=False))
     parameters = torch.tensor([[1.0, 1e15, -1e15]])
@@ -228,7 +219,7 @@ def test_squares_that_underflow_do_not_switch_clipping_off() -> None:
     assert ratio <= ALLOWED
 
 
-def _noise_times_a_million(width: int, hidden: int, seed: int) -> tuple[nn.Module, Tensor, Tensor]:
+def _noise_times_a_million(width, hidden, seed):
     """Return a network whose logits are pure rounding noise, times 2^18, and records for it."""
     torch.manual_seed(seed)
     large, half = 2.0**18, width // 2
@@ -247,7 +238,7 @@ RECORDS_OF_NOISE = 100
 
 @pytest.mark.parametrize("hidden", [1, 7, 16])
 @pytest.mark.parametrize("start", range(1, 14))
-def test_a_records_absence_changes_no_other_records_gradient(start: int, hidden: int) -> None:
+def test_a_records_absence_changes_no_other_records_gradient(start, hidden):
     """For widths 1 to 130: in place of the record, the rows behind it would move up by one."""
     for width in range(start, 131, 13):
         model, parameters, records = _noise_times_a_million(width, hidden, width)
@@ -263,7 +254,7 @@ def test_a_records_absence_changes_no_other_records_gradient(start: int, hidden:
 
 
 @pytest.mark.parametrize("copies", [2, 65, 257])
-def test_the_absence_of_a_copy_changes_no_other_records_gradient(copies: int) -> None:
+def test_the_absence_of_a_copy_changes_no_other_records_gradient(copies):
     model, parameters, records = _noise_times_a_million(37, 7, 0)
     records = torch.cat([records[:1].repeat(copies, 1), records])
     labels = torch.zeros(len(records), dtype=torch.int64)
@@ -275,7 +266,7 @@ def test_the_absence_of_a_copy_changes_no_other_records_gradient(copies: int) ->
         assert float((whole - without).norm()) <= ALLOWED
 
 
-def _by_width(width: int) -> dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]]:
+def _by_width(width):
     """Return a network for each rule whose arrays have a width of 1 to 130."""
     return {
         "linear": (_chain(nn.Linear(width, 7), nn.Tanh(), into=7), (width,)),
@@ -298,14 +289,12 @@ def _by_width(width: int) -> dict[str, tuple[Callable[[], nn.Module], tuple[int,
     }
 
 
-def test_every_rule_has_a_network_by_width() -> None:
+def test_every_rule_has_a_network_by_width():
     layers = {type(x) for build, _ in _by_width(8).values() for x in build().modules()}
     assert set(RULES) <= layers
 
 
-def _assert_places_are_alike(
-    build: Callable[[], nn.Module], shape: tuple[int, ...], seed: int, tokens: bool
-) -> None:
+def _assert_places_are_alike(build, shape, seed, tokens):
     """Assert that a record has the same gradient, to the bit, in each group of a block.
 
     Every second slot has the same record in all groups; the other slots have others.
@@ -331,7 +320,7 @@ def _assert_places_are_alike(
 
 @pytest.mark.parametrize("threads", [1, 2, 16])
 @pytest.mark.parametrize("name", list(_by_width(8)))
-def test_a_record_has_the_same_gradient_in_every_group(name: str, threads: int) -> None:
+def test_a_record_has_the_same_gradient_in_every_group(name, threads):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -345,23 +334,23 @@ def test_a_record_has_the_same_gradient_in_every_group(name: str, threads: int) 
 class _WholeProduct(nn.Module):
     """Own code that multiplies all rows of a batch by a constant matrix at once."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.register_buffer("table", torch.randn(37, 7))
         self.head = nn.Linear(7, 3)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return self.head((x @ self.table).tanh())
 
 
-def test_own_code_that_multiplies_a_whole_batch_gets_one_group_at_a_time() -> None:
+def test_own_code_that_multiplies_a_whole_batch_gets_one_group_at_a_time():
     record, label = torch.zeros(37), torch.tensor(0)
     for build, rows in ((_WholeProduct, SLOTS), (_by_width(37)["linear"][0], 1024)):
         clipper = Clipper(build(), 1.0, exact=True)
         assert clipper.cut(record, label, 1, 5000, own=True).records == rows
 
 
-def test_an_exact_sum_does_not_round_other_records_away() -> None:
+def test_an_exact_sum_does_not_round_other_records_away():
     """In float32 the terms of a thousand equal records round by more than a thousandth of C."""
     model = nn.Linear(6, 3)
     torch.manual_seed(0)
@@ -379,7 +368,7 @@ def test_an_exact_sum_does_not_round_other_records_away() -> None:
     assert float(moved.norm()) <= 0.1
 
 
-def test_a_record_whose_gradient_is_not_finite_adds_nothing_and_raises_no_error() -> None:
+def test_a_record_whose_gradient_is_not_finite_adds_nothing_and_raises_no_error():
     """Else a server would learn from an error, uncharged, that some record is large."""
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3))
     torch.manual_seed(0)
@@ -393,7 +382,7 @@ def test_a_record_whose_gradient_is_not_finite_adds_nothing_and_raises_no_error(
     assert float(found.norm()) > 0.1
 
 
-def search(models: int, device: str) -> None:
+def search(models, device):
     """Print the largest |contribution|/C that a random search finds for each network.
 
     `python tests/fedsim/learning/training/test_sensitivity.py MODELS [gpu]` tries so many models
@@ -401,11 +390,11 @@ def search(models: int, device: str) -> None:
     """
     if device == "gpu":
         sys.path.insert(0, str(FAKE_DEVICE.parent))
-        import fake_device  # type: ignore[import-not-found]  # noqa: PLC0415
+        import fake_device  # noqa: PLC0415
 
         fake_device.install()
         clipping.BLOCK_BYTES[device] = 2**25
-    precisions: tuple[Precision, ...] = ("float32", "bf16") if device == "cpu" else ("float32",)
+    precisions = ("float32", "bf16") if device == "cpu" else ("float32",)
     for name, precision in itertools.product(NETWORKS, precisions):
         found = []
         generator = torch.Generator().manual_seed(0)
@@ -420,7 +409,7 @@ def search(models: int, device: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not FAKE_DEVICE.exists(), reason="needs shared/tools/fake_device.py")
-def test_no_model_makes_a_record_contribute_more_on_an_accelerator() -> None:
+def test_no_model_makes_a_record_contribute_more_on_an_accelerator():
     found = subprocess.run(
         [sys.executable, __file__, "12", "gpu"],
         capture_output=True,

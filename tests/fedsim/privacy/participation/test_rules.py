@@ -5,15 +5,15 @@ import pytest
 
 from fedsim.privacy.participation import rule, sampling
 from fedsim.privacy.participation.histories import histories, most_together
-from fedsim.privacy.participation.rule import ALL_CLIENTS, Participation, ParticipationSetting
+from fedsim.privacy.participation.rule import ALL_CLIENTS, ParticipationSetting
 from fedsim.privacy.participation.rules import Full, HiddenClients, JoiningClients, SampledRecords
 
 CLIENT_OF = np.arange(24) % 4
 
 
-def _setting(**changes: float) -> ParticipationSetting:
+def _setting(**changes):
     units = 4 if changes.get("by_client") else 24
-    return ParticipationSetting(**({"clients": 4, "units": units, "seed": 3} | changes))  # type: ignore[arg-type]
+    return ParticipationSetting(**({"clients": 4, "units": units, "seed": 3} | changes))
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,7 @@ def _setting(**changes: float) -> ParticipationSetting:
         ),
     ],
 )
-def test_a_setting_has_one_rule_with_its_rates(
-    changes: dict[str, float],
-    kind: type[Participation],
-    rate: float,
-    joining_rate: float,
-    divisor: float,
-) -> None:
+def test_a_setting_has_one_rule_with_its_rates(changes, kind, rate, joining_rate, divisor):
     found = rule(_setting(**changes))
     assert type(found) is kind
     assert (found.rate, found.joining_rate, found.divisor) == (rate, joining_rate, divisor)
@@ -49,7 +43,7 @@ def test_a_setting_has_one_rule_with_its_rates(
     assert found.public == (kind is not HiddenClients)
 
 
-def test_hidden_clients_are_charged_alike_and_each_trial_has_the_targets_own_coin() -> None:
+def test_hidden_clients_are_charged_alike_and_each_trial_has_the_targets_own_coin():
     found = rule(_setting(by_client=True, client_rate=0.5))
     assert found.charged(2) == (ALL_CLIENTS,) == (found.account_of(1),)
     coins = found.coins(range(50), 2, 1, 1, CLIENT_OF)
@@ -60,7 +54,7 @@ def test_hidden_clients_are_charged_alike_and_each_trial_has_the_targets_own_coi
     assert set(found.asked(range(50), 2, 1, 0)) == others | {0, 1}
 
 
-def test_joining_clients_alone_are_charged_and_their_records_drawn() -> None:
+def test_joining_clients_alone_are_charged_and_their_records_drawn():
     found = rule(_setting(client_rate=0.5, record_rate=0.5, local_steps=2))
     joined = tuple(np.flatnonzero(sampling.joined(3, 5, 4, 0.5)).tolist())
     assert found.charged(5) == found.participants(5) == joined
@@ -69,7 +63,7 @@ def test_joining_clients_alone_are_charged_and_their_records_drawn() -> None:
     np.testing.assert_array_equal(coins, own & np.isin(CLIENT_OF, joined))
 
 
-def test_the_shares_of_noise_are_of_the_clients_that_join_and_may_not_be_missing() -> None:
+def test_the_shares_of_noise_are_of_the_clients_that_join_and_may_not_be_missing():
     by_client = {"by_client": True, "server_draws": False, "client_rate": 0.5, "missing": 1}
     found = rule(_setting(**by_client))
     sizes = [len(found.participants(round)) for round in range(1, 9)]

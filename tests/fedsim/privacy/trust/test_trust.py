@@ -14,9 +14,7 @@ CLIENTS, TARGET_CLIENT, ADVERSARY = 5, 1, 3
 @pytest.mark.parametrize("trust", Trust)
 @pytest.mark.parametrize("vantage", EXACT)
 @pytest.mark.parametrize("colluders", [frozenset(), frozenset({0, 4})])
-def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
-    trust: Trust, vantage: Vantage, colluders: frozenset[int]
-) -> None:
+def test_the_unknown_noise_adds_up_to_the_effective_multiplier(trust, vantage, colluders):
     sources = trust.model.unknown_noise(
         vantage, range(CLIENTS), TARGET_CLIENT, ADVERSARY, colluders
     )
@@ -32,7 +30,7 @@ def test_the_unknown_noise_adds_up_to_the_effective_multiplier(
 @pytest.mark.parametrize(
     "present", [[TARGET_CLIENT, ADVERSARY], [TARGET_CLIENT], [ADVERSARY], [0, 3]]
 )
-def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -> None:
+def test_one_source_of_noise_counts_at_least(trust, present):
     """Without the target client, whose noise it is, there is nothing to hide."""
     colluders = frozenset({0, 4})
     sources = trust.model.unknown_noise(
@@ -46,8 +44,8 @@ def test_one_source_of_noise_counts_at_least(trust: Trust, present: list[int]) -
     assert accounted == pytest.approx(least)
 
 
-def test_who_sees_what() -> None:
-    def unknown(vantage: Vantage, trust: Trust) -> frozenset[int]:
+def test_who_sees_what():
+    def unknown(vantage, trust):
         return trust.model.unknown_noise(vantage, range(CLIENTS), TARGET_CLIENT, ADVERSARY)
 
     assert unknown(Vantage.SERVER, Trust.CENTRAL) == frozenset()

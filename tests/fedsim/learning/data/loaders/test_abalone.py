@@ -3,8 +3,6 @@
 import csv
 import gzip
 import hashlib
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +19,7 @@ I,0.5,0.5,0.3,0.9,0.4,0.3,0.35,4
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-def test_rings_are_the_class_and_no_feature(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zipped: bool
-) -> None:
+def test_rings_are_the_class_and_no_feature(tmp_path, monkeypatch, zipped):
     monkeypatch.setattr(public_tables, "ABALONE_SHA256", hashlib.sha256(DATA).hexdigest())
     path = tmp_path / ("abalone.data.gz" if zipped else "abalone.data")
     path.write_bytes(gzip.compress(DATA) if zipped else DATA)
@@ -37,7 +33,7 @@ def test_rings_are_the_class_and_no_feature(
     np.testing.assert_array_equal(named["sex=M"], [1, 0, 0])
 
 
-def test_a_changed_or_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_changed_or_missing_file_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"'abalone.data' or 'abalone.data.gz' is not in"):
         load("abalone", str(tmp_path))
     (tmp_path / "abalone.data").write_bytes(DATA)
@@ -45,7 +41,7 @@ def test_a_changed_or_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         load("abalone", str(tmp_path))
 
 
-def test_the_real_abalone_has_its_snails(real: Callable[[str], Path]) -> None:
+def test_the_real_abalone_has_its_snails(real):
     folder = real("abalone")
     with (folder / "abalone.data").open() as file:
         counted = list(csv.reader(file))

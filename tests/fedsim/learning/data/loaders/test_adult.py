@@ -4,8 +4,6 @@ import csv
 import gzip
 import hashlib
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +27,7 @@ TEST = """\
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+def small(monkeypatch):
     """Small files that pass for Adult."""
     files = {"adult.data": DATA.encode(), "adult.test": TEST.encode()}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -38,9 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-def test_both_files_are_one_pool_without_missing_values(
-    tmp_path: Path, small: dict[str, bytes], zipped: bool
-) -> None:
+def test_both_files_are_one_pool_without_missing_values(tmp_path, small, zipped):
     for name, content in small.items():
         path = tmp_path / (f"{name}.gz" if zipped else name)
         path.write_bytes(gzip.compress(content) if zipped else content)
@@ -56,9 +52,7 @@ def test_both_files_are_one_pool_without_missing_values(
 
 
 @pytest.mark.parametrize("name", ["adult.data", "adult.test"])
-def test_a_changed_or_missing_file_is_refused_by_name(
-    tmp_path: Path, small: dict[str, bytes], name: str
-) -> None:
+def test_a_changed_or_missing_file_is_refused_by_name(tmp_path, small, name):
     for file, content in small.items():
         (tmp_path / file).write_bytes(content)
     (tmp_path / name).write_bytes(small[name].replace(b"Peru", b"Fiji"))
@@ -70,7 +64,7 @@ def test_a_changed_or_missing_file_is_refused_by_name(
 
 
 @pytest.fixture
-def counted(real: Callable[[str], Path]) -> list[list[str]]:
+def counted(real):
     """The rows without missing values, as plain Python reads them."""
     kept = []
     for name in ("adult.data.gz", "adult.test.gz"):
@@ -80,9 +74,7 @@ def counted(real: Callable[[str], Path]) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_the_real_adult_has_the_papers_records_and_features(
-    real: Callable[[str], Path], counted: list[list[str]]
-) -> None:
+def test_the_real_adult_has_the_papers_records_and_features(real, counted):
     dataset = load("adult", str(real("adult")))
     assert dataset.train.features.shape == (45_222, 104)
     assert len(counted) == 45_222
@@ -108,9 +100,7 @@ def test_the_real_adult_has_the_papers_records_and_features(
             np.testing.assert_allclose(features[:, 0], scaled, atol=1e-7)
 
 
-def test_each_of_the_real_people_has_one_value_in_every_column(
-    real: Callable[[str], Path],
-) -> None:
+def test_each_of_the_real_people_has_one_value_in_every_column(real):
     dataset = load("adult", str(real("adult")))
     for position, name in enumerate(dataset.columns):
         if name in dataset.categorical:

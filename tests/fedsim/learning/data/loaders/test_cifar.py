@@ -20,17 +20,17 @@ PARTS = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     monkeypatch.setattr(cifar, "EACH", EACH)
 
 
-def batch(number: int) -> tuple[np.ndarray, np.ndarray]:
+def batch(number):
     rng = np.random.default_rng(number)
     pixels = rng.integers(0, 256, (COUNT, 3072), dtype=np.uint8)
     return pixels, rng.permutation(np.arange(COUNT) % 10).astype(np.uint8)
 
 
-def binary(number: int) -> bytes:
+def binary(number):
     """A batch as the page of CIFAR-10 describes the binary version."""
     pixels, labels = batch(number)
     return b"".join(
@@ -38,11 +38,11 @@ def binary(number: int) -> bytes:
     )
 
 
-def short(text: bytes) -> bytes:
+def short(text):
     return b"U" + bytes([len(text)]) + text
 
 
-def pickled(number: int) -> bytes:
+def pickled(number):
     """A batch as Python 2's cPickle wrote it with protocol 2: strings are bytes, ints have one."""
     pixels, labels = batch(number)
     content = pixels.tobytes()
@@ -62,13 +62,13 @@ def pickled(number: int) -> bytes:
     )
 
 
-def expected() -> tuple[np.ndarray, np.ndarray]:
+def expected():
     batches = [batch(number) for number in range(6)]
     pixels = np.concatenate([pixels for pixels, _ in batches]).reshape(-1, 3, 32, 32)
     return pixels / np.float32(255), np.concatenate([labels for _, labels in batches])
 
 
-def write_python_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def write_python_version(folder, monkeypatch):
     folder.mkdir(parents=True)
     sums = []
     for number, part in enumerate(PARTS):
@@ -79,13 +79,13 @@ def write_python_version(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.CIFAR10, "test_list", sums[-1:])
 
 
-def write_binary_version(folder: Path) -> None:
+def write_binary_version(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(PARTS):
         (folder / f"{part}.bin").write_bytes(binary(number))
 
 
-def check(root: Path) -> None:
+def check(root):
     dataset = load("cifar-10", str(root))
     images, labels = expected()
     assert dataset.test is not None
@@ -97,27 +97,25 @@ def check(root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [".", "cifar-10-batches-bin"])
-def test_the_binary_version(tmp_path: Path, folder: str) -> None:
+def test_the_binary_version(tmp_path, folder):
     write_binary_version(tmp_path / folder)
     check(tmp_path)
 
 
 @pytest.mark.parametrize("folder", ["own", "own/cifar-10-batches-py"])
-def test_torchvisions_version(tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvisions_version(tmp_path, folder, monkeypatch):
     write_python_version(tmp_path / folder, monkeypatch)
     check(tmp_path / "own")
 
 
-def test_no_instruction_of_a_pickle_is_executed(tmp_path: Path) -> None:
+def test_no_instruction_of_a_pickle_is_executed(tmp_path):
     evidence = tmp_path / "executed"
     command = f"cos\nsystem\n(S'touch {evidence}'\ntR.".encode()
     assert operands(b"\x80\x02" + command) == (b"", pytest.approx([]))
     assert not evidence.exists()
 
 
-def test_a_file_of_torchvisions_version_that_is_another_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_torchvisions_version_that_is_another_is_refused_by_name(tmp_path, monkeypatch):
     write_python_version(tmp_path / "own", monkeypatch)
     (tmp_path / "own" / "data_batch_3").write_bytes(pickled(3)[:-1])
     with pytest.raises(
@@ -126,7 +124,7 @@ def test_a_file_of_torchvisions_version_that_is_another_is_refused_by_name(
         load("cifar-10", str(tmp_path / "own"))
 
 
-def test_a_truncated_or_relabelled_binary_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_truncated_or_relabelled_binary_file_is_refused_by_name(tmp_path):
     write_binary_version(tmp_path / "short")
     (tmp_path / "short" / "data_batch_2.bin").write_bytes(binary(1)[:-1])
     with pytest.raises(InputError, match=r"data_batch_2.bin' is damaged .* 61459 bytes instead of"):
@@ -139,12 +137,10 @@ def test_a_truncated_or_relabelled_binary_file_is_refused_by_name(tmp_path: Path
         load("cifar-10", str(tmp_path / "relabelled"))
 
 
-def test_it_is_downloaded_as_torchvision_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[str, str, str]] = []
+def test_it_is_downloaded_as_torchvision_does(tmp_path, monkeypatch):
+    asked = []
 
-    def download(url: str, root: str, *, filename: str, md5: str) -> None:
+    def download(url, root, *, filename, md5):
         asked.append((url, filename, md5))
         write_python_version(Path(root) / "cifar-10-batches-py", monkeypatch)
 

@@ -1,7 +1,6 @@
 """Tables of the user's own: numbers are scaled, text is one-hot, and what is wrong is named."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adversaries.errors import InputError
-from fedsim.learning.data import Dataset, load
+from fedsim.learning.data import load
 from fedsim.learning.data.cautions import cautions
 from fedsim.learning.data.loaders import table
 
@@ -23,13 +22,13 @@ person,age,town,income,label
 """
 
 
-def written(folder: Path, text: str, label: str = "label", exclude: str = "") -> Dataset:
+def written(folder, text, label="label", exclude=""):
     (folder / "own.csv").write_text(text, encoding="utf-8")
     excluded = tuple(filter(None, exclude.split(",")))
     return load("csv", str(folder / "own.csv"), label, excluded)
 
 
-def test_numbers_are_scaled_and_text_is_one_hot(tmp_path: Path) -> None:
+def test_numbers_are_scaled_and_text_is_one_hot(tmp_path):
     dataset = written(tmp_path, PEOPLE)
     assert dataset.attributes == ("person", "age", "town=Aachen", "town=Ulm", "income")
     np.testing.assert_allclose(
@@ -42,7 +41,7 @@ def test_numbers_are_scaled_and_text_is_one_hot(tmp_path: Path) -> None:
     assert dataset.categorical == {"town"}
 
 
-def test_an_excluded_column_is_kept_for_keys_but_is_no_feature(tmp_path: Path) -> None:
+def test_an_excluded_column_is_kept_for_keys_but_is_no_feature(tmp_path):
     dataset = written(tmp_path, PEOPLE, exclude="person,town")
     assert dataset.attributes == ("age", "income")
     assert list(dataset.columns) == ["person", "age", "town", "income"]
@@ -59,9 +58,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_different_names_stay_different_though_they_look_like_numbers(
-    tmp_path: Path, keys: list[str]
-) -> None:
+def test_different_names_stay_different_though_they_look_like_numbers(tmp_path, keys):
     lines = [f"{key},{row},{row % 2}" for row, key in enumerate(keys)]
     text = "\n".join(["who,age,label", *lines])
     for exclude in ("", "who"):
@@ -72,7 +69,7 @@ def test_different_names_stay_different_though_they_look_like_numbers(
     assert len(np.unique(hot, axis=0)) == hot.shape[1] == len(keys)
 
 
-def test_a_key_that_is_a_feature_too_is_as_the_file_has_it(tmp_path: Path) -> None:
+def test_a_key_that_is_a_feature_too_is_as_the_file_has_it(tmp_path):
     dataset = written(tmp_path, "who,label\n7,x\n7.0,y\n8,x\n")
     assert dataset.columns["who"].tolist() == ["7", "7.0", "8"]
     np.testing.assert_array_equal(dataset.train.features, [[0], [0], [1]])
@@ -82,34 +79,34 @@ def test_a_key_that_is_a_feature_too_is_as_the_file_has_it(tmp_path: Path) -> No
     "texts",
     [["0", "-1", "+2"], ["9007199254740992", "-3"], [".5", "1.", "-0.25"], ["1e3", "2.5E-2", "7"]],
 )
-def test_what_is_plainly_a_number_is_one(texts: list[str]) -> None:
+def test_what_is_plainly_a_number_is_one(texts):
     assert table.typed(texts).tolist() == [float(text) for text in texts]
 
 
-def test_lines_of_spaces_are_blank(tmp_path: Path) -> None:
+def test_lines_of_spaces_are_blank(tmp_path):
     dataset = written(tmp_path, "a,label\n1,x\n   \n\n\t\n2,y\n  ")
     assert (len(dataset.train), dataset.dropped) == (2, 0)
 
 
-def test_a_column_may_be_constant_where_it_is_no_feature(tmp_path: Path) -> None:
+def test_a_column_may_be_constant_where_it_is_no_feature(tmp_path):
     text = "a,b,label\n1,5,x\n2,5,y\n"
     with pytest.raises(InputError, match=r"'b' .* only one value, 5\. .*data.exclude = \"b\""):
         written(tmp_path, text)
     assert written(tmp_path, text, exclude="b").attributes == ("a",)
 
 
-def test_without_a_header_columns_are_numbered(tmp_path: Path) -> None:
+def test_without_a_header_columns_are_numbered(tmp_path):
     dataset = written(tmp_path, "M,0.5,7\nF,0.25,9\nM,0,7\n", label="c2")
     assert dataset.attributes == ("c0=F", "c0=M", "c1")
     np.testing.assert_array_equal(dataset.train.labels, [0, 1, 0])
 
 
-def test_numeric_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+def test_numeric_classes_are_in_the_order_of_numbers(tmp_path):
     dataset = written(tmp_path, "a,label\n1,10\n2,9\n3,-1\n")
     np.testing.assert_array_equal(dataset.train.labels, [2, 1, 0])
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
     assert written(tmp_path, "\ufefflabel,a\n0,1\n1,2\n").attributes == ("a",)
 
 
@@ -128,31 +125,31 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
         ("label\nx\ny\n", "no feature columns besides 'label'"),
     ],
 )
-def test_a_wrong_table_is_refused_by_name(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_wrong_table_is_refused_by_name(tmp_path, text, complaint):
     with pytest.raises(InputError, match=complaint) as refusal:
         written(tmp_path, text)
     assert "own.csv" in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
-def test_text_that_is_not_utf8_is_refused_by_name(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_is_refused_by_name(tmp_path):
     (tmp_path / "own.csv").write_bytes(b"a,label\n\x81,x\n")
     with pytest.raises(InputError, match=r"own.csv' is not UTF-8"):
         load("csv", str(tmp_path / "own.csv"))
 
 
-def test_a_header_is_not_read_as_a_record(tmp_path: Path) -> None:
+def test_a_header_is_not_read_as_a_record(tmp_path):
     with pytest.raises(InputError, match=r"c0 of .* has numbers under 'age'.*data.label"):
         written(tmp_path, "age,ill\n30,0\n40,1\n", label="c1")
 
 
-def test_a_column_to_exclude_must_be_a_feature(tmp_path: Path) -> None:
+def test_a_column_to_exclude_must_be_a_feature(tmp_path):
     for name in ("who", "label"):
         with pytest.raises(InputError, match=rf"data.exclude names '{name}'.*columns are a, label"):
             written(tmp_path, "a,label\n1,x\n2,y\n", exclude=name)
 
 
-def test_names_are_no_categories_and_measurements_no_classes(tmp_path: Path) -> None:
+def test_names_are_no_categories_and_measurements_no_classes(tmp_path):
     lines = [f"{number % 2},n{number},{number / 7}" for number in range(1500)]
     text = "\n".join(["label,name,value", *lines])
     with pytest.raises(InputError, match=r"'name' .* 1,500 different values, .* plain numbers"):
@@ -161,7 +158,7 @@ def test_names_are_no_categories_and_measurements_no_classes(tmp_path: Path) -> 
         written(tmp_path, text, label="value")
 
 
-def test_the_real_abalone_without_a_header(real: Callable[[str], Path]) -> None:
+def test_the_real_abalone_without_a_header(real):
     path = real("abalone") / "abalone.data"
     dataset = load("csv", str(path), "c8")
     lines = [line.split(",") for line in path.read_text().split()]
@@ -179,9 +176,7 @@ values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
     numbers=st.lists(values, min_size=2, max_size=20).filter(lambda some: len(set(some)) > 1),
     words=st.lists(st.sampled_from("abcde"), min_size=20, max_size=20),
 )
-def test_features_are_a_function_of_each_column_alone(
-    numbers: list[float], words: list[str]
-) -> None:
+def test_features_are_a_function_of_each_column_alone(numbers, words):
     words = ["a", "b", *words][: len(numbers)]
     labels = np.arange(len(numbers)) % 2
     texts = {"x": map(str, numbers), "w": words, "label": map(str, labels)}
@@ -203,7 +198,7 @@ FORMS = {
 }
 
 
-def in_form(separator: str, mark: str, rows: int = 40) -> str:
+def in_form(separator, mark, rows=40):
     """Return a table whose numbers have this decimal mark."""
     lines = ["größe,ort,label"]
     lines += [
@@ -214,9 +209,7 @@ def in_form(separator: str, mark: str, rows: int = 40) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_table_means_the_same_however_its_file_is_written(
-    tmp_path: Path, form: tuple[str, str, str]
-) -> None:
+def test_a_table_means_the_same_however_its_file_is_written(tmp_path, form):
     separator, mark, encoding = form
     (tmp_path / "own.csv").write_bytes(in_form(separator, mark).encode(encoding))
     dataset = load("csv", str(tmp_path / "own.csv"))
@@ -241,20 +234,18 @@ def test_a_table_means_the_same_however_its_file_is_written(
         ("a;label\n1,5;0\n2,5;1;3\n", "line 3 of .* has 3 values separated by ';', but the first"),
     ],
 )
-def test_a_form_that_is_not_clear_is_refused_without_a_value(
-    tmp_path: Path, text: str, complaint: str
-) -> None:
+def test_a_form_that_is_not_clear_is_refused_without_a_value(tmp_path, text, complaint):
     with pytest.raises(InputError, match=complaint) as refusal:
         written(tmp_path, text)
     assert not {"1,5", "2.5", "7.5", "1,234"} & set(re.split(r"[ '():]+", str(refusal.value)))
 
 
-def test_a_thousand_in_quotes_is_no_decimal(tmp_path: Path) -> None:
+def test_a_thousand_in_quotes_is_no_decimal(tmp_path):
     dataset = written(tmp_path, 'a,label\n"1,234",0\n"2,345",1\n')
     assert dataset.attributes == ("a=1,234", "a=2,345")
 
 
-def test_all_columns_that_are_no_features_are_named_in_one_line(tmp_path: Path) -> None:
+def test_all_columns_that_are_no_features_are_named_in_one_line(tmp_path):
     rows = "".join(f"n{number},5,{number},{number % 2}\n" for number in range(1500))
     with pytest.raises(InputError, match=r'data.exclude = "name,same"') as refusal:
         written(tmp_path, "name,same,age,label\n" + rows)

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import struct
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +19,12 @@ IMAGES, LABELS = idx.TRAIN
 TEST_IMAGES, TEST_LABELS = idx.TEST
 
 
-def written(array: np.ndarray) -> bytes:
+def written(array):
     """The IDX file of an array of unsigned bytes, as its format is published."""
     return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes()
 
 
-def small_files(train: int = 12, test: int = 5) -> dict[str, bytes]:
+def small_files(train=12, test=5):
     rng = np.random.default_rng(0)
     files = {}
     for (images, labels), count in ((idx.TRAIN, train), (idx.TEST, test)):
@@ -34,7 +33,7 @@ def small_files(train: int = 12, test: int = 5) -> dict[str, bytes]:
     return files
 
 
-def write(folder: Path, files: dict[str, bytes], *, zipped: bool = False) -> None:
+def write(folder, files, *, zipped=False):
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if zipped:
@@ -44,7 +43,7 @@ def write(folder: Path, files: dict[str, bytes], *, zipped: bool = False) -> Non
 
 
 @pytest.fixture
-def small_mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+def small_mnist(monkeypatch):
     """Small files that pass for MNIST."""
     files = small_files()
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -54,9 +53,7 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
 @pytest.mark.parametrize("folder", [".", "raw", "MNIST/raw"])
-def test_mnist_is_found_where_its_files_usually_lie(
-    tmp_path: Path, folder: str, zipped: bool, small_mnist: dict[str, bytes]
-) -> None:
+def test_mnist_is_found_where_its_files_usually_lie(tmp_path, folder, zipped, small_mnist):
     write(tmp_path / folder, small_mnist, zipped=zipped)
     dataset = load("mnist", str(tmp_path))
     assert dataset.test is not None
@@ -72,9 +69,7 @@ def test_mnist_is_found_where_its_files_usually_lie(
 
 
 @pytest.mark.parametrize("missing", idx.TRAIN + idx.TEST)
-def test_a_missing_mnist_file_is_named_and_the_download_offered(
-    tmp_path: Path, missing: str
-) -> None:
+def test_a_missing_mnist_file_is_named_and_the_download_offered(tmp_path, missing):
     files = small_files()
     del files[missing]
     write(tmp_path, files)
@@ -90,9 +85,7 @@ def test_a_missing_mnist_file_is_named_and_the_download_offered(
 
 @pytest.mark.parametrize("changed", idx.TRAIN + idx.TEST)
 @pytest.mark.parametrize("zipped", [False, True], ids=["plain", "gzip"])
-def test_a_file_that_is_not_mnists_is_refused_by_name(
-    tmp_path: Path, small_mnist: dict[str, bytes], changed: str, zipped: bool
-) -> None:
+def test_a_file_that_is_not_mnists_is_refused_by_name(tmp_path, small_mnist, changed, zipped):
     content = bytearray(small_mnist[changed])
     content[-1] ^= 1
     write(tmp_path, small_mnist | {changed: bytes(content)}, zipped=zipped)
@@ -105,7 +98,7 @@ def test_a_file_that_is_not_mnists_is_refused_by_name(
 
 
 @pytest.mark.slow
-def test_the_real_mnist(real: Callable[[str], Path]) -> None:
+def test_the_real_mnist(real):
     dataset = load("mnist", str(real("mnist")))
     assert dataset.test is not None
     assert dataset.train.features.shape == (60_000, 1, 28, 28)
@@ -116,15 +109,10 @@ def test_the_real_mnist(real: Callable[[str], Path]) -> None:
     assert (dataset.train.features.min(), dataset.train.features.max()) == (0, 1)
 
 
-def test_what_is_missing_is_downloaded_only_when_asked(
-    tmp_path: Path,
-    small_mnist: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    asked: list[tuple[str, bool]] = []
+def test_what_is_missing_is_downloaded_only_when_asked(tmp_path, small_mnist, monkeypatch, capsys):
+    asked = []
 
-    def torchvisions(root: str, *, download: bool) -> None:
+    def torchvisions(root, *, download):
         asked.append((root, download))
         write(Path(root) / "MNIST" / "raw", small_mnist)
         sys.stdout.write("Downloading\n")
@@ -145,10 +133,8 @@ def test_what_is_missing_is_downloaded_only_when_asked(
 @pytest.mark.parametrize(
     "error", [RuntimeError("File not found\nor corrupted."), OSError("no route to host")]
 )
-def test_a_download_that_fails_is_one_line(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(root: str, *, download: bool) -> None:
+def test_a_download_that_fails_is_one_line(tmp_path, error, monkeypatch):
+    def fail(root, *, download):
         raise error
 
     monkeypatch.setattr(datasets, "FashionMNIST", fail)
@@ -158,10 +144,8 @@ def test_a_download_that_fails_is_one_line(
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["nothing", "a file"])
-def test_a_download_that_fails_leaves_no_empty_folders(
-    tmp_path: Path, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(root: str, *, download: bool) -> None:
+def test_a_download_that_fails_leaves_no_empty_folders(tmp_path, kept, monkeypatch):
+    def fail(root, *, download):
         (Path(root) / "MNIST" / "raw").mkdir(parents=True)
         if kept:
             (Path(root) / "MNIST" / "raw" / LABELS).write_bytes(b"fetched")
@@ -179,9 +163,7 @@ def test_a_download_that_fails_leaves_no_empty_folders(
 
 
 @pytest.mark.slow
-def test_the_real_fashion_mnist_whoever_packed_it(
-    real: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_real_fashion_mnist_whoever_packed_it(real, tmp_path):
     folder = real("fashion-mnist")
     dataset = load("fashion-mnist", str(folder))
     assert dataset.test is not None
@@ -194,13 +176,13 @@ def test_the_real_fashion_mnist_whoever_packed_it(
     assert load("fashion-mnist", str(tmp_path)).train.labels[:3].tolist() == [9, 0, 0]
 
 
-def test_fashion_mnist_is_not_mnist(tmp_path: Path, small_mnist: dict[str, bytes]) -> None:
+def test_fashion_mnist_is_not_mnist(tmp_path, small_mnist):
     write(tmp_path, small_mnist, zipped=True)
     with pytest.raises(InputError, match=r"not the original FashionMNIST file train-images"):
         load("fashion-mnist", str(tmp_path))
 
 
-def test_anybodys_idx_files_are_read_without_a_checksum(tmp_path: Path) -> None:
+def test_anybodys_idx_files_are_read_without_a_checksum(tmp_path):
     images = np.arange(4 * 6 * 5, dtype=np.uint8).reshape(4, 6, 5)
     labels = np.array([2, 0, 1, 0], dtype=np.uint8)
     write(tmp_path, {IMAGES: written(images), LABELS: written(labels)}, zipped=True)
@@ -211,7 +193,7 @@ def test_anybodys_idx_files_are_read_without_a_checksum(tmp_path: Path) -> None:
     assert (dataset.test, dataset.classes) == (None, 3)
 
 
-def test_anybodys_test_files_are_held_out(tmp_path: Path) -> None:
+def test_anybodys_test_files_are_held_out(tmp_path):
     write(tmp_path, small_files())
     dataset = load("idx", str(tmp_path))
     assert dataset.test is not None
@@ -248,9 +230,7 @@ def test_anybodys_test_files_are_held_out(tmp_path: Path) -> None:
         "one class",
     ],
 )
-def test_a_wrong_idx_file_is_refused_by_name(
-    tmp_path: Path, name: str, content: bytes, complaint: str
-) -> None:
+def test_a_wrong_idx_file_is_refused_by_name(tmp_path, name, content, complaint):
     write(tmp_path, small_files() | {name: content})
     with pytest.raises(InputError, match=rf"{name}'.*{complaint}"):
         load("idx", str(tmp_path))
@@ -261,14 +241,14 @@ def test_a_wrong_idx_file_is_refused_by_name(
     [b"no gzip", gzip.compress(b"x" * 1000)[:-9], gzip.compress(b"x")[:12] + b"\xff" * 20],
     ids=["not gzip", "cut off", "corrupt"],
 )
-def test_a_damaged_gzip_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_gzip_file_is_refused_by_name(tmp_path, content):
     path = tmp_path / "labels.gz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"labels.gz' is damaged"):
         read_idx(path, dimensions=1)
 
 
-def test_an_idx_header_that_promises_more_than_memory_is_only_compared(tmp_path: Path) -> None:
+def test_an_idx_header_that_promises_more_than_memory_is_only_compared(tmp_path):
     path = tmp_path / "images"
     path.write_bytes(struct.pack(">HBB3I", 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1))
     with pytest.raises(InputError, match=f"16 bytes instead of {16 + (2**32 - 1) ** 3}"):

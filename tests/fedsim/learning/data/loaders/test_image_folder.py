@@ -3,7 +3,6 @@
 import os
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from fedsim.learning.data import load
 RNG = np.random.default_rng(0)
 
 
-def picture(path: Path, shape: tuple[int, ...] = (5, 7)) -> np.ndarray:
+def picture(path, shape=(5, 7)):
     """Write random pixels, without loss, and return them."""
     pixels = RNG.integers(0, 256, shape, dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +22,7 @@ def picture(path: Path, shape: tuple[int, ...] = (5, 7)) -> np.ndarray:
     return pixels
 
 
-def test_grey_pictures_have_one_channel_and_classes_are_the_subfolders(tmp_path: Path) -> None:
+def test_grey_pictures_have_one_channel_and_classes_are_the_subfolders(tmp_path):
     dog = picture(tmp_path / "dog" / "1.png")
     cat = picture(tmp_path / "cat" / "b" / "2.png")
     dataset = load("images", str(tmp_path))
@@ -35,7 +34,7 @@ def test_grey_pictures_have_one_channel_and_classes_are_the_subfolders(tmp_path:
     assert (dataset.classes, dataset.kind, dataset.attributes) == (2, "image", ())
 
 
-def test_one_picture_in_colour_gives_all_of_them_three_channels(tmp_path: Path) -> None:
+def test_one_picture_in_colour_gives_all_of_them_three_channels(tmp_path):
     grey, colour = picture(tmp_path / "a" / "1.png"), picture(tmp_path / "b" / "1.png", (5, 7, 3))
     features = load("images", str(tmp_path)).train.features
     assert features.shape == (2, 3, 5, 7)
@@ -44,7 +43,7 @@ def test_one_picture_in_colour_gives_all_of_them_three_channels(tmp_path: Path) 
         np.testing.assert_array_equal(features[1, channel] * 255, colour[:, :, channel])
 
 
-def test_pictures_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
+def test_pictures_of_several_sizes_are_brought_to_one(tmp_path):
     picture(tmp_path / "a" / "1.png", (5, 7))
     picture(tmp_path / "b" / "1.png", (9, 8))
     with pytest.raises(InputError, match=r"1.png' has 7×5 pixels and .* 8×9; set data.image-size"):
@@ -52,7 +51,7 @@ def test_pictures_of_several_sizes_are_brought_to_one(tmp_path: Path) -> None:
     assert load("images", str(tmp_path), image_size=6).train.features.shape == (2, 1, 6, 6)
 
 
-def test_a_uniform_picture_stays_uniform_when_it_is_resized(tmp_path: Path) -> None:
+def test_a_uniform_picture_stays_uniform_when_it_is_resized(tmp_path):
     for name, grey in (("a", 51), ("b", 255)):
         (tmp_path / name).mkdir()
         Image.fromarray(np.full((5, 9), grey, dtype=np.uint8)).save(tmp_path / name / "1.png")
@@ -62,7 +61,7 @@ def test_a_uniform_picture_stays_uniform_when_it_is_resized(tmp_path: Path) -> N
     )
 
 
-def test_a_folder_without_subfolders_of_pictures_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_subfolders_of_pictures_is_refused(tmp_path):
     with pytest.raises(InputError, match="is not a folder of pictures"):
         load("images", str(tmp_path))
     (tmp_path / "empty").mkdir()
@@ -71,13 +70,13 @@ def test_a_folder_without_subfolders_of_pictures_is_refused(tmp_path: Path) -> N
         load("images", str(tmp_path))
 
 
-def test_a_single_class_is_refused(tmp_path: Path) -> None:
+def test_a_single_class_is_refused(tmp_path):
     picture(tmp_path / "a" / "1.png")
     with pytest.raises(InputError, match="the same 'subfolder' for all 1 records"):
         load("images", str(tmp_path))
 
 
-def _png_of(side: int) -> bytes:
+def _png_of(side):
     """Return a PNG of a few bytes that says that it has so many rows and columns."""
     header = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
     blocks = [header, b"IDAT" + zlib.compress(b"\0"), b"IEND"]
@@ -93,7 +92,7 @@ def _png_of(side: int) -> bytes:
     [b"", b"\x89PNG\r\n\x1a\n", b"text", _png_of(10_000), _png_of(12_000), _png_of(60_000)],
     ids=["empty", "start", "text", "100 million", "144 million", "3600 million"],
 )
-def test_a_damaged_picture_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_picture_is_refused_by_name(tmp_path, content):
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "2.png")
     (tmp_path / "b" / "2.png").write_bytes(content)
@@ -101,7 +100,7 @@ def test_a_damaged_picture_is_refused_by_name(tmp_path: Path, content: bytes) ->
         load("images", str(tmp_path))
 
 
-def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
+def test_a_pipe_is_no_picture(tmp_path):
     picture(tmp_path / "a" / "1.png")
     (tmp_path / "b").mkdir()
     os.mkfifo(tmp_path / "b" / "2.png")
@@ -109,7 +108,7 @@ def test_a_pipe_is_no_picture(tmp_path: Path) -> None:
         load("images", str(tmp_path))
 
 
-def test_a_truncated_picture_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_truncated_picture_is_refused_by_name(tmp_path):
     picture(tmp_path / "a" / "1.png")
     picture(tmp_path / "b" / "2.png", (40, 40))
     whole = (tmp_path / "b" / "2.png").read_bytes()
@@ -118,7 +117,7 @@ def test_a_truncated_picture_is_refused_by_name(tmp_path: Path) -> None:
         load("images", str(tmp_path))
 
 
-def test_pictures_of_more_than_8_bits_are_refused(tmp_path: Path) -> None:
+def test_pictures_of_more_than_8_bits_are_refused(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.fromarray(np.arange(12, dtype=np.uint16).reshape(3, 4)).save(

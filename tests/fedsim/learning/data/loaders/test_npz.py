@@ -3,20 +3,18 @@
 import io
 import re
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.learning.data import Dataset, load
+from fedsim.learning.data import load
 
 LABELS = np.array([1, 0, 1, 0])
 RNG = np.random.default_rng(0)
 
 
-def saved(folder: Path, **arrays: Any) -> Dataset:
+def saved(folder, **arrays):
     np.savez(folder / "own.npz", **arrays)
     return load("npz", str(folder / "own.npz"))
 
@@ -26,9 +24,7 @@ def saved(folder: Path, **arrays: Any) -> Dataset:
     [((4, 5, 7), 0), ((4, 1, 5, 7), 1), ((4, 3, 5, 7), 1), ((4, 5, 7, 3), 3)],
     ids=["grey", "one channel", "colour", "colour last"],
 )
-def test_bytes_are_images_between_0_and_1(
-    tmp_path: Path, shape: tuple[int, ...], channels: int
-) -> None:
+def test_bytes_are_images_between_0_and_1(tmp_path, shape, channels):
     pixels = RNG.integers(0, 256, shape, dtype=np.uint8)
     dataset = saved(tmp_path, features=pixels, labels=LABELS)
     read = np.moveaxis(pixels if channels else pixels[..., None], channels or -1, 1)
@@ -38,13 +34,13 @@ def test_bytes_are_images_between_0_and_1(
     assert (dataset.attributes, len(dataset.column_of)) == ((), 0)
 
 
-def test_numbers_between_0_and_1_are_images_as_they_are(tmp_path: Path) -> None:
+def test_numbers_between_0_and_1_are_images_as_they_are(tmp_path):
     images = RNG.random((4, 5, 7))
     dataset = saved(tmp_path, features=images, labels=LABELS)
     np.testing.assert_array_equal(dataset.train.features[:, 0], images.astype(np.float32))
 
 
-def test_a_table_is_taken_as_it_is_and_other_arrays_are_columns(tmp_path: Path) -> None:
+def test_a_table_is_taken_as_it_is_and_other_arrays_are_columns(tmp_path):
     table = np.array([[0.5, -3], [0.25, 7], [0, 0], [1, 2]])
     people = np.array(["eve", "bob", "eve", "amy"])
     dataset = saved(tmp_path, features=table, labels=LABELS, person=people, age=np.arange(4))
@@ -62,7 +58,7 @@ def test_a_table_is_taken_as_it_is_and_other_arrays_are_columns(tmp_path: Path) 
     [np.array(["no", "maybe", "yes", "no"]), np.array([7, 2, 9, 7]), np.eye(3)[[1, 0, 2, 1]]],
     ids=["text", "numbers", "one-hot"],
 )
-def test_classes_are_the_different_labels_in_order(tmp_path: Path, labels: np.ndarray) -> None:
+def test_classes_are_the_different_labels_in_order(tmp_path, labels):
     dataset = saved(tmp_path, features=RNG.random((4, 2)), labels=labels)
     np.testing.assert_array_equal(dataset.train.labels, [1, 0, 2, 1])
     assert dataset.classes == 3
@@ -93,9 +89,7 @@ TABLE = np.zeros((4, 2))
         ({"features": np.array([object()] * 4), "labels": LABELS}, "no .npz of plain arrays"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_the_reason(
-    tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str
-) -> None:
+def test_what_cannot_be_used_is_refused_with_the_reason(tmp_path, arrays, complaint):
     pattern = re.escape(complaint).replace(r"\.\*", ".*")
     with pytest.raises(InputError, match=pattern) as refusal:
         saved(tmp_path, **arrays)
@@ -105,7 +99,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04 cut off", b"no archive at all"], ids=["empty", "cut", "other"]
 )
-def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path, content):
     path = tmp_path / "own.npz"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"own.npz' is damaged, or no .npz of plain arrays"):
@@ -113,9 +107,7 @@ def test_a_file_that_is_no_archive_is_refused_by_name(tmp_path: Path, content: b
 
 
 @pytest.mark.parametrize("length", [2**52, 2**70], ids=["memory", "overflow"])
-def test_a_header_that_claims_more_than_there_can_be_is_refused(
-    tmp_path: Path, length: int
-) -> None:
+def test_a_header_that_claims_more_than_there_can_be_is_refused(tmp_path, length):
     header = io.BytesIO()
     said = {"descr": "|u1", "fortran_order": False, "shape": (length,)}
     np.lib.format.write_array_header_1_0(header, said)
@@ -126,7 +118,7 @@ def test_a_header_that_claims_more_than_there_can_be_is_refused(
     assert "\n" not in str(refusal.value)
 
 
-def test_a_single_array_is_no_archive(tmp_path: Path) -> None:
+def test_a_single_array_is_no_archive(tmp_path):
     np.save(tmp_path / "own.npy", TABLE)
     with pytest.raises(InputError, match="it is a single array"):
         load("npz", str(tmp_path / "own.npy"))

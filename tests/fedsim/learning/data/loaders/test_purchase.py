@@ -1,7 +1,6 @@
 """Purchase-100 in its authors' two formats. The records here are random: they are not Purchase."""
 
 import gzip
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,21 +14,21 @@ ARCHIVE = "shokri_purchases_100_classes.npz"
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch):
     monkeypatch.setattr(public_tables, "ROWS", ROWS)
 
 
 @pytest.fixture
-def bits() -> np.ndarray:
+def bits():
     return np.random.default_rng(0).integers(0, 2, (ROWS, 600), dtype=np.uint8)
 
 
 @pytest.fixture
-def clusters() -> np.ndarray:
+def clusters():
     return np.random.default_rng(1).permutation(np.arange(ROWS) % 100)
 
 
-def text(bits: np.ndarray, clusters: np.ndarray) -> bytes:
+def text(bits, clusters):
     lines = (
         ",".join(map(str, [label, *row])) for row, label in zip(bits, clusters + 1, strict=True)
     )
@@ -37,9 +36,7 @@ def text(bits: np.ndarray, clusters: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["text", "gzip", "numbers", "from 1", "one-hot"])
-def test_every_form_of_the_file_gives_the_same_records(
-    tmp_path: Path, bits: np.ndarray, clusters: np.ndarray, form: str
-) -> None:
+def test_every_form_of_the_file_gives_the_same_records(tmp_path, bits, clusters, form):
     if form == "text":
         (tmp_path / "dataset_purchase").write_bytes(text(bits, clusters))
     elif form == "gzip":
@@ -65,9 +62,7 @@ def test_every_form_of_the_file_gives_the_same_records(
     ],
     ids=["truncated", "ragged", "header"],
 )
-def test_a_wrong_text_file_is_refused_by_name(
-    tmp_path: Path, content: bytes, complaint: str
-) -> None:
+def test_a_wrong_text_file_is_refused_by_name(tmp_path, content, complaint):
     (tmp_path / "dataset_purchase").write_bytes(content)
     with pytest.raises(
         InputError, match=rf"dataset_purchase' is damaged or not the original Purch.*{complaint}"
@@ -75,9 +70,7 @@ def test_a_wrong_text_file_is_refused_by_name(
         load("purchase-100", str(tmp_path))
 
 
-def test_a_damaged_packed_file_is_refused_by_name(
-    tmp_path: Path, bits: np.ndarray, clusters: np.ndarray
-) -> None:
+def test_a_damaged_packed_file_is_refused_by_name(tmp_path, bits, clusters):
     packed = bytearray(gzip.compress(text(bits, clusters)))
     packed[10:200] = b"\xff" * 190
     (tmp_path / "dataset_purchase.gz").write_bytes(packed)
@@ -85,9 +78,7 @@ def test_a_damaged_packed_file_is_refused_by_name(
         load("purchase-100", str(tmp_path))
 
 
-def test_a_wrong_archive_is_refused_by_name(
-    tmp_path: Path, bits: np.ndarray, clusters: np.ndarray
-) -> None:
+def test_a_wrong_archive_is_refused_by_name(tmp_path, bits, clusters):
     cases = {
         "not all 0 or 1": {"features": bits + 1, "labels": clusters},
         "not 100 numbers from 0 or 1": {"features": bits, "labels": clusters + 2},
@@ -107,6 +98,6 @@ def test_a_wrong_archive_is_refused_by_name(
             load("purchase-100", str(folder))
 
 
-def test_a_folder_without_either_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_either_file_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"'dataset_purchase'.*is not in"):
         load("purchase-100", str(tmp_path))
