@@ -202,7 +202,7 @@ def _tables() -> Iterator[Kind]:
     train = ("train", "table.toml", "--quiet", *options(SMALL | SEEDED), "--out", "run")
     predict = ("predict", "run", "table.csv", "--out", "predicted.csv")
     yield Kind("train-table", (init, train, predict), files="inputs.table")
-    deployed = ("deploy", "report", "machine", "--others", "others.npz", "--model", "run")
+    deployed = ("deploy", "report", "machine")
     yield Kind("client-report", (deployed,), files="inputs.deployment", seeded=False)
 
 

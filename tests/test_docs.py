@@ -215,7 +215,7 @@ ELSEWHERE = re.compile(
     r"deploy (?!certificates|init h|init k)|audit app|--(track|follow|cluster|simulation|open)"
     r"|--auditor|--data-root D|DIRECTORY|\bDIR\b|adult|movielens|fine-tune|bank-choice|texts|cuda"
     r"|\.fedt|transcripts|--allow-code (?!mine:low)|mine:[A-Zt]|MODULE|my-app|A B C|runs/central"
-    r"|/\*|client}|secagg|measures-|…|\.\."
+    r"|/\*|client}|secagg|train RUN|measures-|choose-belief|…|\.\."
 )
 """Commands that need services, other machines, or records and code that no clone has."""
 
@@ -242,8 +242,6 @@ DIGITS = "run digits trials.count=8 training.rounds=2 data.records=30 data.pool=
 MADE = {
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("digits", "stricter")},
     **{f"fedsim-runs/{name}": f"{DIGITS} fedsim-runs/{name}" for name in ("vantages", "hospital")},
-    "fedsim-runs/digits-choose-belief-0.75/config.toml": "train train-digits training.rounds=2 "
-    "--out fedsim-runs/digits-choose-belief-0.75",
     "fedsim-runs/model": "train hospital.toml training.rounds=2 --out fedsim-runs/model",
     "hospital.toml": "init hospital.toml --data patients.csv --label diagnosis --yes",
     "bank.toml": "init bank.toml --data patients.csv --label diagnosis --yes",
@@ -270,9 +268,10 @@ def _laid_out(folder: Path) -> None:
 def _made(words: Sequence[str]) -> None:
     """Make what a command names, and what that takes, if it is not there."""
     for word in words:
-        if word in MADE and not Path(word).exists() and f"--out {word}" not in " ".join(words):
+        makes = words[0] == "init" or f"--out {word}" in " ".join(words)
+        if word in MADE and not (makes or Path(word).exists()):
             made = MADE[word].split()
-            _made([each for each in made[:2] if each != word])
+            _made(made[:2])
             assert run(made).exit_code == 0
 
 
@@ -296,7 +295,9 @@ def test_the_commands_of_a_page_run_in_small_sizes(
         _made(words)
         is_run = Path(words[1], "config.toml").exists()
         small = [] if is_run or words[1].endswith(".csv") else SMALL.get(words[0], [])
-        small = ["--yes"] if words[:1] == ["data"] and words[1].endswith(".csv") else small
+        asks = words[0] == "init" or (words[0] == "data" and words[1].endswith(".csv"))
+        small = ["--yes"] * ("--yes" not in words) if asks else small
+        small = [each for each in small if f"--over {each.partition('=')[0]}" not in line]
         result = run([*words, *small])
         # A search in a small size may find nothing.
         fine = (0, 1, 3, 4) if words[0] == "choose" else (0, 3, 4)

@@ -284,24 +284,15 @@ def status(directory: Path, /) -> Answer:
     )
 
 
-def report(
-    directory: Path,
-    /,
-    *,
-    others: str = "",
-    model: Path | None = None,
-    out: Path | None = None,
-) -> Answer:
+def report(directory: Path, /, *, out: Path | None = None) -> Answer:
     """Report what this client released, when, at what epsilon, and how exposed its records are.
 
     Run it on the client's machine, for its owner. No result leaves the machine.
 
-    Example: fedsim deploy report /etc/fedsim/client-0 --others public.csv
+    Example: fedsim deploy report /etc/fedsim/client-0
 
     Args:
         directory: folder of this client.
-        others: records that the training did not use, for an attack on the model.
-        model: released model of the last training. Default: the last model sent to this client.
         out: directory of the report. Default: report in the client's folder.
     """
     from fedsim.reports.client import client_page  # noqa: PLC0415  (torch and matplotlib are slow)
@@ -317,7 +308,7 @@ def report(
             f"cannot read '{path}': {reading.reason(error)}; correct the file"
         ) from None
     node = ClientNode.of(values, directory.resolve() / "work")
-    assembled = assemble(node, others, model)
+    assembled = assemble(node)
     place = directory / "report" if out is None else out
     return Answer(
         report=report_json(assembled.as_json()),

@@ -18,6 +18,7 @@ from fedsim.federation.protocol.flower_private import GONE
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure, sort_out
 from fedsim.federation.runs.run_directory import RunDirectory
+from fedsim.federation.server.polling import taken
 
 IDENTIFY = f"{MessageType.QUERY}.identify"
 DIGEST = f"{MessageType.QUERY}.data"
@@ -109,16 +110,13 @@ class Auditors:
                 self._hear(reply)
 
     def _send(self, grid: Grid, sent: list[Message]) -> None:
-        if sent:
-            nodes = [message.metadata.dst_node_id for message in sent]
-            # Flower returns None for a message to a node that is gone, and an empty list for
-            # messages that are too large.
-            ids: list[str | None] = list(grid.push_messages(sent)) or [None] * len(sent)
-            for id, node in zip(ids, nodes, strict=True):
-                if id is None:
-                    self._leave(node, "Flower accepted no message for its node")
-                else:
-                    self._awaited[id] = node
+        accepted = taken(grid, sent)
+        for message in sent:
+            id, node = message.metadata.message_id, message.metadata.dst_node_id
+            if id in accepted:
+                self._awaited[id] = node
+            else:
+                self._leave(node, "Flower accepted no message for its node")
 
     def _hear(self, reply: Message) -> None:
         # The sender of Flower's own error replies is not the node in question.
@@ -267,9 +265,8 @@ class _Roll:
         new = sorted(set(grid.get_node_ids()) - known)
         self.asked_at |= dict.fromkeys(new, now)
         queries = [Message(RecordDict(), node, IDENTIFY) for node in new]
-        sent = grid.push_messages(queries) if queries else ()
-        # None for a node that has left in the meantime.
-        self.asked |= {id: node for id, node in zip(sent, new, strict=True) if id is not None}
+        accepted = taken(grid, queries)
+        self.asked |= {id: query.metadata.dst_node_id for id, query in accepted.items()}
 
     def enter(self, node: int, partition: int) -> None:
         """Accept the claim of a node, or record it as unknown.

@@ -1,7 +1,7 @@
 """A Grid with a shorter wait for replies than the three seconds of Flower's own."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
@@ -15,6 +15,20 @@ INTERVAL = 0.2
 
 SLOW = 20.0
 """Seconds after which missing replies are reported; the time doubles with each report."""
+
+
+def taken(grid: Grid, sent: Sequence[Message]) -> dict[str, Message]:
+    """Send messages, and return those that Flower took, by their ids.
+
+    Of a message to a node that is gone, Flower's deployment returns the id "", and its simulation
+    none; of messages that are too large together, it returns no ids.
+    """
+    ids = {*grid.push_messages(sent)} if sent else set()
+    return {
+        message.metadata.message_id: message
+        for message in sent
+        if message.metadata.message_id in ids
+    }
 
 
 class PollingGrid(Grid):
@@ -66,15 +80,13 @@ class PollingGrid(Grid):
     ) -> Iterable[Message]:
         """Send messages; return replies within seconds, or errors where the node is gone."""
         sent = list(messages)
-        # None for a message that Flower could not take.
-        ids: list[str | None] = list(self._grid.push_messages(sent))
-        requests = dict(zip(ids, sent, strict=True))
-        waiting = {id for id in ids if id is not None}
+        requests = taken(self._grid, sent)
+        waiting = {*requests}
         begun, report_at = time.monotonic(), SLOW
         replies = [
             Message(Error(NODE_UNAVAILABLE, "its node is not connected"), reply_to=request)
-            for id, request in zip(ids, sent, strict=True)
-            if id is None
+            for request in sent
+            if request.metadata.message_id not in requests
         ]
         while waiting:
             for reply in self._grid.pull_messages(sorted(waiting)):

@@ -122,7 +122,7 @@ def _first(report: ClientReport) -> doc.FirstScreen:
         alarming=budget.epsilon > budget.epsilon_limit,
         figure=doc.Bars(bars, caption, share(limit)) if bars else None,
         table=doc.tabulated(("Run", "Its ε", "ε so far"), runs) if runs else None,
-        checks=[within, *map(_untold, report.trainings)],
+        checks=[within, *(_gone(each) for each in report.trainings if each.measured is None)],
         steps=_steps(report),
         sign_off=first_screen.sign_off(
             data=f"the records of client {report.client}",
@@ -137,26 +137,14 @@ def _bars(training: ClientTraining) -> Iterator[doc.Bar]:
     if measured is None:
         return
     limit = None if measured.advantage_bound is None else share(measured.advantage_bound)
-    for name, signal, words, how in (
-        ("most exposed record", measured.exposure, verdicts.NOT_MEASURED, "its gradients allow"),
-        ("attack by losses", measured.attack, verdicts.CANNOT_TELL, "right in"),
-    ):
-        if signal is not None:
-            found = signal.highest if isinstance(signal, Exposure) else signal
-            mark = doc.Mark(words.kind, words.text)
-            bar = f"{training.name}: {name}"
-            yield doc.Bar(bar, mark, share(found.advantage), None, limit, how=how)
+    if measured.exposure is not None:
+        mark = doc.Mark(verdicts.NOT_MEASURED.kind, verdicts.NOT_MEASURED.text)
+        bar, most = f"{training.name}: most exposed record", measured.exposure.highest.advantage
+        yield doc.Bar(bar, mark, share(most), None, limit, how="its gradients allow")
 
 
-def _untold(training: ClientTraining) -> doc.Check:
-    """Return why the measurements of a training do not decide anything."""
-    if training.measured is None:
-        text = "the records that took part are gone, so nothing was measured."
-    elif training.measured.attack is None:
-        text = "no attack on the model was run."
-    else:  # a best threshold, chosen afterwards, has no interval
-        text = "the attack by losses has no interval to compare with the limit."
-    return doc.Check(OPEN, f"{training.name}: {text}")
+def _gone(training: ClientTraining) -> doc.Check:
+    return doc.Check(OPEN, GONE.format(name=training.name))
 
 
 def _steps(report: ClientReport) -> list[str]:
@@ -164,8 +152,6 @@ def _steps(report: ClientReport) -> list[str]:
     steps = [f"About ε = {number(left)} of the budget is left for further trainings."]
     if left <= 0:
         steps = ["The budget is spent: join no further training, or agree to a larger budget."]
-    if any(each.measured and each.measured.attack is None for each in report.trainings):
-        steps.append("To run an attack, give records that took no part with --others.")
     return steps
 
 
@@ -213,14 +199,6 @@ AT_RANDOM = (
     "Records took part at random. These numbers assume a record that took part in every round, so "
     "they are upper limits."
 )
-NO_ATTACK = (
-    "No attack on a model was run. Give at least 20 records that took no part with --others."
-)
-ATTACK = (
-    "An attack by the losses of {attack.model} compared {attack.members} own records with "
-    "{attack.others} others: area under the curve {area}, advantage {advantage} at the best "
-    "threshold (chosen afterwards). The noise allows {allowed}."
-)
 
 
 def _told(training: ClientTraining) -> Iterator[str]:
@@ -228,7 +206,7 @@ def _told(training: ClientTraining) -> Iterator[str]:
     if measured is None:
         yield GONE.format(name=training.name)
         return
-    exposure, attack = measured.exposure, measured.attack
+    exposure = measured.exposure
     if sentence := risk_section.sentence({"any other party": measured.risks}):
         yield f"{sentence} This holds for each record, by the noise that was charged."
     if exposure is None:
@@ -244,9 +222,3 @@ def _told(training: ClientTraining) -> Iterator[str]:
             yield NOT_KEPT.format(answered=answered, lost=lost)
         if measured.sampling_rate < 1:
             yield AT_RANDOM
-    if attack is None:
-        yield NO_ATTACK
-    else:
-        values = map(number, (attack.area, attack.advantage, measured.advantage_bound))
-        area, advantage, allowed = values
-        yield ATTACK.format(attack=attack, area=area, advantage=advantage, allowed=allowed)

@@ -15,8 +15,6 @@ import numpy as np
 import torch
 
 from adversaries import registry
-from adversaries.arrays import Floats
-from adversaries.attacks import roc
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.configuration import Scalar
@@ -29,10 +27,7 @@ from fedsim.federation.protocol import consent
 from fedsim.federation.protocol.consent import RefusedError, Terms
 from fedsim.game import federation, record_display
 from fedsim.game.federation import Federation
-from fedsim.learning.data import own_records, schema
-from fedsim.learning.training import saved_model
 from fedsim.learning.training.clipped_block import MARGIN
-from fedsim.learning.training.tasks import task_of
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.mechanism import Mechanism, sensitivity
 
@@ -40,7 +35,6 @@ WHOLE = (1 - MARGIN) * (1 - 1e-6)
 """A gradient counts as clipped from this share of the bound on, because of rounding."""
 
 SHOWN = 10
-NEEDED = 20
 
 
 @dataclass(frozen=True)
@@ -88,22 +82,6 @@ class Exposure:
 
 
 @dataclass(frozen=True)
-class LossAttack:
-    """How well the losses of a model separate own records from others.
-
-    Attributes:
-        area: under the curve.
-        advantage: at the best threshold; one model gives no interval.
-    """
-
-    model: str
-    members: int
-    others: int
-    area: float
-    advantage: float
-
-
-@dataclass(frozen=True)
 class MeasuredRecords:
     """What was measured on the records that took part in a training.
 
@@ -112,7 +90,6 @@ class MeasuredRecords:
         risks: success of an attack without the model, and its largest success with it.
         exposure: None if the noise protects the client as a whole.
         shown: the most exposed record; None unless the data are the client's own.
-        attack: None without enough records that took no part.
     """
 
     records: int
@@ -121,7 +98,6 @@ class MeasuredRecords:
     risks: Sequence[tuple[float, float]]
     exposure: Exposure | None
     shown: Mapping[str, Any] | None
-    attack: LossAttack | None
 
 
 @dataclass(frozen=True)
@@ -239,19 +215,6 @@ def measure(
     return Exposure(rounds, answered, clipped, middle, highest, most_allowed, most)
 
 
-def attacked(own: Floats, others: Floats, model: str) -> LossAttack | None:
-    """Return how well losses separate own records [n] from others [h]; None with too few records.
-
-    Source: Yeom et al., "Privacy risk in machine learning", 2018.
-    """
-    if min(own.size, others.size) < NEEDED:
-        return None
-    scores = -np.concatenate([own, others])
-    curve = roc.curve(scores[None], (np.arange(scores.size) < own.size)[None])
-    advantage = float((curve.true_positive - curve.false_positive).max())
-    return LossAttack(model, own.size, others.size, curve.area, advantage)
-
-
 KIND = "client's own report"
 
 
@@ -285,7 +248,7 @@ class ClientNode:
         return cls(absolute, replace(terms, state=state), partition, data, code)
 
 
-def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> ClientReport:
+def assemble(node: ClientNode) -> ClientReport:
     registry.allow(node.code.split(","))
     answers = client_ledger.read_answers(node.terms.state)
     kept = {each.run: each for each in seen_models.read_seen(node.terms.state)}
@@ -300,8 +263,7 @@ def assemble(node: ClientNode, others: str = "", model: Path | None = None) -> C
     measured: list[ClientTraining] = []
     for training in trainings:
         last = training.last
-        used = model if training is trainings[-1] else None
-        result = _measured(node, training, others, used)
+        result = _measured(node, training)
         measured.append(ClientTraining(last.run, last.config.run.name, result))
     limit, delta = node.terms.epsilon_limit, node.terms.delta_limit
     budget = ClientBudget(
@@ -341,9 +303,7 @@ def _runs(
         )
 
 
-def _measured(
-    node: ClientNode, training: AnsweredTraining, others: str, model: Path | None
-) -> MeasuredRecords | None:
+def _measured(node: ClientNode, training: AnsweredTraining) -> MeasuredRecords | None:
     mine, last = training.answers, training.last
     config, data = last.config, _records_of(node, last, mine[-1].records)
     if data is None:
@@ -366,7 +326,6 @@ def _measured(
         () if mechanism is None else risks.success_by_baseline(mechanism),
         exposure,
         shown,
-        _attack(node, last, data, others, model),
     )
 
 
@@ -385,35 +344,3 @@ def _records_of(node: ClientNode, training: SeenTraining, digest: str) -> Federa
         return holding_back.trained_on(data, node.partition, node.values, share, config.run.seed)
     except RefusedError as error:
         raise InputError(f"node.toml: {error}") from None
-
-
-def _attack(
-    node: ClientNode, training: SeenTraining, data: Federation, others: str, model: Path | None
-) -> LossAttack | None:
-    config = training.config
-    features, labels = data.members(data.owned_by(node.partition))
-    if others and config.data.name == OWN:
-        agreed = schema.parse(config.data.public_schema)
-        others_records = own_records.records(others, agreed, directory=config.model.weights)
-        apart = torch.tensor(others_records.features), torch.tensor(others_records.labels)
-    else:
-        apart = data.held_out()
-    if not len(apart[1]) or not (model or training.models):
-        return None
-    last = max(training.models, default=0)
-    of = "the released model" if model else f"the model that round {last} began with"
-    if model is None:
-        parameters = torch.from_numpy(training.model(last)).to(data.device)[None]
-        own, other = (
-            data.evaluate(parameters, *(each.to(data.device) for each in records))[0][0]
-            for records in ((features, labels), apart)
-        )
-    else:
-        module = saved_model.load(model)
-        own, other = (_losses(module, *records) for records in ((features, labels), apart))
-    return attacked(own.double().cpu().numpy(), other.double().cpu().numpy(), of)
-
-
-@torch.no_grad()
-def _losses(module: torch.nn.Module, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return task_of(module).loss(module(features.cpu()), labels.cpu())

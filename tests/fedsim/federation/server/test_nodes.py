@@ -45,7 +45,7 @@ class Unreliable(InProcessGrid):
         self.sent += [(each.metadata.dst_node_id, each.metadata.message_type) for each in sent]
         ids = list(super().push_messages(sent))
         return [
-            None if each.metadata.dst_node_id in self.gone else id
+            "" if each.metadata.dst_node_id in self.gone else id
             for id, each in zip(ids, sent, strict=True)
         ]
 

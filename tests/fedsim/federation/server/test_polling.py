@@ -42,6 +42,31 @@ def test_after_the_timeout_there_is_what_there_is(slow):
     assert len(replies) == 2
 
 
+@pytest.mark.parametrize("untaken", ["", None])
+def test_each_node_that_is_gone_is_told_at_once(slow, untaken):
+    """Flower's deployment gives the id "" for what it cannot take, its simulation none."""
+    queries, push = _queries(slow), slow.push_messages
+
+    def two_are_gone(messages):
+        ids = list(push(messages))
+        return [ids[0], *[untaken] * 2] if untaken is not None else ids[:1]
+
+    slow.push_messages = two_are_gone
+    replies = list(PollingGrid(slow, 0.001).send_and_receive(queries, timeout=60))
+    gone = [reply for reply in replies if reply.has_error()]
+    assert len(replies) == 3
+    assert {reply.metadata.src_node_id for reply in gone} == {
+        query.metadata.dst_node_id for query in queries[1:]
+    }
+    assert all("not connected" in reply.error.reason for reply in gone)
+
+
+def test_messages_that_are_too_large_are_told_at_once(slow):
+    slow.push_messages = lambda messages: []
+    replies = list(PollingGrid(slow, 0.001).send_and_receive(_queries(slow), timeout=60))
+    assert [reply.has_error() for reply in replies] == [True] * 3
+
+
 def test_who_keeps_the_server_waiting_is_reported_ever_less_often(slow, monkeypatch):
     now, reports = 0.0, []
 
