@@ -8,8 +8,7 @@ from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_report import assemble
-from fedsim.audits.live.live_results import LiveReport
+from fedsim.audits.live.live_report import LiveReport, assemble
 from fedsim.configuration import Scalar, to_run_config
 from fedsim.federation.runs import run_transcript
 from fedsim.federation.runs.run_directory import RunDirectory

@@ -28,7 +28,7 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 5_900,
+    "adversaries": 5_800,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_300,
     "fedsim/configuration": 1_800,
@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_600,
-    "fedsim/audits": 16_300,
-    "fedsim/reports": 8_800,
+    "fedsim/audits": 15_500,
+    "fedsim/reports": 8_700,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 58_900,
+    "tests": 58_400,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -251,21 +251,6 @@ def scaled_fit(releases: Sequence[Release], confidence: float) -> float:
     return fit(releases, rates)
 
 
-def bystander_projections(release: Release, count: int, generator: np.random.Generator) -> Floats:
-    """Return <e, v> [count] for fresh directions v, uniform on the unit sphere.
-
-    Args:
-        release: the round, with e its residual.
-        count: number of directions.
-        generator: of the directions.
-    """
-    # A normalised normal vector is uniform on the sphere. Of it only the first coordinate and the
-    # sum of the other squares, a chi-square, are needed.
-    first = generator.standard_normal(count)
-    others = generator.chisquare(release.size - 1, count) if release.size > 1 else np.zeros(count)
-    return math.sqrt(release.energy) * first / np.sqrt(first**2 + others)
-
-
 def clear_of_rounding(releases: Sequence[Release]) -> list[Release]:
     """Return the rounds whose noise is so far above rounding that its shape can be judged.
 

@@ -15,7 +15,7 @@ import scipy
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import Interval, binomial_low, significance
+from adversaries.statistics.intervals import Interval, significance
 from adversaries.statistics.noncentral import lower_limit, upper_limit
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -161,56 +161,3 @@ def rank_test(coins: Bools, scores: Floats) -> float:
     loud, quiet = ranks[coins], ranks[~coins]
     method = "exact" if loud.size * quiet.size <= EXACT_PAIRS else "asymptotic"
     return float(scipy.stats.mannwhitneyu(loud, quiet, alternative="greater", method=method).pvalue)
-
-
-def prequential_log_odds(coins: Bools, scores: Floats) -> Floats:
-    """Return for each round the log-odds [k] that the coin was loud, judged by earlier rounds.
-
-    They are (s - (m1 + m0)/2)(m1 - m0)/v with the means and the variance of earlier rounds; 0 until
-    there are two rounds on each side.
-
-    Args:
-        coins: bool [k], True for a loud round.
-        scores: float64 [k], in the order of the rounds.
-    """
-    odds = np.zeros(scores.size)
-    for t in range(4, scores.size):
-        loud, quiet = scores[:t][coins[:t]], scores[:t][~coins[:t]]
-        if min(loud.size, quiet.size) < 2:
-            continue
-        # The log-likelihood ratio of two normal laws with the means of earlier rounds and their
-        # common variance.
-        variance = (loud.size * loud.var() + quiet.size * quiet.var()) / (t - 2)
-        high, low = loud.mean(), quiet.mean()
-        if variance > 0:
-            odds[t] = (scores[t] - (high + low) / 2) * (high - low) / variance
-    return odds
-
-
-def success_bound(
-    coins: Bools, log_odds: Floats, delta: float, confidence: float
-) -> tuple[int, int, float]:
-    """Bound the epsilon of one release by the number of right guesses of its coins.
-
-    A guess of a fair coin is right with probability at most (e^epsilon + delta)/(1 + e^epsilon).
-    With the one-sided Clopper-Pearson limit p, epsilon >= ln((p - delta)/(1 - p)).
-
-    Args:
-        coins: bool [k], True for a loud round.
-        log_odds: float64 [k] that the coin was loud; 0 is no guess.
-        delta: of one release, in [0, 1].
-        confidence: in (0, 1).
-
-    Returns:
-        The number of right guesses, the number of guesses, and the epsilon >= 0 that they prove.
-
-    Raises InputError for confidence out of range.
-    """
-    guesses = log_odds != 0
-    right = int(((log_odds > 0) == coins)[guesses].sum())
-    made = int(guesses.sum())
-    # Independent fair coins: under the guarantee the right guesses are at most binomial.
-    low = float(binomial_low(right, made, significance(confidence)))
-    if low - delta <= 1 - low:
-        return right, made, 0.0
-    return right, made, math.log((low - delta) / (1 - low))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import BaseModel, FiniteFloat, NonNegativeInt, ValidationError
@@ -15,15 +15,9 @@ from adversaries.errors import InputError
 from adversaries.statistics.intervals import EpsilonBound, check_positive_delta
 from fedsim.common import reading
 from fedsim.common.html_table import html_table
-from fedsim.configuration.objects import GameRules
-from fedsim.federation.runs import run_transcript
-from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.transcripts.reader import Reader
 
 if TYPE_CHECKING:  # torch takes a second
     from adversaries.bounds.one_run import CanaryEstimate
-    from fedsim.game.federation import Federation
-    from fedsim.game.one_run import Scored
 
 COLUMNS = ("trial", "canary", "included", "score")
 HEADINGS = ("how", "ε", "guesses", "assumes")
@@ -93,54 +87,6 @@ def estimate(
     return OneRun(trial, included, scores, delta, confidence, bounds, suggested)
 
 
-def drawn(game: GameRules, federation: "Federation") -> dict[str, Any]:
-    """Return the canaries of an experiment, their clients, and the coins of every trial."""
-    from fedsim.game import one_run  # noqa: PLC0415
-
-    canaries = game.canaries
-    if not canaries.count:
-        raise InputError("canaries.count is 0; set it to the number of canaries, such as 1000")
-    one_run.check_room(canaries, federation)
-    coins = one_run.included(canaries.count, game.seed, range(game.trials.count))
-    return {
-        "kind": canaries.kind,
-        "count": canaries.count,
-        "unit": game.scheme.privacy.unit,
-        "norm": game.scheme.training.clipping_norm,
-        "seed": game.seed,
-        "clients": one_run.hosts(game).tolist(),
-        **one_run.described(canaries, game.seed, federation),
-        # One character for each canary: 1 if it is included in the trial.
-        "included": ["".join("01"[coin] for coin in trial) for trial in coins.tolist()],
-    }
-
-
-def scored(path: Path, data_root: Path | None = None) -> "Scored":
-    """Return every canary's score: its trace in the released sums of all rounds.
-
-    path: a run directory, or an auditor's transcript.
-    data_root: folder of the run's data, for canaries that are scored with records.
-    Raises InputError if the run planted no canaries.
-    """
-    if not path.is_dir():
-        from fedsim.federation.transcripts.one_run_scores import (  # noqa: PLC0415
-            transcript_scores,
-        )
-
-        root = "" if data_root is None else str(data_root.expanduser().absolute())
-        with Reader(path) as reader:
-            return transcript_scores(reader.rounds(), root)
-    from fedsim.game.one_run import Scored  # noqa: PLC0415
-
-    arrays = run_transcript.read(RunDirectory.open(path))
-    if "canary_scores" not in arrays:
-        raise InputError(
-            f"the run in '{path}' planted no canaries; set canaries.count before the run"
-        )
-    scores = arrays["canary_scores"]
-    return Scored(np.arange(len(scores)), arrays["canaries_included"], scores)
-
-
 class _Row(BaseModel):
     """A canary's row in a file of scores."""
 
@@ -161,12 +107,11 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
         raise InputError(f"cannot read scores from '{path}': {why}; give a CSV") from None
     named = Counter((row.trial, row.canary) for row in rows if row.canary)
     for (number, canary), times in named.items():
-        if times == 1:
-            continue
-        raise InputError(
-            f"'{path}': canary {canary!r} of trial {number} occurs {times} times, but it had one "
-            "coin; keep one row of each"
-        )
+        if times > 1:
+            raise InputError(
+                f"'{path}': canary {canary!r} of trial {number} occurs {times} times, but it had "
+                "one coin; keep one row of each"
+            )
     numbers = {row.trial for row in rows}
     number = min(numbers) if trial is None else trial
     if number not in numbers:
@@ -177,6 +122,7 @@ def read_scores(path: Path, trial: int | None) -> tuple[int, Bools, Floats]:
 
 
 def _rows(path: Path) -> list[_Row]:
+    rows = []
     # Spreadsheets start their files with a byte order mark.
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
@@ -184,20 +130,18 @@ def _rows(path: Path) -> list[_Row]:
         for name in COLUMNS:
             if header.count(name) > 1:
                 raise InputError(f"'{path}' has {header.count(name)} columns '{name}'; keep one")
-        numbered = [(lines.line_num, line) for line in lines if line]
-    if not ({"included", "score"} <= set(header) and numbered):
+        for line in filter(None, lines if {"included", "score"} <= {*header} else ()):
+            place = f"'{path}', line {lines.line_num}"
+            if len(line) > len(header):
+                raise InputError(f"{place}: more fields than the header has; give one score a row")
+            cells = zip(header, map(str.strip, line), strict=False)
+            try:
+                rows.append(_Row.model_validate({name: cell for name, cell in cells if cell}))
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None
+    if not rows:
         raise InputError(
             f"'{path}' has no columns 'included' and 'score' with rows; give a CSV with these two"
         )
-    return [_row(header, line, f"'{path}', line {number}") for number, line in numbered]
-
-
-def _row(header: list[str], line: list[str], place: str) -> _Row:
-    if len(line) > len(header):
-        raise InputError(f"{place}: more fields than the header has; give one score a row")
-    cells = zip(header, map(str.strip, line), strict=False)
-    try:
-        return _Row.model_validate({name: cell for name, cell in cells if cell})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{place}: {first['loc'][0]}: {first['msg']}") from None
+    return rows

@@ -138,7 +138,10 @@ of the clients' updates."""
 
 def chosen(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table [training] with defaults for an optimiser and schedule that are not set."""
-    training: Mapping[str, Any] = tables.get("training", {})
+    given: Mapping[str, Any] = tables.get("training", {})
+    training = {
+        key.replace("_", "-"): value for key, value in given.items()
+    }  # as Python names them
     sgd = any(training.get(key, 0) != 0 for key in ("learning-rate", "momentum"))
     sgd |= training.get("local-steps", 1) != 1
     for table, key, value in NEED_SGD:

@@ -8,7 +8,6 @@ use the coins, which must be fair and need not be secret.
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,10 @@ from torch import Tensor
 
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.errors import InputError
-from fedsim.common.randomness import StreamRole, generator, key
+from fedsim.common.randomness import StreamRole, generator
 from fedsim.configuration.challenge import CanariesConfig
 from fedsim.configuration.objects import GameRules
 from fedsim.game.federation import Federation
-from fedsim.learning.training.models import size
 
 BLOCK = 64
 """Canaries whose directions come from one random stream."""
@@ -48,15 +46,6 @@ class Kind:
     total: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     along: Callable[[GameRules, Federation | None, Tensor, Tensor], Tensor]
     records: Callable[[GameRules, Federation], tuple[Tensor, Tensor]] | None = None
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Scores [T, m] of the canaries that are `included` or not in some trials."""
-
-    trials: Ints
-    included: Bools
-    scores: Floats
 
 
 def included(canary_count: int, seed: int, trials: range) -> Bools:
@@ -155,16 +144,6 @@ def mislabelled(seed: int, canary_count: int, federation: Federation) -> tuple[I
     classes = split.dataset.classes
     right = split.pool_records.labels[positions]
     return positions, (right + stream.integers(1, classes, len(positions))) % classes
-
-
-def described(canaries: CanariesConfig, seed: int, federation: Federation) -> dict[str, Any]:
-    """Return what determines canaries, as JSON: positions and labels, or keys of generators."""
-    if canaries.kind == "mislabelled":
-        positions, labels = mislabelled(seed, canaries.count, federation)
-        return {"positions": positions.tolist(), "labels": labels.tolist()}
-    blocks = range(-(-canaries.count // BLOCK))
-    keys = [f"{key(seed, StreamRole.ONE_RUN, round=DRAW + block):032x}" for block in blocks]
-    return {"parameters": size(federation.model), "block": BLOCK, "keys": keys}
 
 
 def _directions(seed: int, count: int, parameters: int) -> Iterator[tuple[slice, Floats]]:

@@ -15,8 +15,11 @@ from pathlib import Path
 
 from tables import Table, Value
 
+from adversaries.bounds.gaussian_bounds import by_mu
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
+from adversaries.statistics.intervals import EpsilonBound
 from fedsim import client_app, configuration, server_app
-from fedsim.audits.run.empirical import bounds
+from fedsim.audits.run.empirical import released_bounds
 from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
@@ -68,7 +71,7 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
     for epsilon in size.epsilons:
         config = _config(size, epsilon, data_root)
         transcript = _transcript(config)
-        proven = bounds(transcript, config.privacy.delta, CONFIDENCE)
+        proven = _proven(transcript, config.privacy.delta)
         rows.append(
             (
                 epsilon,
@@ -100,6 +103,14 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         f"threshold on half of the trials and counts the other {config.trials.count // 2}; "
         f"identification decides at log-odds 0 and counts all {config.trials.count}.",
     )
+
+
+def _proven(transcript: Arrays, delta: float) -> dict[str, EpsilonBound]:
+    """Return lower bounds on the epsilon of one record, by adversary and judgement."""
+    final = transcript["log_odds"][:, -1]
+    counted = clopper_pearson_bound(transcript["worlds"], final, delta, CONFIDENCE)
+    released = released_bounds(transcript, delta, CONFIDENCE, gaussian=True)
+    return released | {"identification": counted, "identification_mu_gdp": by_mu(counted)}
 
 
 def _config(size: Size, epsilon: str, root: Path | None) -> Config:

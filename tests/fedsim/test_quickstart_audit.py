@@ -30,7 +30,6 @@ def test_central_dp_has_the_noise_it_claims_for_an_average_client(
 ) -> None:
     release = report_of(quickstart(privacy=privacy)["server"])["details"]["release"]
     ends = release["noise_multiplier"]
-    assert release["claimed_noise_multiplier"] == pytest.approx(Z)
     assert ends["low"] <= Z <= ends["high"]
     assert ends["high"] / ends["low"] < 1.1
     assert release["weighting"] == "examples"
@@ -40,7 +39,6 @@ def test_central_dp_has_the_noise_it_claims_for_an_average_client(
         mu = share * NODES * math.sqrt(ROUNDS) / Z
         assert client["mu"]["low"] <= mu * 1.01
         assert client["mu"]["high"] >= mu * 0.99
-        assert 0 < client["realised_mu"] <= client["mu"]["high"] * 1.01
 
 
 def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(
@@ -71,7 +69,7 @@ def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
 def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart: Quickstart) -> None:
     release = report_of(quickstart()["server"])["details"]["release"]
     assert release["noise"] == "none"
-    assert all(client["unbounded"] and client["belief"][-1] == 1 for client in release["clients"])
+    assert all(client["belief"][-1] == 1 for client in release["clients"])
 
 
 @pytest.mark.slow

@@ -16,7 +16,14 @@ import pytest
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.app.process import AppObservation, CentralNoise, Configuration
-from fedsim.audits.judgement.claim import Claim, Finding, Scope, Verdict, exit_status
+from fedsim.audits.judgement.claim import (
+    UNCLAIMED,
+    Claim,
+    Finding,
+    Scope,
+    Verdict,
+    exit_status,
+)
 from fedsim.audits.live import live_report
 from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.guarantee import LoopObservation
@@ -24,7 +31,7 @@ from fedsim.audits.loop.measurement import Influence, ObservedRun
 from fedsim.audits.loop.support import MeasuredNoise
 from fedsim.audits.recorded import audit
 from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.recorded_report import ProvenPrivacy, StepRelease
+from fedsim.audits.recorded.releases import ProvenPrivacy, ReleaseReport
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.commands import gate
@@ -266,18 +273,16 @@ RECORDED: list[Row] = [
 
 def _recorded(evidence: Evidence) -> str:
     if not evidence["claim"]:
-        return audit.UNCLAIMED.verdict.value
+        return UNCLAIMED.verdict.value
     kind = evidence["release"]
     proven = ProvenPrivacy(
-        noise_multiplier=None,
         node=None,
         epsilon=_epsilon(evidence["proven"]),
-        unbounded=False,
         epsilon_at_most=_epsilon(evidence["at most"]),
         rho_alpha_at_most=0.5,
     )
-    release = StepRelease(
-        **dict.fromkeys(each.name for each in fields(StepRelease))
+    release = ReleaseReport(
+        **dict.fromkeys(each.name for each in fields(ReleaseReport))
         | {
             "noise": "measured" if kind == "unclipped" else kind,
             "claimed_std": [1.0],
@@ -286,6 +291,7 @@ def _recorded(evidence: Evidence) -> str:
             "proven": proven,
             "unsure": "no reason" if evidence["doubt"] == "unsure" else "",
             "independent": evidence["doubt"] != "alike",
+            "clients": [],
         }
     )
     all_rounds = _epsilon_or_none(evidence["canaries"])
@@ -295,14 +301,10 @@ def _recorded(evidence: Evidence) -> str:
         canary=None if evidence["canaries"] == "none" else canary,
         unmeasured="nothing was recorded",
     )
-    told = audit.Recorded(
-        mechanism={},
-        measured=measured,
-        missing="rounds are missing" if evidence["missing rounds"] else "",
-        alarms=evidence["alarm"],
-    )
+    found = [Finding("an alarm")] if evidence["alarm"] else []
+    missing = "rounds are missing" if evidence["missing rounds"] else ""
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
-    return audit._judged(_claim(unit), told, []).verdict.value
+    return audit.judged(_claim(unit), measured, found, missing, {}).verdict.value
 
 
 def _epsilon_or_none(size: str) -> Any:
@@ -342,7 +344,7 @@ LIVE: list[Row] = [
 
 def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
     if not evidence["claim"]:
-        return live_report.UNCLAIMED.verdict.value
+        return UNCLAIMED.verdict.value
     config = failing if evidence["no guarantee"] else protecting
     audit: Any = SimpleNamespace(
         config=config if evidence["round seen"] else None,

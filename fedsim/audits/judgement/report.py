@@ -1,28 +1,84 @@
-"""The report of an audit, as the gate, the pages and the Python API read every kind."""
+"""The report of an audit: one type for every kind, which pages, the gate and Python read.
+
+report.json has the same keys for every kind, and `details` of the kind's own.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
 
 from adversaries.statistics.estimators import AdvantageEstimate
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.judgement.claim import (
     IS,
     TO_CLAIM,
-    UNCLAIMED,
     Claim,
     Finding,
     Judgement,
     Verdict,
     alarms,
 )
-from fedsim.audits.judgement.document import AuditDocument, encode
 from fedsim.audits.results.checks import GateCheck, GateRule, of_audit, of_claim
-from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged
+from fedsim.audits.results.numbers import REALS, Real
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row, Source, judged, unmeasured
 from fedsim.audits.results.theory import Predicted
 from fedsim.privacy.identifiability import advantage_of_epsilon
+
+Details = TypeVar("Details")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditDocument(Generic[Details]):
+    """The report of an audit."""
+
+    __pydantic_config__: ClassVar = ConfigDict(use_attribute_docstrings=True)
+
+    kind: str
+    """Kind of the audit."""
+    name: str
+    """Name of what was audited."""
+    unit: str | None
+    """Unit of privacy: "record" or "client"; None where it is unknown."""
+    verdict: Verdict
+    """Verdict on the claim."""
+    reasons: Sequence[str]
+    """Reasons of the verdict, in sentences."""
+    claim: Claim | None
+    """The judged claim; None without one."""
+    delta: Real | None
+    """Delta of every epsilon; None where an auditor's node has seen no round."""
+    confidence: Real
+    """Confidence of every interval and bound, in (0, 1); verdicts need 99.99 %."""
+    vantage: str
+    """Observer whose row is judged, and which the short names of a gate stand for."""
+    rows: Mapping[str, Row]
+    """A row for each observer, by its name."""
+    checks: list[GateCheck]
+    """What a release gate would check."""
+    findings: Sequence[Finding]
+    """Objections of the audit; those of severity "alarm" are counted below."""
+    alarms: int
+    """Number of findings that contradict what was configured, declared or claimed."""
+    details: Details
+    """What this kind of audit alone has."""
+    versions: Mapping[str, str]
+    """Versions of the packages that took part."""
+
+
+@cache
+def _adapter(details: type) -> TypeAdapter[Any]:
+    return TypeAdapter(AuditDocument[Annotated[details, REALS]])  # type: ignore[valid-type]
+
+
+def schema(details: type) -> JsonSchemaValue:
+    """Return the JSON Schema of the report of a kind of audit, by the type of its details."""
+    written = _adapter(details).json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +91,6 @@ class AuditReport:
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
     """
 
-    kind: ClassVar[str]
-
     claim: Claim | None
     delta: float | None
     confidence: float
@@ -44,9 +98,15 @@ class AuditReport:
     if TYPE_CHECKING:  # fields of some reports, and properties of others
 
         @property
+        def kind(self) -> str: ...
+        @property
         def name(self) -> str: ...
         @property
         def unit(self) -> str | None: ...
+        @property
+        def versions(self) -> Mapping[str, str]:
+            """Versions of the packages that took part."""
+
         @property
         def findings(self) -> Sequence[Finding]:
             """Objections of the audit."""
@@ -71,14 +131,8 @@ class AuditReport:
         def details(self) -> Any:
             """What this kind of audit alone has, as a dataclass."""
 
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """Versions of the packages that took part."""
-        return {}
-
-    def further_checks(self) -> Iterator[GateRule]:
-        """Yield the checks that this kind of audit alone makes."""
-        yield from ()
+    further_checks: Sequence[GateRule] = ()
+    """Checks that this kind of audit alone makes."""
 
     @cached_property
     def rows(self) -> Mapping[str, Row]:
@@ -102,18 +156,19 @@ class AuditReport:
 
     @cached_property
     def report(self) -> Mapping[str, Any]:
-        """The content of report.json."""
+        """The content of report.json. Raises ArithmeticError for NaN."""
         names = {each.name for each in fields(AuditDocument)} - {"checks"}
-        known: dict[str, Any] = {name: getattr(self, name) for name in names}
-        document = AuditDocument(checks=[], **known)
-        written = encode(document)
+        document = AuditDocument(checks=[], **{name: getattr(self, name) for name in names})
+        details: type = type(self.details)
+        adapter = _adapter(details)
+        written: dict[str, Any] = adapter.dump_python(document, mode="json", warnings="error")
         rules, claim = [*of_audit(written)], self.claim
         compared = self.verdict is not Verdict.NOT_JUDGED
         if claim is not None and compared and claim.delta == self.delta:
             rules += of_claim(claim.epsilon, written)
-        rules += self.further_checks()
+        rules += self.further_checks
         made = [*self._claim_checked(), *(rule.made(written) for rule in rules)]
-        return encode(replace(document, checks=made))
+        return written | {"checks": [dict(vars(each)) for each in made]}
 
     def _claim_checked(self) -> Iterator[GateCheck]:
         """Yield whether the claim holds; the exit status of the audit is its gate."""
@@ -144,7 +199,7 @@ class AuditReport:
     def conclusion(self) -> str:
         """The verdict on the claim and its reasons, in sentences."""
         if self.claim is None:
-            return "Nothing is claimed."
+            return self.headline
         reasons = [f"{why[:1].upper()}{why[1:].removesuffix('.')}." for why in self.reasons]
         return f"{self.headline} {' '.join(reasons)}".rstrip()
 
@@ -166,23 +221,28 @@ class AuditReport:
         return f"<p><strong>{escape(self.verdict)}</strong></p><ul>{reasons}</ul>"
 
 
-Details = TypeVar("Details")
-
-
 @dataclass(frozen=True, kw_only=True)
 class TranscriptReport(AuditReport, Generic[Details]):
-    """The report of a transcript, a recorder's or an auditor's."""
+    """The report of a transcript, a recorder's or an auditor's.
 
+    Attributes:
+        total: epsilon of everything released, where that is known beside the row's.
+    """
+
+    kind: str
+    name: str
+    versions: Mapping[str, str]
     unit: str | None
-    findings: Sequence[Finding] = ()
-    judgement: Judgement = UNCLAIMED
+    findings: Sequence[Finding]
+    judgement: Judgement
     vantage: str
     unjudged: Sequence[Row]
     details: Details
+    total: float | None = None
 
     @property
     def epsilon(self) -> float | None:
-        return None if self.row.limit is None else self.row.limit.epsilon
+        return self.row.epsilon if self.total is None else self.total
 
 
 @dataclass(frozen=True)
@@ -282,8 +342,7 @@ class Judged(AuditReport):
         if self.epsilon is not None:
             most = advantage_of_epsilon(self.epsilon, self.delta)
             limit = Limit.of_epsilon(self.epsilon, most, source)
-        measured = limit, attack, predicted, detects, note
-        return [Row(self.vantage, "not-measured", *measured, noise=noise)]
+        return [unmeasured(self.vantage, limit, attack, noise, predicted, detects, note)]
 
     @property
     def attack(self) -> Attack:

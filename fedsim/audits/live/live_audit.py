@@ -20,9 +20,14 @@ import torch
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian
-from fedsim.audits.live.live_accounting import LiveAccounting, LiveRequest
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings, LiveBatch, LiveLook
+from fedsim.audits.live.live_rounds import (
+    Belief,
+    CanaryFindings,
+    LiveAccounting,
+    LiveBatch,
+    LiveLook,
+    LiveRequest,
+)
 from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
 from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
@@ -177,19 +182,13 @@ class LiveAudit:
         effect = watch.effect(level)
         if effect is None:
             return None
-        bound = watch.epsilon_at_least(config.privacy.delta, level)
-        low, high = effect.interval.ends
         return CanaryFindings(
             mu=None if effect.reason else effect.mu,
-            interval=[low, high],
-            p_value=effect.p_value,
+            interval=[*effect.interval.ends],
             reason=effect.reason,
             claimed_mu=watch.prediction(),
             canaries=sum(watch.sides),
             belief=watch.belief(),
-            advantage=None if effect.reason else gaussian.advantage(max(0.0, effect.mu)),
-            advantage_interval=[gaussian.advantage(low), gaussian.advantage(high)],
-            epsilon_at_least=None if bound is None else bound.epsilon,
         )
 
     def _level(self, confidence: float) -> float:

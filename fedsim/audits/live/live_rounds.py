@@ -1,15 +1,54 @@
-"""The state of a live auditor for each batch of trials, and its results after a round."""
+"""What an auditor's node receives, the noise of its rounds, and its results after a round."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Self
 
 from scipy.special import expit
 
 from adversaries.arrays import Floats
-from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.configuration.federation import FederationConfig
+from fedsim.configuration.privacy import PrivacyConfig
+from fedsim.configuration.training import TrainingConfig
+from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
 from fedsim.game.observers.memory import Memory
-from fedsim.privacy.mechanism import Steps
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
+
+
+@dataclass(frozen=True)
+class LiveRequest:
+    """A message's request, as an auditor's node recorded it.
+
+    Attributes:
+        earlier: number of rounds of interrupted attempts.
+        released: number of rounds that all trainings had released when this one began.
+        begun: first round of this attempt.
+    """
+
+    first_trial: int
+    record: int
+    replacement: int
+    target_client: int
+    noise_multiplier: float
+    earlier: int
+    released: int
+    begun: int
+
+    @classmethod
+    def of(cls, observed: ObservedRound) -> Self:
+        """Return the request of a recorded message.
+
+        Raises InputError if it has none, or one whose values are of another type.
+        """
+        types = {each.name: (int, float) if each.type is float else (int,) for each in fields(cls)}
+        values: dict[str, Any] = {
+            name: observed.mechanism.get(f"request.{name.replace('_', '-')}") for name in types
+        }
+        well_typed = all(type(values[name]) in allowed for name, allowed in types.items())
+        if not well_typed or "parameters" not in observed.model:
+            raise not_of_an_auditor(observed)
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -51,27 +90,25 @@ class Belief:
 
 @dataclass(frozen=True, kw_only=True)
 class CanaryFindings:
-    """The signal of the clients' canaries, in standard deviations of all that hides it.
-
-    Attributes:
-        mu: signal of one canary in one training so far; None where `reason` says why not.
-        interval: ends of the interval of mu.
-        claimed_mu: what the claimed noise allows.
-        canaries: number of canaries.
-        belief: mean belief in a canary's true state.
-        epsilon_at_least: lower bound by guessing the canaries; None where it does not apply.
-    """
+    """The signal of the clients' canaries, in standard deviations of all that hides it."""
 
     mu: float | None
+    """Signal of one canary in one training so far; None where `reason` says why not."""
     interval: list[float]
-    p_value: float | None
+    """Ends of the interval of mu."""
     reason: str | None
+    """Why there is no signal; None if there is one."""
     claimed_mu: float | None
+    """Signal that the claimed noise allows."""
     canaries: int
+    """Number of canaries."""
     belief: float | None
-    advantage: float | None
-    advantage_interval: list[float]
-    epsilon_at_least: float | None
+    """Mean belief in a canary's true state."""
+
+    @property
+    def least(self) -> float | None:
+        """The lower end of mu; None without a signal."""
+        return None if self.reason is not None else self.interval[0]
 
     @property
     def over(self) -> bool:
@@ -109,7 +146,7 @@ class LiveBatch:
         memory: memory of a participant that saw the same.
         earlier: number of rounds of interrupted attempts.
         before: number of rounds that all trainings had released when it began.
-        groups: accounted rounds, equal ones together.
+        groups: accounted rounds.
         previous: last message; None before the first.
         concluded: last round whose sum is known.
         missed: number of rounds without a result.
@@ -129,3 +166,61 @@ class LiveBatch:
     def add(self, steps: Steps, rounds: int) -> None:
         self.groups.append(steps)
         self.rounds += rounds
+
+
+@dataclass(frozen=True)
+class LiveAccounting:
+    """Accounts for rounds, for an observer without noise of its own.
+
+    An auditor that receives single messages faces as little noise as the server.
+    """
+
+    federation: FederationConfig
+    training: TrainingConfig
+    privacy: PrivacyConfig
+
+    def mechanism(self, groups: Iterable[Steps]) -> Mechanism:
+        return Mechanism(tuple(groups), self.privacy.neighbouring)
+
+    def epsilon(self, groups: Iterable[Steps]) -> float:
+        return PLD.epsilon(self.mechanism(groups), self.privacy.delta)
+
+    def everything(self, batches: Sequence[LiveBatch]) -> Mechanism:
+        """Return the noise of all rounds of all trials together.
+
+        Rounds that the transcript lacks, such as those before an interruption, count as the server
+        states them, with the least tolerated noise.
+        """
+        groups = [
+            replace(group, count=group.count * len(batch.trials))
+            for batch in batches
+            for group in batch.groups
+        ]
+        last = max(batches, key=lambda batch: batch.before)
+        count = sum(
+            len(batch.trials) * (batch.earlier if batch is last else batch.rounds)
+            for batch in batches
+        )
+        if last.before > count:
+            groups.append(self.unseen(last.nominal, last.before - count))
+        return self.mechanism(groups)
+
+    def steps(self, nominal: float, sources: int, rounds: int) -> Steps:
+        """Return rounds with this many clients."""
+        if self.federation.auditor_sees == "messages":
+            sources = 1  # a single message has only its own client's noise
+        multiplier = nominal
+        if self.training.local_steps == 1:
+            # In a round of local steps, others' noise does not hide the models in between.
+            multiplier = aggregate_noise_multiplier(
+                nominal, self.federation.trust, self.federation.clients, sources
+            )
+        return Steps(
+            multiplier if self.training.clipping else 0.0,
+            rounds * self.training.local_steps,
+            self.training.sampling_rate,
+        )
+
+    def unseen(self, nominal: float, rounds: int) -> Steps:
+        """Return rounds without a result, with the least tolerated noise."""
+        return self.steps(nominal, self.federation.fewest_participants, rounds)

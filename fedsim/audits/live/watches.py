@@ -9,12 +9,8 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
-from adversaries.bounds import canaries, one_run
-from adversaries.statistics.intervals import EpsilonBound
+from adversaries.bounds import canaries
 from fedsim.game.canary import Canaries
-
-FEWEST_GUESSED = 16
-"""Fewest canaries for guesses: 16 right guesses of 16 prove an epsilon of about 1.5."""
 
 
 @dataclass
@@ -82,16 +78,6 @@ class CanaryWatch:
         if not self._trainings:
             return None
         return math.sqrt(max(training.power for training in self._trainings.values()))
-
-    def epsilon_at_least(self, delta: float, confidence: float) -> EpsilonBound | None:
-        """Return the lower bound on epsilon from right guesses of the coins; None if too few.
-
-        Source: Steinke, Nasr and Jagielski, "Privacy auditing with one (1) training run", 2023.
-        """
-        if self.coins.size < FEWEST_GUESSED:
-            return None
-        guesses = one_run.SEVERAL
-        return one_run.binomial_bound(self.coins, self.scores, delta, confidence, guesses)
 
     def belief(self) -> float | None:
         """Return the mean belief in a canary's true state; None without canaries.

@@ -32,9 +32,10 @@ NAMES = {
     "estimate": "estimate",
 }
 
-NOTE = (
-    "The bounds are about one canary, added or left out. A canary adds at most the clipping norm "
-    "to a sum, as any record or client may, so that the guarantee of all others is unchanged."
+CONTRADICTED = (
+    "The canaries show more than the claimed noise allows: epsilon is at least {:.3f} with "
+    f"confidence {ALARM_CONFIDENCE:g}, but theory allows {{:.3f}} at delta {{:g}}. The noise is "
+    "not the noise that was accounted for, or a canary is longer than the clipping norm."
 )
 
 
@@ -45,7 +46,6 @@ def report(
     if scores is None or coins is None:
         return None
     guesses, mine = game.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
-    kind = game.canaries.kind
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     everybody = {
@@ -54,17 +54,11 @@ def report(
     }
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRunResult(
-        kind=kind,
-        known_data=game.canaries.known_data,
         score=game.canaries.score,
-        unit=game.scheme.privacy.unit,
         count=game.canaries.count,
         clients=sorted(set(one_run.hosts(game).tolist())),
         included=int(mine[0].sum()),
         trials=len(scores),
-        headline_trial=HEADLINE,
-        delta=delta,
-        confidence=confidence,
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
@@ -78,8 +72,6 @@ def report(
         if len(scores) > 1
         else None,
         scores=_histogram(*mine),
-        alarm=alarm(mine, guesses, delta, limit),
-        note=NOTE,
     )
 
 
@@ -103,8 +95,22 @@ def canary_mu(releases: Releases) -> float:
     return math.sqrt(total)
 
 
-def checks(audited: OneRunResult | None) -> list[AlarmCheck]:
-    return [AlarmCheck("one_run", audited.alarm)] if audited else []
+def checks(
+    audited: OneRunResult | None, game: GameRules, transcript: Arrays, delta: float
+) -> list[AlarmCheck]:
+    if audited is None:
+        return []
+    mine = transcript["canaries_included"][HEADLINE], transcript["canary_scores"][HEADLINE]
+    raised = alarm(mine, game.canaries.guesses, delta, audited.canary_epsilon)
+    return [AlarmCheck("one_run", raised)]
+
+
+def alarm(mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
+    """Return the alarm of canaries that show more than the noise allows; None without one."""
+    # Each of two bounds may convict, so that each has its share of the error.
+    sure = 1 - (1 - ALARM_CONFIDENCE) / 2
+    proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure, guesses).values())
+    return CONTRADICTED.format(proven, limit, delta) if proven > limit else None
 
 
 def cautions(audited: OneRunResult | None) -> list[str]:
@@ -127,18 +133,3 @@ def _histogram(included: Bools, scores: Floats) -> CanaryScores:
     edges = np.histogram_bin_edges(scores, 40)
     inside, outside = (np.histogram(scores[which], edges)[0] for which in (included, ~included))
     return CanaryScores(edges.tolist(), inside.tolist(), outside.tolist())
-
-
-def alarm(mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
-    """Return the alarm of canaries that show more than the noise allows; None without one."""
-    # Each of two bounds may convict, so that each has its share of the error.
-    sure = 1 - (1 - ALARM_CONFIDENCE) / 2
-    proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure, guesses).values())
-    if proven <= limit:
-        return None
-    return (
-        f"The canaries show more than the claimed noise allows: epsilon is at least {proven:.3f} "
-        f"with confidence {ALARM_CONFIDENCE:g}, but theory allows {limit:.3f} at delta {delta:g}. "
-        "The noise is not the noise that was accounted for, or a canary is longer than the "
-        "clipping norm."
-    )

@@ -8,10 +8,9 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import forecast
 from fedsim.audits.results.theory import Density, Fit, Fits, PredictionResult
-from fedsim.configuration.campaign import AuditConfig
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
-from fedsim.game.mechanisms.vantages import measured, suffix
+from fedsim.game.mechanisms.vantages import suffix
 from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
@@ -73,21 +72,8 @@ SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 SIMULATION_SEED = 0x5EED
 
 
-def predictions(
-    rules: GameRules, audit: AuditConfig, transcript: Arrays
-) -> dict[Vantage, PredictionResult]:
-    primary = rules.scheme.federation.vantage
-    views = {
-        vantage: seen_from(transcript, vantage, primary)
-        for vantage in measured(primary, audit.vantages)
-    }
-    # A released model that is not attacked has no observations.
-    return {
-        vantage: _prediction(rules.scheme, view, vantage) for vantage, view in views.items() if view
-    }
-
-
-def _prediction(scheme: Scheme, transcript: Arrays, vantage: Vantage) -> PredictionResult:
+def prediction(scheme: Scheme, transcript: Arrays, vantage: Vantage) -> PredictionResult:
+    """Return what theory predicts of the trials at a vantage, from what was seen there."""
     if special := _special_prediction(scheme.participation, transcript, vantage):
         return special
     if scheme.scored_by_counts:

@@ -1,4 +1,4 @@
-"""The report of a recorded transcript: what its vantage point reveals about each client.
+"""The audit of a recorded transcript: what its vantage point reveals, and whether a claim holds.
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
 a file and a running federation in the same way. The modules of the vantage points document what
@@ -24,18 +24,16 @@ from fedsim.audits.judgement.claim import (
     judge,
 )
 from fedsim.audits.judgement.options import AuditOptions
+from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
-from fedsim.audits.recorded.recorded_report import (
-    Ending,
-    RecordedDetails,
-    RecordedReport,
-    StepRelease,
-)
-from fedsim.audits.recorded.recorded_rows import observed_rows, unjudgeable
+from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
 from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.results.checks import GateRule
+from fedsim.audits.results.conditions import TRANSCRIPT
+from fedsim.audits.results.rows import Attack, Limit, Noise, Row, unmeasured
 from fedsim.audits.steps.step import unbelievable
 from fedsim.federation.transcripts.reader import Reader
 from fedsim.federation.transcripts.records import (
@@ -46,24 +44,23 @@ from fedsim.federation.transcripts.records import (
     TranscriptFacts,
 )
 
-RECORDS = (
-    "the claim is about a record of a client's data, but a transcript measures what is learnt "
-    "about a client's whole update"
-)
-CLIENTS = (
-    "the claim is about a client's whole update, but the noise of this recorded training loop "
-    "protects a record"
-)
+# Why a claim is not judged, or what a supported one rests on
+
+OTHER_UNIT = {
+    "client": "the claim is about a record of a client's data, but a transcript measures what is "
+    "learnt about a client's whole update",
+    "record": "the claim is about a client's whole update, but the noise of this recorded training "
+    "loop protects a record",
+}
 UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
-CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
+ONLY_CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
     "the audit would compare configured noise with it"
 )
-
 OWN_NOISE = (
     "the noise comes from the loop's own {}. A transcript measures its size, but not whether it is "
     "fresh and its seed secret; let Opacus draw it"
@@ -73,99 +70,88 @@ UNSEEN = (
     "holds a record twice, mixes records or reorders old noise gives less privacy; fedsim audit "
     "loop runs the code and measures it"
 )
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What a transcript contributes to the verdict on a claim.
-
-    Attributes:
-        mechanism: as recorded; the last round that names a value counts.
-        missing: why rounds may be missing, "" if none are.
-        alarms: whether the report has an alarm, after which no claim is supported.
-    """
-
-    mechanism: Mapping[str, Any]
-    measured: MeasuredRounds
-    missing: str
-    alarms: bool
-
-
-def _judged(claim: Claim, recorded: Recorded, findings: list[Finding]) -> Judgement:
-    """Return the verdict on a claim, and the reasons if it is not judged.
-
-    findings: findings of the report; refutations of the claim are appended as alarms.
-    """
-    other = RECORDS if recorded.measured.unit == "client" else CLIENTS
-    refuted, evidence = list[str](), Evidence(incomparable=other)
-    if claim.unit is None:
-        evidence = Evidence(incomparable=UNSTATED_UNIT)
-    elif claim.unit == recorded.measured.unit:
-        refuted, evidence = _of_updates(claim, recorded)
-    findings += [
-        Finding(f"the claim of epsilon {claim.epsilon:g} at delta {claim.delta:g} {text}")
-        for text in refuted
-    ]
-    return judge(claim, evidence)
-
-
-def _of_updates(claim: Claim, recorded: Recorded) -> tuple[list[str], Evidence]:
-    release, canary = recorded.measured.release, recorded.measured.canary
-    refuted, unjudged = [], []
-    if canary is not None:
-        unjudged.append(CANARIES)
-        refuted += _refutation(claim, canary.epsilon_proven_all_rounds, "that canaries show")
-    if release is None:
-        unjudged += [] if canary is not None else [recorded.measured.unmeasured]
-    elif why := unjudgeable(release):
-        unjudged.append(why)
-    else:
-        proven = release.proven
-        whose = (
-            f"of a {recorded.measured.unit}" if proven.node is None else f"of node {proven.node}"
-        )
-        refuted += _refutation(claim, proven.epsilon, whose)
-        missing = (
-            [f"{recorded.missing}, and the claim is about all rounds"] if recorded.missing else []
-        )
-        at_most = proven.epsilon_at_most
-        kept = claim.allows(at_most)
-        if kept:
-            unsure = release.unsure if isinstance(release, StepRelease) else ""
-            unsure = unsure or recorded.measured.unsure
-            unsure = unsure or ("" if release.independent else ALIKE)
-            if not unsure and (own := recorded.mechanism.get("own_noise")):
-                unsure = OWN_NOISE.format(own)
-        else:
-            largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
-            unsure = UNCERTAIN.format(largest)
-        return refuted, Evidence(
-            refuted=bool(refuted),
-            broken=recorded.alarms,
-            unknown=missing,
-            # The configuration itself contradicts the claim.
-            exceeded=not kept and release.noise == "as claimed",
-            unsure=[unsure] if unsure else [],
-            in_favour=[UNSEEN] if isinstance(release, StepRelease) else [],
-        )
-    return refuted, Evidence(refuted=bool(refuted), unknown=unjudged)
-
-
-def _refutation(claim: Claim, epsilon: float, whose: str) -> list[str]:
-    if epsilon <= claim.epsilon:
-        return []
-    value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-    return [f"is refuted: the epsilon {whose} is {value} ({ALARM_CONFIDENCE:.2%} confidence)"]
-
-
-REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
-UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
+NOISE_ELSEWHERE = (
+    "no noise was added after the clients sent their updates. Noise that clients add before is "
+    "part of the recorded updates. If they add noise, record a client with "
+    "recording_mod(local_dp=...) or canary_mod"
+)
+UNBOUNDED = (
+    "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
+    "record(..., clipping_norm=...)"
+)
+UNKNOWN_COUNT = (
+    "adaptive clipping also releases a count of clipped updates, but no noise on it was recorded"
+)
+HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 UNENDED = "the run has not ended"
+NO_END = "the transcript does not state that the run has ended"
 UNSTATED = (
     "a participant's transcript does not say when the run has ended; state the number of rounds "
     "that this client takes part in with --rounds"
 )
-DEFAULTS = AuditOptions()
+REFUTED = (
+    "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the epsilon {1} is {2} "
+    f"({ALARM_CONFIDENCE:.2%} confidence)"
+)
+
+# Notes of rows, and findings about the file
+
+SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
+NO_LIMIT = "canaries measure from outside what one update reveals, and set no limit"
+REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
+UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
+TORN = "the recorder stopped during the last round, which was dropped"
+
+CHECKS = (
+    GateRule(
+        "details.transcript.torn_bytes > 0",
+        "The transcript is whole.",
+        "The end of the transcript is missing, as after a crash.",
+        "The transcript is still being written.",
+    ),
+    GateRule(
+        "rows.server.rho_alpha >= 1",
+        "The recording shows noise that protects a client's update from the server.",
+        "The recording shows no noise that would protect a client's update from the server.",
+    ),
+)
+"""Checks of a transcript alone; the second one where the server has a row."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the transcript's file ends. `incomplete`: why rounds are missing, "" if none are."""
+
+    ended: bool
+    incomplete: str
+    torn_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedDetails:
+    """What the audit of a recorded transcript alone has."""
+
+    facts: TranscriptFacts
+    """What the recorder stated about itself and the run."""
+    rounds: int
+    """Number of recorded rounds, or of steps of a loop."""
+    rounds_stated: int | None
+    """Rounds of the recorded client's whole run, as the user states them."""
+    mechanism: Mapping[str, Any]
+    """The mechanism as recorded; the last round that names a value counts."""
+    release: ReleaseReport | None
+    """What the releases reveal; None where no noise could be measured."""
+    canary: CanaryReport | None
+    """What canaries measured; None without canaries."""
+    transcript: Ending | None = None
+    """How the transcript's file ends; None while the recorded run goes on."""
+
+    @property
+    def of_a_loop(self) -> bool:
+        return self.facts.vantage == LOOP
+
+
+RecordedReport = TranscriptReport[RecordedDetails]
 
 
 class Auditor:
@@ -212,7 +198,7 @@ class Auditor:
             ended: whether the transcript states that the run has ended, which a client never sees.
         """
         if self.facts.vantage in ("server", LOOP):
-            return "" if ended else "the transcript does not state that the run has ended"
+            return "" if ended else NO_END
         if expected is None:
             return UNSTATED
         seen = len(self._numbers)
@@ -227,10 +213,12 @@ class Auditor:
         if claim is not None:
             unit = claim.unit or self._mechanism.get("unit")
             claim = replace(claim, unit=unit if unit in UNITS else None)
-            evidence = Recorded(self._mechanism, measured, missing, alarms(findings) > 0)
-            judgement = _judged(claim, evidence, findings)
-        rows = observed_rows(measured, self.facts.vantage, confidence)
+            judgement = judged(claim, measured, findings, missing, self._mechanism)
+        rows = _rows(measured, self.facts.vantage, confidence)
         return RecordedReport(
+            kind=TRANSCRIPT,
+            name=self.facts.app or "a Flower app",
+            versions=self.facts.versions,
             delta=delta,
             confidence=confidence,
             claim=claim,
@@ -239,6 +227,7 @@ class Auditor:
             vantage=rows[-1].observer,
             unjudged=rows,
             findings=findings,
+            further_checks=CHECKS[: 1 + any(row.observer == "server" for row in rows)],
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,
@@ -250,22 +239,130 @@ class Auditor:
         )
 
 
-def audit(transcript: Transcript | Reader, options: AuditOptions = DEFAULTS) -> RecordedReport:
+def audit(transcript: Transcript | Reader, options: AuditOptions | None = None) -> RecordedReport:
     """Return the report of a whole transcript, as `Auditor.report`, with how its file ended."""
+    options = AuditOptions() if options is None else options
     auditor = Auditor(transcript.facts)
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
     missing = auditor.missing(options.rounds, bool(transcript.ended) and not transcript.torn)
-    if transcript.incomplete:
-        missing = f"the transcript is incomplete ({transcript.incomplete})"
-    report = auditor.report(options, missing)
+    why = transcript.incomplete
+    report = auditor.report(options, f"the transcript is incomplete ({why})" if why else missing)
     findings = list(report.findings)
-    if transcript.incomplete:
-        text = f"the transcript is incomplete: {transcript.incomplete}"
-        findings.insert(0, Finding(text, severity="caution"))
+    if why:
+        findings.insert(0, Finding(f"the transcript is incomplete: {why}", severity="caution"))
     if transcript.torn:
-        text = "the recorder stopped during the last round, which was dropped"
-        findings.append(Finding(text, severity="note"))
-    ending = Ending(transcript.ended, transcript.incomplete, transcript.torn)
+        findings.append(Finding(TORN, severity="note"))
+    ending = Ending(transcript.ended, why, transcript.torn)
     return replace(report, findings=findings, details=replace(report.details, transcript=ending))
+
+
+# The verdict
+
+
+def judged(
+    claim: Claim,
+    measured: MeasuredRounds,
+    findings: list[Finding],
+    missing: str,
+    mechanism: Mapping[str, Any],
+) -> Judgement:
+    """Return the verdict on a claim, and its reasons.
+
+    Args:
+        findings: findings of the report; refutations of the claim are appended as alarms.
+        missing: why rounds may be missing, "" if none are.
+        mechanism: as recorded; the last round that names a value counts.
+    """
+    if claim.unit != measured.unit:
+        other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
+        return judge(claim, Evidence(incomparable=other))
+    broken = alarms(findings) > 0
+    release, canary, lower = measured.release, measured.canary, list[tuple[str, float]]()
+    if canary is not None:
+        lower.append(("that canaries show", canary.epsilon_proven_all_rounds))
+    why = unjudgeable(release) if release is not None else measured.unmeasured
+    if release is not None and not why:
+        node = release.proven.node
+        whose = f"of a {measured.unit}" if node is None else f"of node {node}"
+        lower.append((whose, release.proven.epsilon))
+    refuting = [(whose, epsilon) for whose, epsilon in lower if epsilon > claim.epsilon]
+    for whose, epsilon in refuting:
+        value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
+        findings.append(Finding(REFUTED.format(claim, whose, value)))
+    if release is None or why:
+        unknown = [ONLY_CANARIES] if canary is not None else []
+        unknown += [why] if release is not None or canary is None else []
+        return judge(claim, Evidence(refuted=bool(refuting), unknown=unknown))
+    at_most = release.proven.epsilon_at_most
+    kept, own = claim.allows(at_most), mechanism.get("own_noise")
+    largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
+    doubts = [release.unsure, measured.unsure, "" if release.independent else ALIKE]
+    doubts = [*doubts, OWN_NOISE.format(own) if own else ""]
+    doubts = [each for each in doubts if each][:1] if kept else [UNCERTAIN.format(largest)]
+    evidence = Evidence(
+        refuted=bool(refuting),
+        broken=broken,
+        unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
+        # The configuration itself contradicts the claim.
+        exceeded=not kept and release.noise == "as claimed",
+        unsure=doubts,
+        in_favour=[] if release.clients else [UNSEEN],
+    )
+    return judge(claim, evidence)
+
+
+def unjudgeable(release: ReleaseReport) -> str:
+    """Return why no epsilon of a release can be compared with a claim; "" where one can."""
+    if release.noise == "none":
+        return "" if all(release.claimed_std) else NOISE_ELSEWHERE
+    if release.noise == "hidden":
+        return HIDDEN
+    if not release.clipped:
+        return UNBOUNDED
+    return "" if release.count_known else UNKNOWN_COUNT
+
+
+# The rows
+
+
+def _rows(measured: MeasuredRounds, vantage: str, confidence: float) -> list[Row]:
+    """Return a row for each observer, the judged one last; vantage: that of the recorder."""
+    release, canary, rows = measured.release, measured.canary, list[Row]()
+    if release is not None and release.weighting:
+        everything = Limit.of_epsilon(math.inf, 1.0, "measured")
+        rows.append(unmeasured("server", everything, note=SERVER_SEES))
+    if canary is not None:
+        ends = canary.epsilon_all_rounds.low, canary.epsilon_proven_all_rounds
+        attack = Attack.proving(*ends, "canaries", confidence, trials=canary.rounds)
+        rows.append(unmeasured("participant", None, attack, note=NO_LIMIT))
+    if release is not None:
+        observer = {"server": "participant", LOOP: LOOP}.get(vantage, "server")
+        rows.append(_released(observer, release, confidence))
+    if not rows:
+        observer = LOOP if vantage == LOOP else "participant"
+        rows.append(unmeasured(observer, None, note=measured.unmeasured))
+    return rows
+
+
+def _released(observer: str, release: ReleaseReport, confidence: float) -> Row:
+    proven, ratio = release.proven, release.realised_over_claimed
+    limit = None
+    if release.noise != "hidden":
+        # The configured noise counts where nothing contradicts it.
+        configured = release.noise in ("as claimed", "more")
+        ends = proven.epsilon_at_most, proven.rho_alpha_at_most
+        limit = Limit.of_epsilon(*ends, "theory" if configured else "measured")
+    # Nothing is proven about a mechanism that the recording does not show whole.
+    shown = not unjudgeable(release)
+    believed = [client.log_odds[-1] for client in release.clients]
+    attack = Attack.proving(
+        release.epsilon_at_least if shown else None,
+        proven.epsilon if shown else None,
+        "noise",
+        confidence,
+        log_odds=max(0.0, *believed) if believed else None,
+    )
+    noise = None if ratio is None else Noise(ratio.low, ratio.high, confidence)
+    return unmeasured(observer, limit, attack, noise=noise, detects=release.seen_below)

@@ -17,15 +17,14 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
-from fedsim.audits.recorded.noise_level import Claims, Dither, Rounding
+from fedsim.audits.recorded.noise_level import Claims, Estimated, NoiseLevel, Reducer
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes
-from fedsim.audits.recorded.recorded_report import (
+from fedsim.audits.recorded.releases import (
     Accountants,
-    Estimated,
     ProvenPrivacy,
-    StepRelease,
+    ReleaseReport,
+    noise_measured,
 )
-from fedsim.audits.recorded.transcript_release import noise_measured, noise_multipliers
 from fedsim.audits.steps import checks
 from fedsim.audits.steps.composition import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
@@ -45,9 +44,6 @@ NO_SUM = "no clipped sum was recorded; without it, the audit cannot separate noi
 NO_STEP = "no step was recorded; there is nothing to audit"
 BAD_STEP = "the release or the clipped sum is missing, not finite, or of another shape"
 BAD_DIVISOR = "the recorded divisor is not a number above 0; the step cannot be audited"
-SAMPLED = "batches are Poisson samples, as declared: each record joins independently at its rate"
-UNSAMPLED = "no amplification by sampling: every step in which a record took part counts"
-NEIGHBOURS = "neighbours: a record in the data, or nothing in its place; {}"
 ECHO = (
     "the noise repeats itself, also moved or with the other sign, beyond chance: noise is used "
     "again, and hides the gradients of one step alone"
@@ -62,7 +58,7 @@ COMPARED = f"only the first {MOST_COMPARED} steps were searched for noise that r
 class LoopSteps:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._dither = Dither()
+        self._reducer = Reducer()
         self._steps: list[Step] = []
         self._releases: list[Release] = []
         self._unsummed = False
@@ -87,10 +83,8 @@ class LoopSteps:
         self._releases.append(self._reduced(step, layout, after, total / step.divisor))
 
     def measured(self, options: Asked) -> MeasuredRounds:
-        findings = options.findings
-        unit = (
-            str(options.mechanism["unit"]) if options.mechanism.get("unit") in UNITS else "record"
-        )
+        findings, declared = options.findings, options.mechanism.get("unit")
+        unit = str(declared) if declared in UNITS else "record"
         why = NO_STEP if not self._steps else NO_SUM if self._unsummed else ""
         why = why or ("" if len(self._releases) == len(self._steps) else BAD_STEP)
         checked = checks.checked(self._steps)
@@ -100,88 +94,53 @@ class LoopSteps:
             return MeasuredRounds(unmeasured=why, unit=unit)
         level = noise_level.measured(self._releases, options.confidence)
         findings += noise_level.findings_of(level, self._releases)
+        compared = self._releases[:MOST_COMPARED]
         if not any(release.noiseless for release in self._releases):
-            compared = self._releases[:MOST_COMPARED]
-            stds = [spread.point for spread in level.stds(self._releases)]
+            stds = [spread.point for spread in level.stds(self._releases)[:MOST_COMPARED]]
             findings += noise_level.shape_findings(compared, stds, declared=False)
             findings += _repeated(self._releases, level)
             if len(compared) < len(self._releases):
                 findings.append(Finding(COMPARED, severity="note"))
-        return MeasuredRounds(
-            self._release(level, checked, options.delta, options.confidence, unit), unit=unit
-        )
+        account = _Account(self._steps, checked, options.delta)
+        return MeasuredRounds(self._release(level, account, options.confidence), unit=unit)
 
     def _reduced(self, step: Step, layout: Layout, after: Floats, mean: Floats) -> Release:
-        units = layout.units(mean, after)
         norm = None if step.clipping_norm is None else step.clipping_norm / step.divisor
         std = None
         if norm is not None and step.noise_multiplier is not None:
             std = step.noise_multiplier * norm
-        return noise_level.reduced(
-            step.place,
-            after - mean,
-            {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)},
-            layout,
-            # Noise and division round in the gradient's precision.
-            Rounding(units, 3, self._dither.draw(units)),
-            Claims(norm, std, step.count_std),
-            mean,
-        )
+        parts = {0: Contribution(1 / step.divisor, norm or 0.0, 0.0)}
+        claims = Claims(norm, std, step.count_std)
+        # Noise and division round in the gradient's precision.
+        rounded = layout, layout.units(mean, after), 3.0, claims
+        return self._reducer.reduced(step.place, after - mean, parts, *rounded, mean)
 
-    def _release(
-        self,
-        level: noise_level.NoiseLevel,
-        checked: checks.Checked,
-        delta: float,
-        confidence: float,
-        unit: str,
-    ) -> StepRelease:
-        stated, sure = level.stds(self._releases), level.sure_stds(self._releases)
+    def _release(self, level: NoiseLevel, account: "_Account", confidence: float) -> ReleaseReport:
+        checked, releases = account.checked, self._releases
+        stated = level.stds(releases)
+        most = self._multipliers([one.high for one in stated])
         least = self._multipliers(level.least_stds())
-        compared = self._releases[:MOST_COMPARED]
-        account = _Account(self._steps, checked, delta)
-        multipliers = self._multipliers([one.point for one in stated])
         proven = account.at_least(self._multipliers(level.most_stds()))
-        # More noise reveals less: the ends of the intervals change places.
-        ends = (
-            multipliers,
-            self._multipliers([one.high for one in stated]),
-            self._multipliers([one.low for one in stated]),
-        )
-        epsilon = Estimated(*map(account.of, ends))
-        return StepRelease(
-            **noise_measured(self._releases, level, stated, confidence),
-            unit=unit,
-            towards="an observer that sees every noisy gradient and knows all other data",
-            round_numbers=[release.round for release in self._releases],
-            clients=[],
-            steps=len(self._steps),
-            epsilon=epsilon,
-            epsilon_at_least=account.at_least(ends[1]),
-            right_at_most=Estimated(*map(account.right, ends)),
+        changes = checked.divisor_changes
+        return ReleaseReport(
+            **noise_measured(releases, level, stated, confidence),
+            # More noise reveals less: the ends of the intervals change places.
+            epsilon=Estimated(
+                account.epsilon(self._multipliers([one.point for one in stated])),
+                account.epsilon(most),
+                account.epsilon(self._multipliers([one.low for one in stated])),
+            ),
+            epsilon_at_least=account.at_least(most),
             amplified=checked.amplified,
-            sampling=checked.sampling,
-            accountants=account.recorded(multipliers),
+            accountants=account.recorded(),
             proven=ProvenPrivacy(
-                noise_multiplier=noise_multipliers(self._releases, sure),
                 node=None,
                 epsilon=proven,
-                unbounded=math.isinf(proven),
-                epsilon_at_most=account.at_most(least),
-                rho_alpha_at_most=1.0 if checked.divisor_changes else 2 * account.right(least) - 1,
+                epsilon_at_most=math.inf if changes else account.epsilon(least),
+                rho_alpha_at_most=1.0 if changes else account.advantage(least),
             ),
-            empirical=None,
             unsure=checked.unsure,
-            independent=noise_level.independent(compared),
-            assumptions=[
-                NEIGHBOURS.format(
-                    "the divisor may change with it"
-                    if checked.divisor_changes
-                    else "the divisor stays as it is"
-                ),
-                SAMPLED if checked.amplified else UNSAMPLED,
-                "only the clipping norm of a record's gradient is known",
-            ],
+            independent=noise_level.independent(releases[:MOST_COMPARED]),
         )
 
     def _multipliers(self, stds: Sequence[float]) -> list[float]:
@@ -199,7 +158,7 @@ class LoopSteps:
         return multipliers
 
 
-def _repeated(releases: Sequence[Release], level: noise_level.NoiseLevel) -> list[Finding]:
+def _repeated(releases: Sequence[Release], level: NoiseLevel) -> list[Finding]:
     """Return whether noise is used again, in other places too, or is uneven from step to step."""
     clear = len(noisy_means.clear_of_rounding(releases)) == len(releases)
     if not clear or not all(one.claimed_std for one in releases):
@@ -219,60 +178,54 @@ def _repeated(releases: Sequence[Release], level: noise_level.NoiseLevel) -> lis
 
 @dataclass(frozen=True)
 class _Account:
+    """What steps with these noise multipliers reveal, with the batches that the checks allow."""
+
     steps: Sequence[Step]
     checked: checks.Checked
     delta: float
 
-    def of(self, multipliers: Sequence[float]) -> float:
+    def epsilon(self, multipliers: Sequence[float]) -> float:
         """Return epsilon if batches are as declared, without amplification where they are not."""
         if self.checked.amplified:
-            rates = [step.sample_rate or 1.0 for step in self.steps]
-            return epsilon(multipliers, rates, self.delta)
+            return epsilon(multipliers, self._rates, self.delta)
         return gaussian.epsilon(self.checked.most_mu(self.steps, multipliers), self.delta)
 
-    def right(self, multipliers: Sequence[float]) -> float:
-        """Return how often an adversary can be right, with the batches that `of` assumes."""
+    def advantage(self, multipliers: Sequence[float]) -> float:
+        """Return the largest advantage of an adversary, with the same batches."""
         if not self.checked.amplified:
-            advantage = gaussian.advantage(self.checked.most_mu(self.steps, multipliers))
-        elif 0.0 in multipliers:
-            advantage = 1.0
-        else:
-            rates = [step.sample_rate or 1.0 for step in self.steps]
-            advantage = rho_alpha(mechanism(multipliers, rates))
-        return (1 + advantage) / 2
-
-    def at_most(self, multipliers: Sequence[float]) -> float:
-        """Return an epsilon that noise of at least these multipliers surely keeps."""
-        return math.inf if self.checked.divisor_changes else self.of(multipliers)
+            return gaussian.advantage(self.checked.most_mu(self.steps, multipliers))
+        return 1.0 if 0.0 in multipliers else rho_alpha(mechanism(multipliers, self._rates))
 
     def at_least(self, multipliers: Sequence[float]) -> float:
         """Return an epsilon that noise of at most these multipliers surely exceeds."""
         if 0.0 in multipliers:
             return math.inf
         if self.checked.amplified:
-            return 0.0 if self.checked.unsure else (1 - GRID) * self.of(multipliers)
+            return 0.0 if self.checked.unsure else (1 - GRID) * self.epsilon(multipliers)
         proven = gaussian.epsilon(self.checked.least_mu(multipliers), self.delta)
         if self.checked.favoured_rate:
             rates = [self.checked.favoured_rate] * len(multipliers)
             proven = max(proven, (1 - GRID) * epsilon(multipliers, rates, self.delta))
         return proven
 
-    def recorded(self, multipliers: Sequence[float]) -> Accountants | None:
+    def recorded(self) -> Accountants | None:
         """Return the accountants' epsilon: the last answer, and all steps together."""
-        charged = [step.charged for step in self.steps]
-        charges = [one for one in charged if one is not None]
-        if len(charges) < len(charged):
+        charges = [step.charged for step in self.steps if step.charged is not None]
+        if len(charges) < len(self.steps):
             return None
         # The last accountant counts only its own steps, which are the last ones.
         last = charges[max(0, len(charges) - charges[-1].steps) :]
-        rates = [one.sample_rate for one in charges]
+        engines = len({step.engine for step in self.steps})
         return Accountants(
-            engines=len({step.engine for step in self.steps}),
+            engines=engines,
             steps_of_last=charges[-1].steps,
             last_word=self._charged(last),
             all_steps=self._charged(charges),
-            at_measured_noise=epsilon(multipliers, rates, self.delta),
         )
+
+    @property
+    def _rates(self) -> list[float]:
+        return [step.sample_rate or 1.0 for step in self.steps]
 
     def _charged(self, charges: Sequence[Accounted]) -> float:
         multipliers = [one.noise_multiplier for one in charges]

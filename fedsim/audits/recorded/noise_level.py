@@ -14,7 +14,6 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import FINGERPRINT, Contribution, Release
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval, significance
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded.recorded_report import Estimated
 from fedsim.audits.run import detectable
 from fedsim.federation.transcripts.layout import Layout
 
@@ -22,43 +21,26 @@ LARGEST = 1e30
 SIMULATION_SEED = 0x7EA1
 
 
-def believable(*vectors: Floats | None) -> bool:
-    """Return whether all vectors exist, with numbers whose squares do not overflow."""
-    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
+@dataclass(frozen=True)
+class OpenEstimate:
+    """A number with the ends of its interval; its point is None where it cannot be estimated."""
 
-
-class Dither:
-    """Uniform noise over one unit in the last place, since noise held in a model is discrete."""
-
-    def __init__(self) -> None:
-        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])  # apart from bystanders'
-
-    def draw(self, units: Floats) -> Floats:
-        size = units[:FINGERPRINT].size
-        return units[:FINGERPRINT] * self._generator.uniform(-0.5, 0.5, size)
+    point: float | None
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
-class Rounding:
-    """The rounding of a round's numbers.
+class Estimated(OpenEstimate):
+    point: float
 
-    Attributes:
-        units: unit in the last place of each parameter [P].
-        times: number of roundings of each; partial sums count as parts of one.
-        dither: dither of the fingerprint, [min(P, FINGERPRINT)], within half a unit.
-    """
+    def times(self, scale: float) -> "Estimated":
+        return Estimated(self.point * scale, self.low * scale, self.high * scale)
 
-    units: Floats
-    times: float
-    dither: Floats
 
-    def of(self, part: slice = slice(None)) -> float:
-        """Return the root mean square of these parameters' rounding errors.
-
-        An error is uniform up to half a unit in the last place, with standard deviation 1/sqrt(12).
-        """
-        units = self.units[part]
-        return math.sqrt(self.times * float(units @ units) / 12 / max(1, units.size))
+def believable(*vectors: Floats | None) -> bool:
+    """Return whether all vectors exist, with numbers whose squares do not overflow."""
+    return all(one is not None and bool(np.abs(one).max() < LARGEST) for one in vectors)
 
 
 @dataclass(frozen=True)
@@ -82,62 +64,108 @@ def contribution(weight: float, update: Floats, noise: Floats) -> Contribution:
     return Contribution(weight, weight * norm, weight * projection)
 
 
-def reduced(
-    round: int,
-    noise: Floats,
-    contributions: dict[int, Contribution],
-    layout: Layout,
-    rounding: Rounding,
-    claims: Claims,
-    mean: Floats | None = None,
-) -> Release:
-    length = 0.0 if mean is None else math.sqrt(mean @ mean)
-    along = 0.0 if mean is None else float(noise @ mean) / (length or 1.0)
-    first = slice(FINGERPRINT)
-    return Release(
-        round=round,
-        size=noise.size,
-        claimed_std=claims.std,
-        energy=float(noise @ noise),
-        rounding=rounding.of(),
-        clipping_norm=claims.clipping_norm,
-        contributions=contributions,
-        by_array={
-            name: (noise[part].size, float(noise[part] @ noise[part]), rounding.of(part))
-            for name, part in layout.slices().items()
-        },
-        fingerprint=(noise[first] + rounding.dither).astype(np.float32),
-        count_std=claims.count_std,
-        fingerprint_rounding=rounding.of(first),
-        mean_length=length,
-        along_mean=along,
-    )
+class Reducer:
+    """Reduces rounds to what an audit keeps of them.
+
+    It dithers the fingerprint of each by uniform noise over one unit in the last place, since noise
+    held in a model is discrete.
+    """
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng([SIMULATION_SEED, 0, 1])
+
+    def dither(self, units: Floats) -> Floats:
+        first = units[:FINGERPRINT]
+        return first * self._generator.uniform(-0.5, 0.5, first.size)
+
+    def reduced(
+        self,
+        round: int,
+        noise: Floats,
+        contributions: dict[int, Contribution],
+        layout: Layout,
+        units: Floats,
+        times: float,
+        claims: Claims,
+        mean: Floats,
+        dither: Floats | None = None,
+    ) -> Release:
+        """Return a round.
+
+        Args:
+            noise: what is left of the release without the mean, [P].
+            units: unit in the last place of each parameter, [P].
+            times: number of roundings of each; partial sums count as parts of one.
+            mean: the subtracted mean, [P].
+            dither: dither of the fingerprint; None to draw it.
+        """
+
+        def rounding(part: slice) -> float:
+            # An error is uniform up to half a unit, with standard deviation 1/sqrt(12).
+            each = units[part]
+            return math.sqrt(times * float(each @ each) / 12 / max(1, each.size))
+
+        dither = self.dither(units) if dither is None else dither
+        length, first = math.sqrt(mean @ mean), slice(FINGERPRINT)
+        return Release(
+            round=round,
+            size=noise.size,
+            claimed_std=claims.std,
+            energy=float(noise @ noise),
+            rounding=rounding(slice(None)),
+            clipping_norm=claims.clipping_norm,
+            contributions=contributions,
+            by_array={
+                name: (noise[part].size, float(noise[part] @ noise[part]), rounding(part))
+                for name, part in layout.slices().items()
+            },
+            fingerprint=(noise[first] + dither).astype(np.float32),
+            count_std=claims.count_std,
+            fingerprint_rounding=rounding(first),
+            mean_length=length,
+            along_mean=float(noise @ mean) / (length or 1.0),
+        )
 
 
 HIDDEN = (
     "rounding hides the noise: the configured noise is no larger than the rounding errors of a "
     "model in this precision. The audit cannot tell whether it was added"
 )
-
-RULE, MEND = "realised-noise", "look for code that scales, rounds or replaces the noise"
-
 NO_NOISE = (
-    "no noise: only rounding errors remain. For updates as they were sent, epsilon is infinite and "
-    "the belief certain; noise that clients add before they send is not visible here"
+    "no noise{}: only rounding errors remain. For updates as they were sent, epsilon is infinite "
+    "and the belief certain; noise that clients add before they send is not visible here"
 )
+SOME_LESS = (
+    "some rounds have less noise than configured: the worst has {:.4g} to {:.4g} times the "
+    f"configured standard deviation ({ALARM_CONFIDENCE:.2%} confidence, for all rounds together). "
+    "More noise in other rounds does not make up for it"
+)
+OTHER_LEVEL = (
+    "the noise is {} than configured: {:.4g} to {:.4g} times the configured standard deviation "
+    f"({ALARM_CONFIDENCE:.2%} confidence)"
+)
+RULE, MEND = "realised-noise", "look for code that scales, rounds or replaces the noise"
 
 SAME = 0.99
 """Correlation above which the noise of two rounds is the same, whatever else remains."""
 
+REPEATED = (
+    "the noise of round {} repeats that of round {} ({} such {}): their difference has no noise. A "
+    "random seed that is set again in every round would explain this"
+)
 ALIKE = (
     "the aggregate minus the mean is more alike in several rounds than chance explains. Noise "
     "that is partly reused protects less than declared, but anything else that follows the mean "
     "looks the same"
 )
-
 SHAPE_UNSEEN = (
     "whether the noise is Gaussian was not tested{}: it is too close to the rounding errors, "
     "which are not Gaussian"
+)
+NOT_GAUSSIAN = "the noise is not Gaussian (Kolmogorov-Smirnov p = {:.2g})"
+OTHER_ARRAY = (
+    "array '{}' has {:.3g} to {:.3g} times the noise of the whole model: it is noised or clipped "
+    "differently"
 )
 
 
@@ -148,19 +176,15 @@ class NoiseLevel:
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
         scales: scale of every round, as a standard deviation.
-        point: noise over its scale, of all rounds together.
-        stated: interval of `point`, at the confidence of the report.
-        sure: interval of `point`, at the confidence of an alarm.
-        rounds: interval of each round by itself; all hold together at the report's confidence.
+        ratio: noise over its scale, of all rounds together, at the confidence of the report.
+        sure: its interval at the confidence of an alarm.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 
     verdict: str
     scales: Sequence[float]
-    point: float
-    stated: Interval
+    ratio: Estimated
     sure: Interval
-    rounds: Sequence[Interval]
     sure_rounds: Sequence[Interval]
 
     @property
@@ -170,23 +194,33 @@ class NoiseLevel:
     @property
     def alike(self) -> bool:
         """Whether all rounds are consistent with one multiple of their scales."""
-        return all(one.low <= self.point <= one.high for one in self.sure_rounds)
+        return all(one.low <= self.ratio.point <= one.high for one in self.sure_rounds)
 
     def stds(self, releases: Sequence[Release]) -> list[Estimated]:
         """Return the noise of each round: of one level, unless rounds surely differ from it."""
         if self.alike or self.verdict == "hidden":
-            same = Estimated(self.point, self.stated.low, self.stated.high)
-            return [same.times(scale) for scale in self.scales]
-        return [
-            _spread(release.left_over, one, scale)
-            for release, one, scale in zip(releases, self.rounds, self.scales, strict=True)
-        ]
+            return [self.ratio.times(scale) for scale in self.scales]
+        return self.sure_stds(releases)
 
     def sure_stds(self, releases: Sequence[Release]) -> list[Estimated]:
+        triples = zip(releases, self.sure_rounds, self.scales, strict=True)
         return [
-            _spread(release.left_over, one, scale)
-            for release, one, scale in zip(releases, self.sure_rounds, self.scales, strict=True)
+            Estimated(release.left_over, one.low * scale, one.high * scale)
+            for release, one, scale in triples
         ]
+
+    def known_stds(self, releases: Sequence[Release]) -> list[float]:
+        """Return the noise that beliefs use: an uncontradicted claim, else the measured noise.
+
+        The claim is more exact than the measurement.
+        """
+        hidden = self.verdict == "hidden"
+        if hidden or self.verdict == "as claimed":
+            known = list(self.scales)
+        else:
+            known = [one.point for one in self.stds(releases)]
+        pairs = zip(releases, known, strict=True)
+        return [0.0 if release.noiseless and not hidden else std for release, std in pairs]
 
     def most_stds(self) -> list[float]:
         """Return noise that steps surely do not exceed, as far as their privacy is concerned.
@@ -218,30 +252,28 @@ def measured(releases: Sequence[Release], confidence: float) -> NoiseLevel:
     claimed = all(claims)
     # Without a claim, every round has the same scale.
     scales = [(claim if claimed else None) or 1.0 for claim in claims]
-    verdict = _without_noise(releases, claimed)
-    stated, sure = (_together(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE))
-    rounds, sure_rounds = (
-        of_each_round(releases, scales, at) for at in (confidence, ALARM_CONFIDENCE)
-    )
+    bare = _without_noise(releases, claimed)
+
+    def cut(interval: Interval) -> Interval:
+        if not bare:
+            return interval
+        return Interval(0.0, interval.high if bare == "hidden" else 0.0, interval.confidence)
+
+    stated, sure = (cut(_together(releases, scales, at)) for at in (confidence, ALARM_CONFIDENCE))
+    sure_rounds = [cut(one) for one in of_each_round(releases, scales)]
     # The estimate if all rounds have the same multiple of their scales.
-    point = math.sqrt(
-        sum(release.energy / scale**2 for release, scale in zip(releases, scales, strict=True))
-        / sum(release.size for release in releases)
-    )
-    if verdict:
-        stated, sure = _cut(stated, verdict), _cut(sure, verdict)
-        rounds, sure_rounds = (
-            [_cut(one, verdict) for one in each] for each in (rounds, sure_rounds)
-        )
-        point = 0.0 if verdict == "none" else point
-    level = NoiseLevel(verdict, scales, point, stated, sure, rounds, sure_rounds)
-    if verdict:
+    pairs = zip(releases, scales, strict=True)
+    energy = sum(release.energy / scale**2 for release, scale in pairs)
+    point = math.sqrt(energy / sum(release.size for release in releases))
+    ratio = Estimated(0.0 if bare == "none" else point, stated.low, stated.high)
+    level = NoiseLevel(bare, scales, ratio, sure, sure_rounds)
+    if bare:
         return level
-    verdict = "unclaimed"
-    if claimed:
-        more = "more" if sure.low > 1 else "as claimed"
-        verdict = "less" if sure.high < 1 or level.too_low else more
-    return replace(level, verdict=verdict)
+    if not claimed:
+        return replace(level, verdict="unclaimed")
+    if sure.high < 1 or level.too_low:
+        return replace(level, verdict="less")
+    return replace(level, verdict="more" if sure.low > 1 else "as claimed")
 
 
 def seen_below(level: NoiseLevel, releases: Sequence[Release]) -> float | None:
@@ -261,24 +293,15 @@ def findings_of(level: NoiseLevel, releases: Sequence[Release]) -> list[Finding]
     if level.verdict == "hidden":
         return [Finding(HIDDEN, severity="caution", rule=RULE)]
     if level.verdict == "none":
-        bare = [release for release in releases if release.noiseless]
-        where = "" if len(bare) == len(releases) else f" in {len(bare)} rounds"
-        text = NO_NOISE.replace("no noise", f"no noise{where}", 1)
+        bare = sum(release.noiseless for release in releases)
+        text = NO_NOISE.format("" if bare == len(releases) else f" in {bare} rounds")
         severity = "alarm" if all(release.claimed_std for release in releases) else "note"
     elif level.verdict == "less" and sure.high >= 1:
         worst = min((level.sure_rounds[place] for place in level.too_low), key=lambda one: one.high)
-        text = (
-            f"some rounds have less noise than configured: the worst has {worst.low:.4g} to "
-            f"{worst.high:.4g} times the configured standard deviation ({ALARM_CONFIDENCE:.2%} "
-            "confidence, for all rounds together). More noise in other rounds does not make up "
-            "for it"
-        )
+        text = SOME_LESS.format(worst.low, worst.high)
         rounds = tuple(releases[at].round for at in level.too_low)
     elif level.verdict in ("less", "more"):
-        text = (
-            f"the noise is {level.verdict} than configured: {sure.low:.4g} to {sure.high:.4g} "
-            f"times the configured standard deviation ({ALARM_CONFIDENCE:.2%} confidence)"
-        )
+        text = OTHER_LEVEL.format(level.verdict, sure.low, sure.high)
         severity = "alarm" if level.verdict == "less" else "caution"
     else:
         return []
@@ -297,15 +320,9 @@ def _without_noise(releases: Sequence[Release], claimed: bool) -> str:
     return "none" if noiseless else ""
 
 
-def _cut(interval: Interval, verdict: str) -> Interval:
-    return Interval(0.0, interval.high if verdict == "hidden" else 0.0, interval.confidence)
-
-
-def of_each_round(
-    releases: Sequence[Release], scales: Sequence[float], confidence: float
-) -> list[Interval]:
-    """Return an interval for the noise of each round over its scale; all hold together."""
-    each = 1 - (1 - confidence) / len(releases)
+def of_each_round(releases: Sequence[Release], scales: Sequence[float]) -> list[Interval]:
+    """Return an interval for the noise of each round over its scale; all hold, as an alarm does."""
+    each = 1 - (1 - ALARM_CONFIDENCE) / len(releases)
     return [
         _together([release], [scale], each) for release, scale in zip(releases, scales, strict=True)
     ]
@@ -313,17 +330,15 @@ def of_each_round(
 
 def _together(releases: Sequence[Release], scales: Sequence[float], confidence: float) -> Interval:
     """Return an interval for the noise over its scale; its low end excludes rounding errors."""
-    freedom = sum(release.size for release in releases)
-    most, least = 0.0, 0.0
-    for release, scale in zip(releases, scales, strict=True):
-        most += release.energy / scale**2
-        least += release.energy_of_noise / scale**2
-    high = noisy_means.std_interval(most, freedom, confidence).high
-    return Interval(noisy_means.std_interval(least, freedom, confidence).low, high, confidence)
+    pairs = [(release, scale**2) for release, scale in zip(releases, scales, strict=True)]
+    most = sum(release.energy / square for release, square in pairs)
+    least = sum(release.energy_of_noise / square for release, square in pairs)
+    return _between(least, most, sum(release.size for release in releases), confidence)
 
 
-def _spread(point: float, interval: Interval, scale: float) -> Estimated:
-    return Estimated(point, interval.low * scale, interval.high * scale)
+def _between(least: float, most: float, freedom: int, confidence: float) -> Interval:
+    low = noisy_means.std_interval(least, freedom, confidence).low
+    return Interval(low, noisy_means.std_interval(most, freedom, confidence).high, confidence)
 
 
 def independent(releases: Sequence[Release]) -> bool:
@@ -337,6 +352,8 @@ def shape_findings(
 
     Args:
         releases: all rounds, each with noise.
+        stds: measured noise of each: compared with the claim, too little noise everywhere would be
+            an objection to every array.
         declared: whether the user declared the noise as that of a mean of clipped updates. The rest
             may then be alike in all rounds for other reasons. Noise is called repeated only if it
             is almost all of the rest, and all of it is the same.
@@ -345,13 +362,8 @@ def shape_findings(
     repeated = noisy_means.repeated_noise(releases, ALARM_CONFIDENCE, SAME if declared else 0.0)
     if repeated:
         first, second = repeated[0]
-        findings.append(
-            Finding(
-                f"the noise of round {second} repeats that of round {first} ({len(repeated)} such "
-                f"{'pair' if len(repeated) == 1 else 'pairs'}): their difference has no noise. A "
-                "random seed that is set again in every round would explain this"
-            )
-        )
+        pairs = "pair" if len(repeated) == 1 else "pairs"
+        findings.append(Finding(REPEATED.format(second, first, len(repeated), pairs)))
     elif declared and not independent(releases):
         findings.append(Finding(ALIKE, severity="caution"))
     unseen = len(releases) - len(noisy_means.clear_of_rounding(releases))
@@ -360,27 +372,38 @@ def shape_findings(
         findings.append(Finding(SHAPE_UNSEEN.format(where), severity="note"))
     normal = noisy_means.normality(releases)
     if normal is not None and normal < 1 - ALARM_CONFIDENCE:
-        findings.append(Finding(f"the noise is not Gaussian (Kolmogorov-Smirnov p = {normal:.2g})"))
+        findings.append(Finding(NOT_GAUSSIAN.format(normal)))
     names = list(releases[0].by_array)
-    if any(list(release.by_array) != names for release in releases):
-        return findings
-    bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
-    for name in names:
-        most, least, freedom = 0.0, 0.0, 0
-        for release, std in zip(releases, stds, strict=True):
-            size, energy, rounding = release.by_array[name]
-            most += energy / std**2
-            least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
-            freedom += size
+    # The level of the whole model is judged elsewhere; this compares single arrays with it.
+    if len(names) > 1 and all(list(release.by_array) == names for release in releases):
+        bonferroni = 1 - (1 - ALARM_CONFIDENCE) / len(names)
+        for name in names:
+            found = _of_array(name, releases, stds, bonferroni)
+            if found.high < 0.5 or found.low > 2:
+                findings.append(Finding(OTHER_ARRAY.format(name, found.low, found.high)))
+    return findings
+
+
+def _of_array(
+    name: str, releases: Sequence[Release], stds: Sequence[float], confidence: float
+) -> Interval:
+    """Return an interval for the noise of one array over that of the whole model."""
+    most, least, freedom = 0.0, 0.0, 0
+    for release, std in zip(releases, stds, strict=True):
+        size, energy, rounding = release.by_array[name]
+        most += energy / std**2
         # Rounding errors of large weights do not count as excess noise.
-        low = noisy_means.std_interval(least, freedom, bonferroni).low
-        high = noisy_means.std_interval(most, freedom, bonferroni).high
-        # The level of the whole model is judged elsewhere; this compares single arrays with it.
-        if len(names) > 1 and (high < 0.5 or low > 2):
-            findings.append(
-                Finding(
-                    f"array '{name}' has {low:.3g} to {high:.3g} times the noise of the whole "
-                    "model: it is noised or clipped differently"
-                )
-            )
+        least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
+        freedom += size
+    return _between(least, most, freedom, confidence)
+
+
+def all_findings(
+    level: NoiseLevel, releases: Sequence[Release], *, declared: bool = False
+) -> list[Finding]:
+    """Return what contradicts the configured size of the noise, and its shape where it has one."""
+    findings = findings_of(level, releases)
+    if not any(release.noiseless for release in releases):
+        stds = [spread.point for spread in level.stds(releases)]
+        findings += shape_findings(releases, stds, declared=declared)
     return findings

@@ -1,4 +1,4 @@
-"""Recorded mechanisms in believable numbers, and what an audit notes."""
+"""Recorded mechanisms in believable numbers, and what an audit of rounds notes and measures."""
 
 import math
 from collections.abc import Mapping
@@ -6,25 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded.recorded_report import CanaryReport, Release
+from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
 from fedsim.audits.steps.step import number
 
 NUMBERS = (
-    "noise_multiplier",
-    "clipping_norm",
-    "noise_clipping_norm",
-    "num_sampled_clients",
-    "clipped_count_std",
-    "local_clipping_norm",
-    "local_sensitivity",
-    "local_epsilon",
-    "local_delta",
-    "divisor",
-    "neighbour_divisor",
-    "sample_rate",
-    "expected_batch_size",
-    "accountant_noise_multiplier",
-    "accountant_sample_rate",
+    *("noise_multiplier", "clipping_norm", "noise_clipping_norm", "num_sampled_clients"),
+    *("clipped_count_std", "local_clipping_norm", "local_sensitivity", "local_epsilon"),
+    *("local_delta", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("accountant_noise_multiplier", "accountant_sample_rate"),
 )
 
 
@@ -79,14 +68,13 @@ class MeasuredRounds:
     """Measurements of all rounds of a vantage point.
 
     Attributes:
-        release: noise and clients, from `transcript_release.measured`; None if unknown.
-        canary: from `participant_rounds.canary_measured`; None without canaries.
+        release: noise and privacy of what was released; None if unknown.
         unmeasured: why there is no release, "" if there is one.
         unit: unit of all of this, one of `records.UNITS`.
         unsure: why the release may not be all that was seen; "" if it is.
     """
 
-    release: Release | None = None
+    release: ReleaseReport | None = None
     canary: CanaryReport | None = None
     unmeasured: str = ""
     unit: str = "client"

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,13 @@ from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding, Severity
-from fedsim.audits.recorded import noise_level, transcript_release
-from fedsim.audits.recorded.noise_level import Claims, Dither, Rounding
+from fedsim.audits.recorded import noise_level
+from fedsim.audits.recorded.noise_level import Claims, Reducer
 from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_std
-from fedsim.audits.recorded.recorded_report import MeanRelease
-from fedsim.audits.recorded.transcript_release import EXCESS
+from fedsim.audits.recorded.releases import EXCESS, updates_measured
 from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
-
-TOWARDS = (
-    "an observer that sees the aggregates and knows all other clients' updates (the server itself "
-    "sees every update without noise)"
-)
 
 NO_MEAN = (
     "{} does not release the plain mean of the updates by Flower's own code. What it adds to the "
@@ -33,51 +27,53 @@ NO_MEAN = (
     "releases a mean of clipped updates plus Gaussian noise, declare it: record(..., "
     "clipping_norm=, noise_multiplier=)"
 )
-
 NO_COUNT_NOISE = (
     "adaptive clipping releases a count of clipped updates, but no noise on it was recorded: "
     "epsilon has no known upper limit"
 )
-
 MOVED = (
     "the model that was sent is not the one that the round before released: the server changed it "
     "in between. If it took noise away, clients see less noise than was measured"
 )
-
+NO_ROUND = "no round released an aggregate"
+NO_AGGREGATE = "no aggregate: the round released nothing"
+NO_NUMBERS = "the model has no floating-point parameters"
+BAD_AGGREGATE = "the model or its aggregate is not finite, or they differ in shape"
 BAD_REPLY = "node {} sent numbers that are not finite, or other shapes; the round cannot be audited"
-
 UNCLIPPED = (
     "node {} sent an update longer than the clipping norm, and it was not clipped: is "
     "fixedclipping_mod missing?"
 )
-
 MISFIT = (
     "the declaration does not fit: the aggregate minus the mean depends on the updates, so that "
     "the aggregate is not a mean of updates clipped to this norm. The audit measures neither "
     "noise nor beliefs. Declare nothing if clipping is adaptive or of single arrays, or if an "
     "optimiser follows"
 )
-
 RATE = (
     "the noise is less than declared, and the mean may be smaller by the same factor. A server "
     "learning rate below 1, or an optimiser, looks the same and costs no privacy. The audit "
     "measures neither noise nor beliefs. Record a run with a server learning rate of 1"
 )
+WEIGHTED = (
+    "num-examples weights the mean: a client has a weight of up to {:.3g}, while the noise "
+    "assumes {:.3g} for each. This client is protected less than configured"
+)
+PROVEN = f"{WEIGHTED}; the aggregates prove it"
+UNPROVEN = (
+    f"{WEIGHTED}. This follows from FedAvg's code; too few rounds were recorded to confirm it"
+)
+FEWER = (
+    "fewer clients replied than num_sampled_clients: each has a weight of up to {:.3g}, while the "
+    "noise assumes {:.3g}"
+)
+MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds with fewer"
 
 WEIGHTINGS = ("uniform", "examples")
 EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
 """Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 
-WEIGHTED = (
-    "num-examples weights the mean: a client has a weight of up to {heaviest:.3g}, while the "
-    "noise assumes {presumed:.3g} for each. This client is protected less than configured"
-)
-
-FEWER = (
-    "fewer clients replied than num_sampled_clients: each has a weight of up to {heaviest:.3g}, "
-    "while the noise assumes {presumed:.3g}"
-)
-MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds with fewer"
+Weights = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class ServerRounds:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._weighting = Weighting()
-        self._dither = Dither()
+        self._reducer = Reducer()
         self._last: ObservedRound | None = None
         self._clients = 1.0
         self._unnoised = 0  # rounds whose model before noise was recorded
@@ -132,48 +128,41 @@ class ServerRounds:
     def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         unsure = MOVED if any(each.rule == "moved-model" for each in findings) else ""
-        name, basis = self._weighting.chosen(options.mechanism.get("aggregation"))
-        releases = self._weighting.releases(name)
+        name = self._weighting.chosen(options.mechanism.get("aggregation"))
+        releases = self._weighting.releases[name]
         if not releases:
-            findings.append(
-                Finding("no round released an aggregate; nothing to audit", severity="note")
-            )
-            return MeasuredRounds(unmeasured="no round released an aggregate")
+            findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
+            return MeasuredRounds(unmeasured=NO_ROUND)
+        level = noise_level.measured(releases, options.confidence)
         if why := _no_mean(releases, options.mechanism):
             findings.append(Finding(why, severity="caution"))
             if self._unnoised == len(releases):
-                level = noise_level.measured(releases, options.confidence)
                 findings += noise_level.findings_of(level, releases)
             return MeasuredRounds(unmeasured=why, unsure=unsure)
         declared = options.mechanism.get("aggregation") == "declared"
-        release = transcript_release.measured(releases, TOWARDS, options, declared=declared)
-        against = self._weighting.against
-        release = MeanRelease(
-            **vars(release),
-            weighting=name,
-            weighting_basis=basis,
-            weighting_evidence={f"against_{name}": against[name] for name in WEIGHTINGS},
-        )
-        if release.claimed_noise_multiplier:
+        findings += noise_level.all_findings(level, releases, declared=declared)
+        release = updates_measured(releases, level, options.delta, options.confidence)
+        if release.realised_over_claimed is not None and release.noise_multiplier is not None:
             findings += self._weighting.imbalance(name, 1 / self._clients)
-        return MeasuredRounds(release, unsure=unsure)
+        return MeasuredRounds(replace(release, weighting=name), unsure=unsure)
 
     def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
         """Return intervals of each round's noise over its configured noise, sure as an alarm.
 
         They hold together. The result is () where some round's noise is not configured or measured.
         """
-        name, _ = self._weighting.chosen(mechanism.get("aggregation"))
-        releases = self._weighting.releases(name)
+        name = self._weighting.chosen(mechanism.get("aggregation"))
+        releases = self._weighting.releases[name]
         known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
         if not releases or not known or not all(release.claimed_std for release in releases):
             return ()
         level = noise_level.measured(releases, ALARM_CONFIDENCE)
         if level.verdict == "less" and level.alike:
             return (level.sure,) * len(releases)
-        shares = noise_level.of_each_round(releases, level.scales, ALARM_CONFIDENCE)
+        shares = noise_level.of_each_round(releases, level.scales)
+        hidden = level.verdict == "hidden"
         return tuple(
-            Interval(0.0, share.high if level.verdict == "hidden" else 0.0, share.confidence)
+            Interval(0.0, share.high if hidden else 0.0, share.confidence)
             if release.noiseless
             else share
             for release, share in zip(releases, shares, strict=True)
@@ -192,18 +181,15 @@ class ServerRounds:
 
     def _seen(self, observed: ObservedRound) -> _Seen | None:
         if observed.aggregate is None or not observed.replies:
-            text = "no aggregate: the round released nothing"
-            self._notes.add("note", text, observed.round)
+            self._notes.add("note", NO_AGGREGATE, observed.round)
             return None
         layout = Layout.of(observed.model)
         before, after = vector(observed.model), layout.vector(observed.aggregate)
         if not before.size:
-            text = "the model has no floating-point parameters"
-            self._notes.add("alarm", text, observed.round)
+            self._notes.add("alarm", NO_NUMBERS, observed.round)
             return None
         if after is None or not noise_level.believable(after, before):
-            text = "the model or its aggregate is not finite, or they differ in shape"
-            self._notes.add("alarm", text, observed.round)
+            self._notes.add("alarm", BAD_AGGREGATE, observed.round)
             return None
         norm = number(observed.mechanism, "clipping_norm")
         by_server = observed.mechanism.get("clipping") == "server"
@@ -212,9 +198,7 @@ class ServerRounds:
             unnoised = None
         return _Seen(observed, layout, before, after, unnoised, norm, by_server)
 
-    def _means(
-        self, view: _Seen, weights: Mapping[str, Mapping[int, float]]
-    ) -> dict[str, Floats] | None:
+    def _means(self, view: _Seen, weights: Weights) -> dict[str, Floats] | None:
         means = {name: np.zeros_like(view.before) for name in weights}
         for node in view.observed.replies:
             update = view.update(node)
@@ -231,7 +215,7 @@ class ServerRounds:
         return means
 
     def _reduced(
-        self, view: _Seen, weights: Mapping[str, Mapping[int, float]], means: Mapping[str, Floats]
+        self, view: _Seen, weights: Weights, means: Mapping[str, Floats]
     ) -> dict[str, Release]:
         """Return the release under each weighting.
 
@@ -248,11 +232,12 @@ class ServerRounds:
         units = view.layout.units(view.before, view.after)
         # Each of n updates is restored, weighted and summed in the model's precision. The partial
         # sums make up n/3 roundings of the whole; noise and the clients' rounding come on top.
-        rounding = Rounding(units, len(observed.replies) / 3 + 3, self._dither.draw(units))
+        times, dither = len(observed.replies) / 3 + 3, self._reducer.dither(units)
         claims = Claims(view.norm, claimed_std(observed.mechanism), self._count_std(observed))
+        rounded = view.layout, units, times, claims
         return {
-            name: noise_level.reduced(
-                observed.round, noise, parts[name], view.layout, rounding, claims, means[name]
+            name: self._reducer.reduced(
+                observed.round, noise, parts[name], *rounded, means[name], dither
             )
             for name, noise in noises.items()
         }
@@ -271,16 +256,15 @@ class ServerRounds:
 
 
 def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
+    """Return why the rest of the aggregates may not be noise alone; "" if it is."""
     if all(release.noiseless for release in releases):
         return ""  # no rest: the aggregate is the mean, by whatever code
     aggregation = mechanism.get("aggregation")
     if aggregation == "other":
         named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
         return NO_MEAN.format(" > ".join(dict.fromkeys(named)))
-    return misfit(releases) if aggregation == "declared" else ""
-
-
-def misfit(releases: Sequence[Release]) -> str:
+    if aggregation != "declared":
+        return ""
     # Half of an alarm's error is for the size of the rate, half for the rest after it.
     doubt = (1 - ALARM_CONFIDENCE) / 2
     less = noise_level.measured(releases, ALARM_CONFIDENCE).verdict == "less"
@@ -303,13 +287,15 @@ def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
 
 
 class Weighting:
+    """The releases under either weighting of replies, and the evidence against each."""
+
     def __init__(self) -> None:
         self.against = dict.fromkeys(WEIGHTINGS, 0.0)
-        self._releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
+        self.releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
 
     def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
         for name, release in releases.items():
-            self._releases[name].append(release)
+            self.releases[name].append(release)
         if len(releases) < len(WEIGHTINGS):
             return
         apart = means["uniform"] - means["examples"]
@@ -323,42 +309,31 @@ class Weighting:
             # Rounding errors are no evidence against the weights that explain everything else.
             self.against[name] += min(against, 0.0) if one.noiseless else against
 
-    def chosen(self, aggregation: Any) -> tuple[str, str]:
-        """Return the weighting of replies, and its basis.
+    def chosen(self, aggregation: Any) -> str:
+        """Return the weighting of replies.
 
         FedAvg's own code and a declared plain mean are believed unless the aggregates disprove
         them. `aggregation` is the recorded "mean", "declared" or another.
         """
-        uniform, examples = (self._releases[name] for name in WEIGHTINGS)
+        uniform, examples = (self.releases[name] for name in WEIGHTINGS)
         if len(uniform) != len(examples):
-            return "uniform", "some node did not state its number of examples"
+            return "uniform"  # some node did not state its number of examples
         if aggregation == "mean" and self.against["examples"] <= EVIDENCE:
-            return "examples", "FedAvg's own code"
+            return "examples"
         if aggregation == "declared" and self.against["uniform"] <= EVIDENCE:
-            return "uniform", "the declaration"
-        likelier = self.against["uniform"] > self.against["examples"]
-        return ("examples" if likelier else "uniform"), "the aggregate"
-
-    def releases(self, name: str) -> Sequence[Release]:
-        return self._releases[name]
+            return "uniform"
+        return "examples" if self.against["uniform"] > self.against["examples"] else "uniform"
 
     def imbalance(self, name: str, presumed: float) -> list[Finding]:
         """Return what contradicts that every client has the weight that the noise presumes."""
-        parts = [list(release.contributions.values()) for release in self._releases[name]]
+        parts = [list(release.contributions.values()) for release in self.releases[name]]
         heaviest = max(part.weight for round in parts for part in round)
         if heaviest <= presumed * (1 + EXCESS):
             return []
         severity: Severity = "alarm"
-        rule, mend = "weighted-average", "weight all clients alike"
+        text, rule, mend = PROVEN, "weighted-average", "weight all clients alike"
         if all(len({part.weight for part in round}) == 1 for round in parts):
             text, rule, mend = FEWER, "sampled-clients", MEND_FEWER
-        elif self.against["uniform"] > EVIDENCE:
-            text = f"{WEIGHTED}; the aggregates prove it"
-        else:
-            text = (
-                f"{WEIGHTED}. This follows from FedAvg's code; too few rounds were recorded to "
-                "confirm it"
-            )
-            severity = "caution"
-        why = text.format(heaviest=heaviest, presumed=presumed)
-        return [Finding(why, mend, severity, rule)]
+        elif self.against["uniform"] <= EVIDENCE:
+            text, severity = UNPROVEN, "caution"
+        return [Finding(text.format(heaviest, presumed), mend, severity, rule)]

@@ -39,26 +39,14 @@ class CanaryScores:
 class OneRunResult:
     """What the canaries of a single training prove."""
 
-    kind: str
-    """Kind of canary, as in `canaries.kind`."""
-    known_data: bool
-    """Whether the scores subtract the contribution of the data."""
-    unit: str
-    """Unit that a canary stands for: "record" or "client"."""
     count: int
     """Canaries of a trial, included and excluded."""
     clients: list[int]
     """Clients at which they were planted."""
     included: int
-    """Canaries included in the headline's trial."""
+    """Canaries included in the first trial, which leads."""
     trials: int
     """Trials with canaries."""
-    headline_trial: int
-    """Trial that leads, from 0; chosen in advance."""
-    delta: Real
-    """Delta of every epsilon here."""
-    confidence: Real
-    """Confidence of every bound here, in (0, 1)."""
     claimed_epsilon: Real
     """Epsilon of the guarantee towards a participant."""
     canary_mu: Real
@@ -66,16 +54,12 @@ class OneRunResult:
     canary_epsilon: Real
     """Epsilon of canary_mu at delta."""
     bounds: Mapping[str, Bound]
-    """Lower bounds from the headline's trial."""
+    """Lower bounds from the first trial."""
     estimate: Annotated[CanaryEstimate, REALS]
-    """Estimate from the headline's trial."""
+    """Estimate from the first trial."""
     spread: Mapping[str, Spread] | None
     """Over all trials; None for a single trial."""
     scores: CanaryScores
-    """Scores of the canaries in the headline's trial."""
-    alarm: str | None
-    """Alarm that contradicts the claim; None without one."""
-    note: str
-    """Caution about the canaries; "" for none."""
+    """Scores of the canaries in the first trial."""
     score: str = "sums"
     """Where canaries are scored, as in `canaries.score`."""

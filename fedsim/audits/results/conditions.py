@@ -60,49 +60,34 @@ OF_A_TRAINING: Mapping[str, tuple[str, ...]] = {
 }
 """Short names of a training's report, which has no rows."""
 
-NO_TRIALS = "a training plays no trials of the identification game; fedsim run plays them"
-ONE_RECORDING = "a transcript has one training, and no trials of the identification game"
-COUNTED = "the attack counts its correct decisions, and computes no belief"
-NO_RECORDS = "the audit has no held-out records to evaluate a model on"
-ALL_SEEN = "only an auditor's node may miss rounds"
-OF_AUDITS = "a run compares at its own confidence; its noise is under residuals.noise"
-COUNTS = ("advantage", "advantage.low", "advantage.high", "delta_prime")
-
-ATTACKED: Mapping[str, str] = {
-    "belief": COUNTED,
-    "delta_prime": COUNTED,
-    "accuracy": NO_RECORDS,
-    "missed": ALL_SEEN,
+LACKING: Mapping[str, Sequence[str]] = {
+    # A run compares at its own confidence; its noise is under residuals.noise.
+    RUN: ("proven", "noise.low", "noise.high", "missed"),
+    TRAINING: (),
+    # An attack on code counts its correct decisions, and computes no belief.
+    APP: ("belief", "delta_prime", "accuracy", "missed"),
+    LOOP: ("belief", "delta_prime", "accuracy", "missed"),
+    # A recording has one training, and no trials of the identification game.
+    TRANSCRIPT: (
+        *("advantage", "advantage.low", "advantage.high", "delta_prime", "accuracy", "missed"),
+    ),
+    LIVE: ("accuracy",),
 }
-MEANINGLESS: Mapping[str, Mapping[str, str]] = {
-    RUN: dict.fromkeys(("proven", "noise.low", "noise.high"), OF_AUDITS) | {"missed": ALL_SEEN},
-    TRAINING: {
-        **dict.fromkeys(OF_A_ROW, NO_TRIALS),
-        "missed": ALL_SEEN,
-    },
-    APP: ATTACKED,
-    LOOP: ATTACKED,
-    TRANSCRIPT: {
-        **dict.fromkeys(COUNTS, ONE_RECORDING),
-        "accuracy": NO_RECORDS,
-        "missed": ALL_SEEN,
-    },
-    LIVE: {"accuracy": NO_RECORDS},
-}
-"""Why a kind of report has no number of a short name."""
+"""Short names that a kind of report has no number of."""
 
 
-def names(kind: str) -> dict[str, tuple[str, ...] | str]:
+def names(kind: str) -> dict[str, tuple[str, ...]]:
     """Return the short names of a kind of report.
 
     A name stands for paths, of which the first that leads to a number counts; {vantage} stands for
-    the configured vantage. Or it stands for a text: why this kind of report has no such number.
+    the configured vantage.
     """
     if kind == TRAINING:
-        return {**MEANINGLESS[TRAINING], **OF_A_TRAINING}
+        return dict(OF_A_TRAINING)
     rows = {name: (f"rows.{{vantage}}.{path}",) for name, path in OF_A_ROW.items()}
     further = {name: (*paths, *rows.get(name, ())) for name, paths in FURTHER.items()}
-    return {**rows, **further, **MEANINGLESS.get(kind, {})}
+    lacking = LACKING.get(kind, ())
+    return {name: paths for name, paths in (rows | further).items() if name not in lacking}
 
 
 OPERATORS = {
@@ -143,18 +128,12 @@ def parse(text: str, kinds: Sequence[str]) -> Condition:
             f"{', '.join(OPERATORS)}, as in 'advantage.low > .1'"
         )
     condition = Condition(match["path"], match["operator"], float(match["limit"]))
-    known = {
-        name for kind in kinds for name, paths in names(kind).items() if isinstance(paths, tuple)
-    }
-    if condition.path in known:
-        return condition
-    reasons = [reason for kind in kinds if (reason := _reason(kind, condition.path))]
-    if reasons or "." not in condition.path:
-        what = " or ".join(kinds)
-        why = f": {'; '.join(dict.fromkeys(reasons))}" if reasons else ""
+    known = {name for kind in kinds for name in names(kind)}
+    short = {*OF_A_ROW, *FURTHER}
+    if condition.path not in known and ("." not in condition.path or condition.path in short):
         raise InputError(
-            f"--fail-if: the report of a {what} has no number '{condition.path}'{why}; it has "
-            f"{', '.join(sorted(known))}, and paths into report.json with dots"
+            f"--fail-if: the report of a {' or '.join(kinds)} has no number '{condition.path}'; it "
+            f"has {', '.join(sorted(known))}, and paths into report.json with dots"
         )
     return condition
 
@@ -181,10 +160,10 @@ def kind_of(report: Mapping[str, Any]) -> str:
 
 def _number(report: Mapping[str, Any], path: str) -> float | str:
     kind = kind_of(report)
-    entry = names(kind).get(path, (_spelled_out(path),))
-    if isinstance(entry, str):
-        return entry
+    if path in LACKING.get(kind, ()):
+        return f"the report of a {kind} has no such number"
     vantage = str(report.get("vantage"))
+    entry = names(kind).get(path, (_spelled_out(path),))
     paths = [[each.replace("{vantage}", vantage) for each in name.split(".")] for name in entry]
     values = [_value(report, each) for each in paths]
     return next((value for value in values if isinstance(value, float)), values[-1])
@@ -195,11 +174,6 @@ def _spelled_out(path: str) -> str:
     table, _, rest = path.partition(".")
     observer, _, name = rest.partition(".")
     return f"rows.{observer}.{OF_A_ROW[name]}" if table == "rows" and name in OF_A_ROW else path
-
-
-def _reason(kind: str, path: str) -> str:
-    entry = names(kind).get(path, ())
-    return entry if isinstance(entry, str) else ""
 
 
 def _value(report: Any, parts: Sequence[str]) -> float | str:

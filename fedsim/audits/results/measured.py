@@ -24,20 +24,6 @@ class EstimatedEpsilons:
 
 
 @dataclass(frozen=True)
-class SensitivityByRound:
-    """Local sensitivities of each round, over the trials; one number for each round."""
-
-    rms: list[Real]
-    """Root mean square."""
-    low: list[Real]
-    """5% quantile."""
-    median: list[Real]
-    """50% quantile."""
-    high: list[Real]
-    """95% quantile."""
-
-
-@dataclass(frozen=True)
 class TruePositives:
     """The measured true-positive rate of the adversary at one rate of false positives."""
 
@@ -72,15 +58,10 @@ class Empirical:
     """Root mean square of the local sensitivity over all rounds and trials."""
     sensitivity_max: Real
     """Largest local sensitivity over all rounds and trials."""
-    sensitivity_by_round: SensitivityByRound
-    """Local sensitivities of each round, over the trials."""
-    sensitivity_note: str
-    """What a local sensitivity is, in one sentence."""
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
     true_positives: list[TruePositives] = field(default_factory=list)
-    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training, and in reports
-    of earlier versions."""
+    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +102,6 @@ class MembershipAttack:
     """True less false positive rate, in [-1, 1]."""
     advantage_interval: Ends | None
     """Interval of the advantage over fresh records and trials."""
-    advantage_interval_of_these: Ends | None = None
-    """Interval of the advantage for the records of this run alone."""
     tpr: Real | None = None
     """Share of members that the attack calls members."""
     fpr: Real | None = None
@@ -139,24 +118,12 @@ class MembershipAttack:
 
 @dataclass(frozen=True)
 class CraftedResult:
-    """What a crafted target proves about one record."""
+    """What the released model alone proves of a crafted target."""
 
-    kind: str
-    """How the target was crafted, as in `challenge.kind`."""
-    label: int | None
-    """Class that the target was given; None where it has no class."""
     description: str
-    """The kind in words."""
-    initialisation: str
-    """Initial model of each trial, as in `model.initialisation`."""
-    delta: Real
-    """Delta of every epsilon here."""
-    confidence: Real
-    """Confidence of every bound here, in (0, 1)."""
-    epsilon: Real
-    """Epsilon of one record, tight at delta."""
+    """How the target was crafted, in words."""
     lower_bounds: Mapping[str, Bound]
-    """Lower bounds on the epsilon of one record."""
+    """Lower bounds on the epsilon of one record; empty where the model was not scored."""
 
 
 @dataclass(frozen=True)
@@ -236,15 +203,3 @@ class Utility:
             area_under_curve=self.area_under_curve,
             baseline_loss=self.baseline_loss,
         )
-
-
-@dataclass(frozen=True)
-class CampaignResult:
-    """How the trials were played, and why there were no more."""
-
-    trials: int
-    """Trials of the report."""
-    extended_from: int | None
-    """Trials planned at first; None where none were added."""
-    halfwidth: Real | None
-    """Half the length of the advantage's interval."""

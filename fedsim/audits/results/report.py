@@ -240,8 +240,8 @@ class Report:
     """None where the target is one record of D."""
     residuals: Residuals | None
     """None where the adversary formed no residuals."""
-    campaign: measured.CampaignResult
-    """Number of trials, and why there are no more."""
+    extended_from: int | None
+    """Trials planned at first; None where none were added."""
     contradictions: Mapping[str, str]
     """Alarms: contradictions of theory, by the check that raised them."""
     alarms: int
@@ -251,8 +251,7 @@ class Report:
     warnings: list[str]
     """Warnings to read before the numbers, alarms first."""
     trade_offs: Mapping[str, measured.TradeOff] = field(default_factory=dict)
-    """Measured trade-off curves by vantage; empty for worlds that share their random numbers, for
-    trials of one world, and in reports of earlier versions."""
+    """Measured trade-off curves by vantage; empty for trials of one world."""
 
     @property
     def here(self) -> RunRow:

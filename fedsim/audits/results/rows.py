@@ -178,9 +178,6 @@ class OwnLimit:
     """By theory it holds for every pair of neighbours; by measurement for this target alone."""
     by: Literal["measured", "theory"]
     """Basis of the answer; for "cannot-tell", the last one that was tried."""
-    trials: int | None
-    """Trials that would tell with probability 80 %, if the measurement stays the same; None where
-    the answer is already known, or where no number would tell."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +247,20 @@ class RunRow(Row):
 
     limit: Limit
     """What theory allows."""
+
+
+def unmeasured(
+    observer: str,
+    limit: Limit | None,
+    attack: Attack | None = None,
+    noise: Noise | None = None,
+    predicted: Predicted | None = None,
+    detects: float | None = None,
+    note: str = "",
+) -> Row:
+    """Return a row of an audit that is still without its state."""
+    measured = limit, attack, predicted, detects, note
+    return Row(observer, "not-measured", *measured, noise=noise)
 
 
 def standing(row: Row, *, alarmed: bool) -> State:

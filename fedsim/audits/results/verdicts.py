@@ -47,17 +47,7 @@ State = Literal[
     "not-measured",
     "cannot-tell",
 ]
-"""State of a measurement against theory, as report.json has it.
-
-contradicted: a check contradicts theory, with the confidence of an alarm.
-no-limit: theory sets the advantage no limit below 1.
-above-by-chance: the whole interval lies above the limit, but no check raised an alarm.
-agrees: the interval contains the limit, so that the trials neither contradict nor prove it.
-attack-below: the whole interval lies below the limit, but a better attack may achieve more.
-below: the whole interval lies below the limit, and no adversary at this vantage does better.
-not-measured: no measurement has an interval; there is theory alone.
-cannot-tell: there is no limit to compare with, or nothing that could contradict it.
-"""
+"""State of a measurement against theory, as report.json has it; `WORDS` says what each means."""
 
 
 @dataclass(frozen=True)

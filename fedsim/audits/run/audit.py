@@ -5,34 +5,55 @@ from dataclasses import replace
 
 import numpy as np
 
-from adversaries.statistics import estimators, forecast
+from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements import (
     membership_audit,
     one_run_report,
     residual_report,
     trade_off_report,
-    vantage_report,
 )
 from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.measured import TradeOff
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Accounted, Bayesian, Budget, RunBounds
+from fedsim.audits.results.theory import Accounted, Budget, Fit, RunBounds
 from fedsim.audits.results.verdicts import AlarmCheck
-from fedsim.audits.run import audited_run, empirical, guarantee, rows, set_up
+from fedsim.audits.run import empirical, guarantee, rows, set_up
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.federation.runs import spending
-from fedsim.game.mechanisms import vantages
-from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
 
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
 
+EXTENDED = (
+    "The campaign was extended from {0} to {1} trials. Intervals and bounds are those of {1} "
+    "trials planned in advance. They hold if the results of the first {0} trials did not decide "
+    "whether to continue."
+)
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
+
+
+ABOVE = (
+    f"The advantage at the vantage {{}} is above its bound: it is at least {{:.3f}} {SURE}, but "
+    "rho_alpha is {:.3f}. The noise is not the noise that was accounted for, or a clipped {} "
+    "exceeds the sensitivity."
+)
+BELIEVED = (
+    f"The belief passes rho_beta too often: in at least {{:.2g}} of the trials on D {SURE}, but "
+    "under this noise no pair passes it in more than {:.2g}."
+)
+COMPOSED = (
+    "More was released than was accounted for. The {} rounds of the transcript compose to mu = "
+    "{:.3f}, but the accounting of {} steps allows {:.3f}. Not all rounds were composed, or a "
+    "difference exceeds the sensitivity."
+)
+NOT_OF_THEORY = (
+    "The log-odds in {} do not follow {} (Kolmogorov-Smirnov p = {:.2g}): the mechanism is not as "
+    "claimed."
+)
+GAUSSIAN = "N(+-s^2/2, s^2), s = LS/sigma, step by step"
 
 
 def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
@@ -45,65 +66,48 @@ def checks(run: AuditedRun, report: Report) -> list[AlarmCheck]:
     return [
         *_advantage_checks(run, report),
         *_belief_checks(run, report),
-        *one_run_report.checks(report.one_run),
+        *one_run_report.checks(report.one_run, run.config.game, run.transcript, run.delta),
         *run.proven.checks(report.here.limit.epsilon),
-        *empirical.crafted_checks(report.crafted, run.transcript),
-        *rows.checks(run, report.rows),
+        *empirical.crafted_checks(run.transcript, report.here.limit.epsilon, run.delta),
         *trade_off_report.checks(report.trade_offs, run.vantage),
         *residual_report.checks(report.residuals),
     ]
 
 
 def _advantage_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
-    if not two_sided(run.worlds):
-        return
-    sure = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
-    low = sure.interval.low
-    limit = report.here.limit.rho_alpha
-    above = (
-        f"The advantage is above its bound: it is at least {low:.3f} {SURE}, but rho_alpha is "
-        f"{limit:.3f}. The noise is not the noise that was accounted for, or a clipped "
-        f"{'gradient' if run.config.privacy.unit == 'record' else 'update'} exceeds the "
-        "sensitivity."
-    )
-    yield AlarmCheck("advantage", above if low > limit else None)
+    """Yield the check of the advantage at every vantage.
+
+    They count decisions, so that they also hold for attacks whose log-odds are not a posterior.
+    """
+    unit = "gradient" if run.config.privacy.unit == "record" else "update"
+    for vantage, view in run.views.items():
+        if view.both:
+            limit, low = report.rows[vantage.value].limit.rho_alpha, view.surely.low
+            name = "advantage" if view is run.view else f"advantage_{vantage.value}"
+            above = ABOVE.format(vantage.value, low, limit, unit)
+            yield AlarmCheck(name, above if low > limit else None)
 
 
 def _belief_checks(run: AuditedRun, report: Report) -> Iterator[AlarmCheck]:
-    config, transcript, mechanism = run.config, run.transcript, run.mechanism
-    if not at_server.is_exact(config.scheme, config.audit.mode, run.vantage):
+    view, mechanism, bounds = run.view, run.mechanism, report.accounted
+    if not view.exact:
         return
-    bounds, prediction = report.accounted, report.prediction
     if (limit := bounds.exceeded) < 1:
-        low = estimators.delta_prime(
-            run.worlds, run.final, bounds.epsilon, ALARM_CONFIDENCE
-        ).interval.low
-        often = (
-            f"The belief passes rho_beta too often: in at least {low:.2g} of the trials on D "
-            f"{SURE}, but under this noise no pair passes it in more than {limit:.2g}."
-        )
-        yield AlarmCheck("delta_prime", often if low > limit else None)
+        seen = view.worlds, view.final, bounds.epsilon
+        low = estimators.delta_prime(*seen, ALARM_CONFIDENCE).interval.low
+        yield AlarmCheck("delta_prime", BELIEVED.format(low, limit) if low > limit else None)
     # The steps are known, and so is the mu that they compose to: this check has no chance in it.
-    realised = float(forecast.trial_mu(transcript["sensitivities"], transcript["noise_stds"]).max())
-    more = (
-        f"More was released than was accounted for. The {report.rounds} rounds of the transcript "
-        f"compose to mu = {realised:.3f}, but the accounting of {mechanism.steps} steps allows "
-        f"{mechanism.mu:.3f}. Not all rounds were composed, or a difference exceeds the "
-        "sensitivity."
+    realised = float(view.trial_mu.max())
+    more = COMPOSED.format(report.rounds, realised, mechanism.steps, mechanism.mu)
+    yield AlarmCheck(
+        "composition", more if realised > EXCESS * mechanism.mu else None, by_chance=False
     )
-    excess = realised > EXCESS * mechanism.mu
-    yield AlarmCheck("composition", more if excess else None, by_chance=False)
-    sampled = config.participation.secret
-    theory = "sampled steps" if sampled else "N(+-s^2/2, s^2), s = LS/sigma, step by step"
-    fits = {"world_d": prediction.fit.world_d, "world_d_prime": prediction.fit.world_d_prime}
-    for world, fit in fits.items():
-        if fit is None:
-            continue
-        off = (
-            f"The log-odds in {world} do not follow {theory} "
-            f"(Kolmogorov-Smirnov p = {fit.p_value:.2g}): the mechanism is not as claimed."
-        )
-        yield AlarmCheck(world, off if fit.p_value < 1 - ALARM_CONFIDENCE else None)
+    theory = "sampled steps" if run.config.participation.secret else GAUSSIAN
+    for world in ("world_d", "world_d_prime"):
+        fit: Fit | None = getattr(view.prediction.fit, world)
+        if fit is not None:
+            off = NOT_OF_THEORY.format(world, theory, fit.p_value)
+            yield AlarmCheck(world, off if fit.p_value < 1 - ALARM_CONFIDENCE else None)
 
 
 def assemble(run: AuditedRun) -> Report:
@@ -124,7 +128,7 @@ def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
     rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
-    measured = empirical.measure(run)
+    measured, first = empirical.measure(run), config.trials.first
     # A canary is one record, even where the target is a group of records.
     one_run = one_run_report.report(rules, transcript, run.releases, delta, confidence)
     residuals = residual_report.report(config.scheme, transcript, confidence)
@@ -156,47 +160,37 @@ def _measured(run: AuditedRun) -> Report:
         bounds=_bounds(run),
         dropouts=set_up.dropouts(config.scheme, run.noise_multiplier, run.rows),
         budget=_budget(run),
-        prediction=replace(run.prediction, distance=empirical.distance(run)),
+        prediction=replace(run.view.prediction, distance=empirical.distance(run)),
         empirical=measured,
         membership_inference={
             **empirical.yeom_attacks(run),
             **membership_audit.attacks(*attacked, confidence),
         },
         membership_missing=membership_audit.why_none(*attacked),
-        bayesian=_bayesian(run),
+        bayesian=bayesian_report(
+            config.training,
+            config.privacy.neighbouring,
+            config.federation.vantage,
+            transcript,
+            delta,
+            run.releases,
+        ),
         one_run=one_run,
         utility=empirical.utility(run),
         timing=set_up.timing(run),
         crafted=empirical.crafted(run),
         residuals=residuals,
-        campaign=audited_run.measure(run, empirical.advantage_interval(run)),
+        extended_from=first if run.trials > first > 0 else None,
         contradictions={},
         alarms=0,
         chance_alarms=0,
         warnings=[],
-        trade_offs=_trade_offs(run),
+        trade_offs=trade_off_report.report(
+            {vantage: view.arrays for vantage, view in run.views.items()},
+            run.releases.towards,
+            run.confidence,
+        ),
     )
-
-
-def _bayesian(run: AuditedRun) -> Bayesian | None:
-    config = run.config
-    return bayesian_report(
-        config.training,
-        config.privacy.neighbouring,
-        config.federation.vantage,
-        run.transcript,
-        run.delta,
-        run.releases,
-    )
-
-
-def _trade_offs(run: AuditedRun) -> dict[str, TradeOff]:
-    primary = run.config.federation.vantage
-    views = {
-        vantage: vantage_report.seen_from(run.transcript, vantage, primary)
-        for vantage in vantages.measured(primary, run.config.audit.vantages)
-    }
-    return trade_off_report.report(views, run.releases.towards, run.confidence)
 
 
 def _bounds(run: AuditedRun) -> RunBounds:
@@ -217,9 +211,9 @@ def _bounds(run: AuditedRun) -> RunBounds:
 def _cautions(run: AuditedRun, report: Report) -> list[str]:
     config, trials = run.config, run.trials
     return [
-        *guarantee.cautions(config.game, config.audit, config.run.precision),
+        *guarantee.cautions(config.game, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
-        *audited_run.cautions(config.trials, trials),
+        *([EXTENDED.format(report.extended_from, trials)] if report.extended_from else []),
         *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget, report.spent),

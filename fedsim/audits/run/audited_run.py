@@ -6,24 +6,66 @@ from functools import cached_property
 from typing import Any
 
 from adversaries.arrays import Bools, Floats
-from adversaries.statistics import estimators
+from adversaries.statistics import estimators, forecast
 from adversaries.statistics.estimators import AdvantageEstimate
+from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
+from adversaries.statistics.trials import two_sided
 from fedsim.audits.measurements import membership_audit, vantage_report
 from fedsim.audits.measurements.bounds_audit import BoundsAudit
-from fedsim.audits.results.measured import CampaignResult
 from fedsim.audits.results.theory import PredictionResult
 from fedsim.audits.run import guarantee
 from fedsim.audits.run.guarantee import Guarantee
 from fedsim.configuration import Config
-from fedsim.configuration.campaign import TrialsConfig
 from fedsim.federation.runs import spending
 from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import Arrays
+from fedsim.game.mechanisms import vantages
+from fedsim.game.observers import at_server
 from fedsim.privacy import identifiability, risks
 from fedsim.privacy.identifiability import Bounds, VantageBounds
 from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the adversary saw of all trials at one vantage.
+
+    Attributes:
+        arrays: "worlds" [T], "log_odds", "sensitivities" and "noise_stds" [T, k].
+        exact: whether the log-odds are those of the exact posterior.
+    """
+
+    vantage: Vantage
+    arrays: Arrays
+    mechanism: Mechanism
+    exact: bool
+    prediction: PredictionResult
+
+    @property
+    def worlds(self) -> Bools:
+        return self.arrays["worlds"]
+
+    @property
+    def final(self) -> Floats:
+        """Log-odds after the last round, [T]."""
+        return self.arrays["log_odds"][:, -1]
+
+    @property
+    def both(self) -> bool:
+        """Whether both worlds were played, so that there is an advantage."""
+        return two_sided(self.worlds)
+
+    @cached_property
+    def trial_mu(self) -> Floats:
+        """Signal to noise of each trial, [T]."""
+        return forecast.trial_mu(self.arrays["sensitivities"], self.arrays["noise_stds"])
+
+    @cached_property
+    def surely(self) -> Interval:
+        """The advantage's interval at the confidence of an alarm."""
+        return estimators.advantage(self.worlds, self.final, ALARM_CONFIDENCE).interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +85,8 @@ class AuditedRun:
     rows: Sequence[LedgerRow] = ()
 
     @property
-    def worlds(self) -> Bools:
-        """Whether each trial trained on D, [T]."""
-        return self.transcript["worlds"]
-
-    @property
-    def final(self) -> Floats:
-        """Log-odds after the last round, [T]."""
-        return self.transcript["log_odds"][:, -1]
-
-    @property
     def trials(self) -> int:
-        return len(self.worlds)
+        return len(self.transcript["worlds"])
 
     @property
     def rounds(self) -> int:
@@ -69,18 +101,34 @@ class AuditedRun:
         return self.config.federation.vantage
 
     @cached_property
+    def views(self) -> Mapping[Vantage, View]:
+        """Return what was seen at each vantage that was attacked."""
+        config, found = self.config, {}
+        for vantage in vantages.measured(self.vantage, config.audit.vantages):
+            arrays = vantage_report.seen_from(self.transcript, vantage, self.vantage)
+            if not arrays:
+                continue  # a released model that is not attacked has no observations
+            prediction = vantage_report.prediction(config.scheme, arrays, vantage)
+            exact = at_server.is_exact(config.scheme, config.audit.mode, vantage)
+            mechanism = self.releases.towards(vantage)
+            found[vantage] = View(vantage, arrays, mechanism, exact, prediction)
+        return found
+
+    @property
+    def view(self) -> View:
+        """What was seen at the configured vantage."""
+        return self.views[self.vantage]
+
+    @cached_property
     def releases(self) -> Releases:
         """Releases of one training."""
         target = self.facts["challenge"]["client"]
         return spending.describe(self.config.scheme, self.noise_multiplier, self.rows, target)
 
-    @cached_property
-    def worst_off(self) -> Mapping[Vantage, Releases]:
+    def worst_off(self, vantage: Vantage) -> Mechanism:
+        """Return the mechanism of the client that takes part in most rounds."""
         scheme, nominal = self.config.scheme, self.noise_multiplier
-        return {
-            vantage: spending.describe(scheme, nominal, self.rows, vantage=vantage)
-            for vantage in Vantage
-        }
+        return spending.describe(scheme, nominal, self.rows, vantage=vantage).towards(vantage)
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -108,22 +156,12 @@ class AuditedRun:
         """Successes of attacks without the release: the usual ones and the configured one."""
         return sorted({*risks.BASELINES, self.config.privacy.baseline_risk}, reverse=True)
 
-    @cached_property
-    def vantage_bounds(self) -> list[VantageBounds]:
-        return [
-            row if self.config.training.clipping else replace(row, note=guarantee.UNCLIPPED)
-            for row in identifiability.vantage_bounds(
-                self.releases, self.delta, baselines=self.baselines
-            )
-        ]
-
-    @cached_property
-    def predictions(self) -> Mapping[Vantage, PredictionResult]:
-        return vantage_report.predictions(self.config.game, self.config.audit, self.transcript)
-
     @property
-    def prediction(self) -> PredictionResult:
-        return self.predictions[self.vantage]
+    def vantage_bounds(self) -> list[VantageBounds]:
+        found = identifiability.vantage_bounds(self.releases, self.delta, baselines=self.baselines)
+        if self.config.training.clipping:
+            return list(found)
+        return [replace(row, note=guarantee.UNCLIPPED) for row in found]
 
     @cached_property
     def proven(self) -> BoundsAudit:
@@ -132,28 +170,4 @@ class AuditedRun:
 
     @cached_property
     def advantage(self) -> AdvantageEstimate:
-        return estimators.advantage(self.worlds, self.final, self.confidence)
-
-
-EXTENDED = (
-    "The campaign was extended from {first} to {trials} trials. Intervals and bounds are those of "
-    "{trials} trials planned in advance. They hold if the results of the first {first} trials did "
-    "not decide whether to continue."
-)
-
-
-def measure(run: AuditedRun, ends: tuple[float, float] | None) -> CampaignResult:
-    """Return the `campaign` of the report."""
-    first, trials = run.config.trials.first, run.trials
-    return CampaignResult(
-        trials=trials,
-        extended_from=first if trials > first > 0 else None,
-        halfwidth=None if ends is None else (ends[1] - ends[0]) / 2,
-    )
-
-
-def cautions(trials_config: TrialsConfig, trials: int) -> list[str]:
-    first = trials_config.first
-    if not 0 < first < trials:
-        return []
-    return [EXTENDED.format(first=first, trials=trials)]
+        return estimators.advantage(self.view.worlds, self.view.final, self.confidence)

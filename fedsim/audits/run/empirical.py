@@ -7,12 +7,10 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
-from adversaries.bounds.gaussian_bounds import by_mu, gaussian_bound, lessened
-from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
+from adversaries.bounds.gaussian_bounds import by_mu
+from adversaries.bounds.lower_bounds import clopper_pearson_split
 from adversaries.statistics import estimators
-from adversaries.statistics.forecast import trial_mu
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
-from adversaries.statistics.trials import two_sided
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
@@ -22,11 +20,10 @@ from fedsim.audits.results.measured import (
     EstimatedEpsilons,
     MembershipAttack,
     RoundSeries,
-    SensitivityByRound,
     TruePositives,
     Utility,
 )
-from fedsim.audits.results.numbers import Ends, OfClass, Proportion, Quality, SureRecords
+from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.audits.run.set_up import target_records
@@ -85,20 +82,14 @@ def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | N
     return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
 
 
-SENSITIVITY_NOTE = (
-    "Local sensitivities are measured on the data. They show how tight the theory is, and are "
-    "never part of a DP release."
-)
-
 FALSE_POSITIVES = (0.1, 0.01, 0.001)
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
 def measure(run: AuditedRun) -> Empirical:
-    advantage = run.advantage
-    proven, both = run.proven.bounds(run.confidence), two_sided(run.worlds)
+    advantage, view = run.advantage, run.view
+    proven, both = run.proven.bounds(run.confidence), view.both
     norms = run.transcript["sensitivities"]
-    low, median, high = np.quantile(norms, (0.05, 0.5, 0.95), axis=0).tolist()
     return Empirical(
         wins=advantage.wins if both else None,
         losses=advantage.losses if both else None,
@@ -114,36 +105,23 @@ def measure(run: AuditedRun) -> Empirical:
         leading=bounds_audit.headline(proven),
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
-        sensitivity_by_round=SensitivityByRound(
-            np.sqrt(np.mean(norms**2, axis=0)).tolist(), low, median, high
-        ),
-        sensitivity_note=SENSITIVITY_NOTE,
         sensitivity_bound=_sensitivity_bound(run),
-        true_positives=_true_positives(run),
+        true_positives=[
+            TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
+            for one in true_rates(view.worlds, view.final, FALSE_POSITIVES, run.confidence)
+        ]
+        if both
+        else [],
     )
-
-
-def _true_positives(run: AuditedRun) -> list[TruePositives]:
-    if not two_sided(run.worlds):
-        return []
-    return [
-        TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
-        for one in true_rates(run.worlds, run.final, FALSE_POSITIVES, run.confidence)
-    ]
-
-
-def advantage_interval(run: AuditedRun) -> Ends | None:
-    """Return the advantage's interval; None for trials on D alone, which have no advantage."""
-    return run.advantage.interval.ends if two_sided(run.worlds) else None
 
 
 def distance(run: AuditedRun) -> estimators.Distance | None:
     """Return the distance of the advantage from its prediction; None where it cannot be told."""
-    predicted = run.prediction.advantage
-    if predicted is None or not two_sided(run.worlds):
+    view = run.view
+    if view.prediction.advantage is None or not view.both:
         return None
-    measured = estimators.advantage(run.worlds, run.final, ALARM_CONFIDENCE)
-    return estimators.distance(measured, predicted)
+    measured = estimators.advantage(view.worlds, view.final, ALARM_CONFIDENCE)
+    return estimators.distance(measured, view.prediction.advantage)
 
 
 def utility(run: AuditedRun) -> Utility:
@@ -240,9 +218,9 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
     if membership_audit.withheld(transcript):
         return {}
     attacks = {POPULATION: _against_all(run)}
-    if config.challenge.kind != "gradient" and two_sided(run.worlds):
+    if config.challenge.kind != "gradient" and run.view.both:
         challenge = membership.challenge_advantage(
-            run.worlds, transcript["challenge_is_member"], run.confidence
+            run.view.worlds, transcript["challenge_is_member"], run.confidence
         )
         attacks[CHALLENGE] = MembershipAttack(challenge.point, challenge.interval.ends)
     return attacks
@@ -257,12 +235,16 @@ def _against_all(run: AuditedRun) -> MembershipAttack:
     return MembershipAttack(
         advantage=population.point,
         advantage_interval=fresh and fresh.ends,
-        advantage_interval_of_these=population.interval and population.interval.ends,
         tpr=float(rates[0].mean()),
         fpr=false_positives,
     )
 
 
+REVEALED = (
+    "The released model reveals the target beyond what the noise allows: epsilon of one record is "
+    f"at least {{:.3f}} with confidence {ALARM_CONFIDENCE:g}, but theory allows {{:.3f}} at delta "
+    "{:g}."
+)
 WHAT = {
     "record": "a record of D",
     "backdoor": "a record of D with a pattern and another label",
@@ -277,83 +259,43 @@ WHAT = {
 
 
 def crafted(run: AuditedRun) -> CraftedResult | None:
-    """Return the `crafted` of the report; None where the target is one record of D.
-
-    The released model has a lower bound only where its score was kept.
-    """
-    config, delta, confidence = run.config, run.delta, run.confidence
-    kind = config.challenge.kind
+    """Return the `crafted` of the report; None where the target is one record of D."""
+    kind = run.config.challenge.kind
     if kind == "record":
         return None
-    return CraftedResult(
-        kind=kind,
-        label=run.facts["challenge"]["label"],
-        description=WHAT[kind],
-        initialisation=config.model.initialisation,
-        delta=delta,
-        confidence=confidence,
-        epsilon=PLD.epsilon(run.mechanism, delta),
-        lower_bounds=bounds(
-            run.transcript,
-            delta,
-            confidence,
-            not_normal=run.proven.not_normal,
-            not_gaussian=run.proven.refused.get("mu_gdp"),
-        ),
-    )
+    gaussian = "mu_gdp" not in run.proven.refused
+    bounds = released_bounds(run.transcript, run.delta, run.confidence, gaussian=gaussian)
+    return CraftedResult(WHAT[kind], bounds)
 
 
-def bounds(
-    transcript: Arrays,
-    delta: float,
-    confidence: float,
-    *,
-    not_normal: str | None = None,
-    not_gaussian: str | None = None,
+def released_bounds(
+    transcript: Arrays, delta: float, confidence: float, *, gaussian: bool
 ) -> dict[str, EpsilonBound]:
-    """Return lower bounds on the epsilon of one record, by adversary.
+    """Return lower bounds on the epsilon of one record from the crafted target's scores.
 
-    "identification" uses the log-odds at the threshold 0. "identification_gaussian" uses their mu,
-    reduced where the trials' mu vary slightly. "released_model" uses the poison's
-    score, at a threshold that half of the trials choose. With "_mu_gdp", the counts bound mu of a
-    Gaussian mechanism, and the score has the threshold that suits this bound.
+    Half of the trials choose the threshold, which differs for a bound by mu. The result is empty
+    where no score was kept. gaussian: whether the counts may bound mu of a Gaussian mechanism.
     """
-    worlds, final = transcript["worlds"], transcript["log_odds"][:, -1]
-    counted = {"identification": clopper_pearson_bound(worlds, final, delta, confidence)}
-    for_mu = dict(counted)
-    if "poison_scores" in transcript:
-        scores = np.asarray(transcript["poison_scores"], np.float64)
-        counted["released_model"] = clopper_pearson_split(worlds, scores, delta, confidence)
-        for_mu["released_model"] = clopper_pearson_split(
-            worlds, scores, delta, confidence, for_mu=True
-        )
-    proven = {}
-    for name, bound in counted.items():
-        proven[name] = bound
-        if not_gaussian is None:
-            proven[f"{name}_mu_gdp"] = by_mu(for_mu[name])
-    if not_normal is None:
-        of_trials = trial_mu(transcript["sensitivities"], transcript["noise_stds"])
-        bound = gaussian_bound(worlds, final, delta, confidence)
-        proven["identification_gaussian"] = lessened(bound, of_trials, delta)
+    if "poison_scores" not in transcript:
+        return {}
+    scores = np.asarray(transcript["poison_scores"], np.float64)
+    counted = transcript["worlds"], scores, delta, confidence
+    proven = {"released_model": clopper_pearson_split(*counted)}
+    if gaussian:
+        proven["released_model_mu_gdp"] = by_mu(clopper_pearson_split(*counted, for_mu=True))
     return proven
 
 
-def crafted_checks(report: CraftedResult | None, transcript: Arrays) -> list[AlarmCheck]:
+def crafted_checks(transcript: Arrays, epsilon: float, delta: float) -> list[AlarmCheck]:
     """Return the check of the released model's bound against the epsilon of one record.
 
     `bounds_audit` checks the bounds of the log-odds.
     """
-    if report is None or "poison_scores" not in transcript:
-        return []
-    scores = np.asarray(transcript["poison_scores"], np.float64)
-    bound = clopper_pearson_split(transcript["worlds"], scores, report.delta, ALARM_CONFIDENCE)
-    epsilon = report.epsilon
-    alarm = None
-    if bound.epsilon > epsilon:
-        alarm = (
-            "The released model reveals the target beyond what the noise allows: epsilon of one "
-            f"record is at least {bound.epsilon:.3f} with confidence {ALARM_CONFIDENCE:g}, but "
-            f"theory allows {epsilon:.3f} at delta {report.delta:g}."
+    proven = released_bounds(transcript, delta, ALARM_CONFIDENCE, gaussian=False)
+    return [
+        AlarmCheck(
+            "poison_score",
+            REVEALED.format(bound.epsilon, epsilon, delta) if bound.epsilon > epsilon else None,
         )
-    return [AlarmCheck("poison_score", alarm)]
+        for bound in proven.values()
+    ]

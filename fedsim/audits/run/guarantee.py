@@ -24,122 +24,127 @@ SYSTEM_NOISE = (
     "The operating system's entropy keyed the noise (a Philox stream for each trial, round and "
     "client), which was scaled to the global sensitivity."
 )
-
-
 ONE_TRAINING = (
     "One training has no statistics. It cannot tell how often an adversary is right, or whether "
     "the noise is as claimed. Measure that beforehand, with many trials on data that need no "
     "protection."
 )
 
+# Why a run has no guarantee
+
+LOCAL_SENSITIVITY = (
+    "Noise was scaled to the local sensitivity of the challenge, which depends on the data. This "
+    "measures tightness; it is not a DP guarantee."
+)
+FITTED = (
+    "The first model was fitted to the records of D without noise. This is a worst case for the "
+    'challenge, not a DP guarantee. To protect people, set model.initialisation = "random".'
+)
+SEEDED = (
+    "The noise came from the run's seed, so that the experiment can be repeated. Anyone who knows "
+    'the seed can remove the noise. To protect people, set privacy.noise-source = "system".'
+)
+IN_THE_CLEAR = (
+    "Secure aggregation was simulated: the server saw every message, with only a share of the "
+    "noise. The numbers towards the server assume secure aggregation. To protect people, set "
+    'federation.secure-aggregation = "secagg+".'
+)
+COLLUDED = (
+    "{} sent their noise to the adversary through the server, in the clear, so that their own "
+    "records had no protection. To protect people, set federation.colluding = 0."
+)
+ORACLE = (
+    "This was an oracle audit: clients gave their noise and {} to the auditor. This is a "
+    'measurement, not a DP guarantee. To protect people, set audit.mode = "participant".'
+)
+GATHERED = (
+    "Clients released norms or distances of their records' gradients, without protection, for the "
+    "Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
+)
+
+# Cautions
+
+LARGE_DELTA = (
+    "Delta is {0:g}, above 1/{1}. A mechanism that publishes one of {1} {2}s at random would keep "
+    "such a guarantee. For people, choose a smaller privacy.delta."
+)
+A_SCORE = (
+    "Its log-odds are {}, not an exact posterior. Belief, delta'{} and the prediction describe "
+    "that score and raise no alarm. The advantage and the Clopper-Pearson bound count decisions "
+    "and stay valid."
+)
+LOCAL_STEPS = (
+    "Clients took local steps, whose noisy models the adversary does not see. "
+    + A_SCORE.format(
+        "the score of a linearised attack", ", epsilon from belief or from sensitivities,"
+    )
+)
+RELEASED = "The adversary saw only the released model. " + A_SCORE.format(
+    "the score of an attack along a replay of the training", ""
+)
+LOW_PRECISION = (
+    "Forward and backward passes ran in {}. The beliefs use the challenge's gradients in full "
+    "precision, but the sums contain them rounded."
+)
+STOPPED = (
+    "The training was stopped after {} of {} rounds, at epsilon {:.4g} at delta {:g}. One more "
+    "round would have exceeded privacy.stop-at = {:g}{}."
+)
+INTERRUPTED = (
+    "Interrupted attempts released {} of the same trials, with separate noise. The bounds include "
+    "this (epsilon {:.4g} at delta {:g}), but the adversary of this transcript did not see it."
+)
+
 
 def dp_failings(rules: GameRules, audit: AuditConfig) -> list[str]:
+    """Return why a run has no guarantee, in sentences."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    failings, scheme = [], rules.scheme
-    if not scheme.training.clipping:
-        failings.append(f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.")
-    if scheme.privacy.sensitivity == "local":
-        failings.append(
-            "Noise was scaled to the local sensitivity of the challenge, which depends on the "
-            "data. This measures tightness; it is not a DP guarantee."
-        )
-    if rules.model.initialisation == "worst-case":
-        failings.append(
-            "The first model was fitted to the records of D without noise. This is a worst case "
-            "for the challenge, not a DP guarantee. To protect people, set model.initialisation = "
-            '"random".'
-        )
-    if scheme.privacy.noise_source == "seed":
-        failings.append(
-            "The noise came from the run's seed, so that the experiment can be repeated. Anyone "
-            "who knows the seed can remove the noise. To protect people, set "
-            'privacy.noise-source = "system".'
-        )
-    if scheme.federation.summed_in_the_clear:
-        failings.append(
-            "Secure aggregation was simulated: the server saw every message, with only a share of "
-            "the noise. The numbers towards the server assume secure aggregation. To protect "
-            'people, set federation.secure-aggregation = "secagg+".'
-        )
+    scheme, of_records = rules.scheme, rules.scheme.privacy.unit == "record"
     colluding = scheme.federation.colluding
-    if colluding and not scheme.federation.trust.model.server_draws:
-        who = "1 client" if colluding == 1 else f"{colluding} clients"
-        failings.append(
-            f"{who} sent their noise to the adversary through the server, in the clear, so that "
-            "their own records had no protection. To protect people, set federation.colluding = 0."
-        )
-    if at_server.seat(audit.mode).reads_noise:
-        disclosed = (
-            "the challenge record's gradient"
-            if scheme.privacy.unit == "record"
-            else "the target client's update"
-        )
-        failings.append(
-            f"This was an oracle audit: clients gave their noise and {disclosed} to the auditor. "
-            "This is a measurement, not a DP guarantee. To protect people, set "
-            'audit.mode = "participant".'
-        )
-    if audit.bayesian_pairs:
-        failings.append(
-            "Clients released norms or distances of their records' gradients, without protection, "
-            "for the Bayesian accountant. To protect people, set audit.bayesian-pairs = 0."
-        )
-    return failings
+    who = "1 client" if colluding == 1 else f"{colluding} clients"
+    given = "the challenge record's gradient" if of_records else "the target client's update"
+    failings = {
+        f"{UNCLIPPED.capitalize()}, so that no noise is a DP guarantee.": (
+            not scheme.training.clipping
+        ),
+        LOCAL_SENSITIVITY: scheme.privacy.sensitivity == "local",
+        FITTED: rules.model.initialisation == "worst-case",
+        SEEDED: scheme.privacy.noise_source == "seed",
+        IN_THE_CLEAR: scheme.federation.summed_in_the_clear,
+        COLLUDED.format(who): colluding and not scheme.federation.trust.model.server_draws,
+        ORACLE.format(given): at_server.seat(audit.mode).reads_noise,
+        GATHERED: audit.bayesian_pairs,
+    }
+    return [text for text, applies in failings.items() if applies]
 
 
-def cautions(rules: GameRules, audit: AuditConfig, precision: str) -> list[str]:
-    texts, scheme = [], rules.scheme
-    units = scheme.participation.setting.units
-    if scheme.privacy.delta > 1 / units:
-        texts.append(
-            f"Delta is {scheme.privacy.delta:g}, above 1/{units}. A mechanism that publishes one "
-            f"of {units} {scheme.privacy.unit}s at random would keep such a guarantee. For people, "
-            "choose a smaller privacy.delta."
-        )
-    if caution := scheme.federation.trust.model.caution:
-        texts.append(caution)
-    if scheme.training.local_steps > 1:
-        texts.append(
-            "Clients took local steps, whose noisy models the adversary does not see. Its log-odds "
-            "are the score of a linearised attack, not an exact posterior. Belief, delta', epsilon "
-            "from belief or from sensitivities, and the prediction describe that score and raise "
-            "no alarm. The advantage and the Clopper-Pearson bound count decisions and stay valid."
-        )
-    if scheme.federation.vantage is Vantage.RELEASED_MODEL:
-        texts.append(
-            "The adversary saw only the released model. Its log-odds are the score of an attack "
-            "along a replay of the training, not an exact posterior. Belief, delta' and the "
-            "prediction describe that score and raise no alarm. The advantage and the "
-            "Clopper-Pearson bound count decisions and stay valid."
-        )
-    if precision != "float32" and scheme.privacy.unit == "record":
-        texts.append(
-            f"Forward and backward passes ran in {precision}. The beliefs use the challenge's "
-            "gradients in full precision, but the sums contain them rounded."
-        )
-    return texts
+def cautions(rules: GameRules, precision: str) -> list[str]:
+    """Return what a reader of a run's numbers should know, in sentences."""
+    scheme = rules.scheme
+    unit, units = scheme.privacy.unit, scheme.participation.setting.units
+    of_trust = scheme.federation.trust.model.caution
+    texts = {
+        LARGE_DELTA.format(scheme.privacy.delta, units, unit): scheme.privacy.delta > 1 / units,
+        of_trust: of_trust,
+        LOCAL_STEPS: scheme.training.local_steps > 1,
+        RELEASED: scheme.federation.vantage is Vantage.RELEASED_MODEL,
+        LOW_PRECISION.format(precision): precision != "float32" and unit == "record",
+    }
+    return [text for text, applies in texts.items() if applies]
 
 
 def budget_cautions(budget: Budget, of_all: float) -> list[str]:
-    texts = []
-    epsilon, spent = (
-        f"epsilon {value:.4g} at delta {budget.delta:g}"
-        for value in (budget.epsilon[budget.vantage], of_all)
-    )
+    texts, rounds = [], budget.earlier_attempts
     if budget.stopped and budget.stop_at:
         elsewhere = f" (at delta {budget.stop_at_delta:g})"
-        texts.append(
-            f"The training was stopped after {budget.rounds_run} of {budget.rounds_planned} "
-            f"rounds, at {spent}. One more round would have exceeded privacy.stop-at = "
-            f"{budget.stop_at:g}{elsewhere * (budget.delta != budget.stop_at_delta)}."
-        )
-    if budget.earlier_attempts:
-        rounds = "1 round" if budget.earlier_attempts == 1 else f"{budget.earlier_attempts} rounds"
-        texts.append(
-            f"Interrupted attempts released {rounds} of the same trials, with separate noise. The "
-            f"bounds include this ({epsilon}), but the adversary of this transcript did not see it."
-        )
+        elsewhere *= budget.delta != budget.stop_at_delta
+        run = budget.rounds_run, budget.rounds_planned, of_all, budget.delta
+        texts.append(STOPPED.format(*run, budget.stop_at, elsewhere))
+    if rounds:
+        count = "1 round" if rounds == 1 else f"{rounds} rounds"
+        spent = budget.epsilon[budget.vantage]
+        texts.append(INTERRUPTED.format(count, spent, budget.delta))
     return texts
 
 

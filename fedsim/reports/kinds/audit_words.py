@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import AppAudit
 from fedsim.audits.judgement.claim import Scope
-from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.live.live_results import LiveReport
+from fedsim.audits.judgement.report import AuditReport, Judged
+from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopAudit
-from fedsim.audits.recorded.recorded_report import RecordedReport, ReleaseReport, StepRelease
+from fedsim.audits.recorded.audit import RecordedDetails
+from fedsim.audits.recorded.releases import ReleaseReport
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, TRANSCRIPT
 from fedsim.audits.results.rows import Row
 from fedsim.audits.run.detectable import POWER
@@ -17,6 +18,7 @@ from fedsim.game.observers.noise_watch import SUM
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document.wording import counted, number, percent
+from fedsim.reports.kinds import course
 
 KINDS = {
     APP: "Audit of a Flower app",
@@ -86,13 +88,12 @@ def played(report: AuditReport) -> str:
             )
         case LoopAudit():
             return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
-        case LiveReport():
-            found = report.details
+    match report.details:
+        case LiveDetails() as found:
             rounds = f"rounds {found.rounds} of {found.rounds_planned}, {found.missed} missed"
             return f"{counted(found.trials, 'trial')}, {rounds}"
-        case RecordedReport():
-            loop = isinstance(report.details.release, StepRelease)
-            return counted(report.details.rounds, "step" if loop else "round")
+        case RecordedDetails() as found:
+            return counted(found.rounds, "step" if found.of_a_loop else "round")
     raise TypeError(f"{type(report).__name__} is no audit")
 
 
@@ -105,14 +106,15 @@ def note(report: AuditReport) -> str:
 
 def limits(report: AuditReport) -> str:
     """Return what an audit does not cover."""
-    if isinstance(report, RecordedReport | LiveReport):
+    if isinstance(report.details, RecordedDetails | LiveDetails):
         return f"The audit covers {played(report)}. Rounds that were not recorded add to the cost."
     return OF_CODE
 
 
 def is_unclipped(report: AuditReport) -> bool:
     """Return whether nothing bounds what one update can change."""
-    release = report.details.release if isinstance(report, RecordedReport) else None
+    found = report.details
+    release = found.release if isinstance(found, RecordedDetails) else None
     return release is not None and release.noise != "none" and not release.clipped
 
 
@@ -121,36 +123,35 @@ def is_unclipped(report: AuditReport) -> bool:
 
 def told(report: AuditReport) -> list[str]:
     """Return what an audit found beside its rows, in sentences."""
-    match report:
-        case RecordedReport():
-            return [*_recorded(report)]
-        case LiveReport():
-            return [*_heard(report)]
-        case AppAudit() | LoopAudit() if report.contradictory:
-            return [CONTRADICTION]
-    return []
+    if isinstance(report, Judged):
+        return [CONTRADICTION] if report.contradictory else []
+    found = report.details
+    return [*(_recorded(found) if isinstance(found, RecordedDetails) else _heard(report, found))]
 
 
-def _recorded(report: RecordedReport) -> Iterator[str]:
-    release, canary = report.details.release, report.details.canary
+def _recorded(found: RecordedDetails) -> Iterator[str]:
+    release, canary = found.release, found.canary
     if release is not None and release.noise == "none":
         yield UNNOISED
-    elif isinstance(release, StepRelease):
+    elif release is not None and found.of_a_loop:
         counts = "includes" if release.amplified else "leaves out"
         yield f"The limit {counts} the benefit of random batches."
     elif release is not None:
         yield _least_protected(release)
     if canary is not None:
         low, high = number(canary.mu.low), number(canary.mu.high)
-        yield f"Canaries measured a mu of {low} to {high} for one round."
+        sure = number(canary.epsilon_proven_all_rounds)
+        yield (
+            f"Canaries measured a mu of {low} to {high} for one round. All rounds together have ε "
+            f"at least {sure} ({ALARM_CONFIDENCE:.2%} confidence)."
+        )
     if release is None and canary is None:
         yield "Nothing could be measured from this vantage point."
 
 
 def _least_protected(release: ReleaseReport) -> str:
-    client = release.least_protected[0]
-    belief = client.belief[-1]
-    sure = ">99.9%" if belief == 1 else percent(belief)  # with noise it is below 1
+    client = release.least_protected
+    sure = course.belief(client.belief[-1], release)
     return (
         f"The least protected client, node {client.node}, has ε = {number(client.epsilon.point)} "
         f"after {counted(client.rounds, 'round')} at the measured noise. The belief that it took "
@@ -158,8 +159,8 @@ def _least_protected(release: ReleaseReport) -> str:
     )
 
 
-def _heard(report: LiveReport) -> Iterator[str]:
-    found, limit = report.details, report.row.limit
+def _heard(report: AuditReport, found: LiveDetails) -> Iterator[str]:
+    limit = report.row.limit
     belief, canaries, noise = found.belief, found.canaries, found.noise
     if limit is None and canaries is None and noise is None:
         yield "The auditor has not yet seen a whole round."
@@ -195,11 +196,11 @@ def _heard(report: LiveReport) -> Iterator[str]:
 
 def to_tell(report: AuditReport, row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
-    if isinstance(report, RecordedReport) and (row.limit or row.attack):
-        return [STATE_NOISE if row.limit else AT_SERVER]
-    if not isinstance(report, LiveReport):
-        return []  # the reasons say what is missing
     found, attack = report.details, row.attack
+    if isinstance(found, RecordedDetails) and (row.limit or attack):
+        return [STATE_NOISE if row.limit else AT_SERVER]
+    if not isinstance(found, LiveDetails):
+        return []  # the reasons say what is missing
     steps = [AT_STATED_NOISE] if row.limit is None else []
     if found.trials and (attack is None or attack.interval is None):
         steps.append(SINGLE if found.single else WORLDS)

@@ -23,7 +23,7 @@ from fedsim.reports.document import first_screen, terminal
 from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, share, shares
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
-from fedsim.reports.kinds import audit_words, course, details
+from fedsim.reports.kinds import audit_words, course
 from fedsim.reports.kinds.course import Seen
 
 OUTCOMES = {"passed": PASSED, "failed": FAILED, "cannot-tell": OPEN}
@@ -186,7 +186,6 @@ def page(report: AuditReport, rounds: Sequence[Seen] = ()) -> str:
     if report.findings or report.reasons:
         blocks.append(_objections(report))
     blocks += course.drawn(report, rounds)
-    blocks.append(details.part(report))
     return render(
         doc.Document(
             title=f"{report.name} – {kind[:1].lower()}{kind[1:]}",

@@ -7,9 +7,10 @@ from rich.console import RenderableType
 from scipy.special import expit
 
 from fedsim.audits.judgement.report import AuditReport
-from fedsim.audits.live.live_results import LiveDetails
+from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.live.live_rounds import Belief, LiveLook
-from fedsim.audits.recorded.recorded_report import CanaryReport, RecordedDetails, ReleaseReport
+from fedsim.audits.recorded.audit import RecordedDetails
+from fedsim.audits.recorded.releases import ReleaseReport
 from fedsim.audits.results.verdicts import (
     CANNOT_TELL,
     CONTRADICTED,
@@ -89,10 +90,10 @@ def _look_cells(look: LiveLook, series: Sequence[str]) -> list[str]:
 
 
 def drawn(report: AuditReport, rounds: Sequence[Seen]) -> list[doc.Block]:
-    """Return the figures of an audit over its rounds, and an auditor's table of all rounds."""
+    """Return the figures of an audit over its rounds, and tables of its clients or rounds."""
     found, blocks = report.details, list[doc.Block]()
-    if isinstance(found, RecordedDetails):
-        blocks += _of_recording(found)
+    if isinstance(found, RecordedDetails) and found.release is not None:
+        blocks += _of_release(found.release)
     if isinstance(found, LiveDetails):
         blocks += _of_auditor(found, [each for each in rounds if isinstance(each, LiveLook)])
     if rounds:
@@ -100,20 +101,28 @@ def drawn(report: AuditReport, rounds: Sequence[Seen]) -> list[doc.Block]:
     return blocks
 
 
-def _of_recording(found: RecordedDetails) -> Iterator[doc.Figure]:
-    if found.release is not None:
-        yield from _of_release(found.release)
-    if found.canary is not None:
-        yield _of_canary(found.canary)
+CLIENTS = ("client", "rounds", "largest weight", "ε", "ε at most", "belief")
 
 
-def _of_release(release: ReleaseReport) -> Iterator[doc.Figure]:
+def _of_release(release: ReleaseReport) -> Iterator[doc.Block]:
     rounds = np.array(release.round_numbers)
     if release.clients:
         beliefs = {f"node {one.node}": np.array(one.belief) for one in release.clients}
         caption = "How sure an adversary who knows all other updates is that a client took part."
         figure = run_figures.client_beliefs(rounds, beliefs)
         yield doc.Figure("beliefs", figure, "", caption)
+        lines = [
+            (
+                f"node {one.node}",
+                str(one.rounds),
+                number(one.largest_weight),
+                number(one.epsilon.point),
+                number(one.epsilon.high),
+                belief(one.belief[-1], release),
+            )
+            for one in release.clients
+        ]
+        yield doc.Part("Every client", [doc.tabulated(CLIENTS, lines)], folded=True)
     claims = release.claimed_std
     claimed = None if None in claims else np.array(claims, float)
     spread = np.array([one.ends for one in release.left_over_interval], float).T
@@ -124,12 +133,9 @@ def _of_release(release: ReleaseReport) -> Iterator[doc.Figure]:
     yield doc.Figure("noise", figure, "", caption)
 
 
-def _of_canary(canary: CanaryReport) -> doc.Figure:
-    belief = np.array(canary.belief)
-    right = {"the canary": np.where(canary.coins, belief, 1 - belief)}
-    caption = "Belief in the true coin of the canary, from earlier rounds alone."
-    figure = run_figures.client_beliefs(np.array(canary.round_numbers), right)
-    return doc.Figure("canary", figure, "", caption)
+def belief(chance: float, release: ReleaseReport) -> str:
+    """Return a belief in a client; one under noise is never certain."""
+    return ">99.9%" if chance >= 0.9995 and release.noise != "none" else percent(chance)
 
 
 def _of_auditor(found: LiveDetails, looks: Sequence[LiveLook]) -> Iterator[doc.Figure]:

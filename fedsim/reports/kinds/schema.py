@@ -3,10 +3,10 @@
 from pydantic.json_schema import JsonSchemaValue
 
 from fedsim.audits.app.audit import AppDetails
-from fedsim.audits.judgement import document
-from fedsim.audits.live.live_results import LiveDetails
+from fedsim.audits.judgement import report as document
+from fedsim.audits.live.live_report import LiveDetails
 from fedsim.audits.loop.audit import LoopDetails
-from fedsim.audits.recorded.recorded_report import RecordedDetails
+from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.results import report
 from fedsim.audits.results.conditions import APP, LIVE, LOOP, RUN, TRANSCRIPT
 

@@ -151,8 +151,8 @@ def _of_canaries(report: Report, seen: Arrays) -> Iterator[Figure]:
             "one-run",
             run_figures.canary_scores(*scores),
             "Scores of included and left-out canaries.",
-            f"Scores of the canaries of trial {run.headline_trial}. With less overlap, the auditor "
-            "guesses more canaries right.",
+            "Scores of the canaries of the first trial. With less overlap, the auditor guesses "
+            "more canaries right.",
         )
     if report.crafted is not None and seen.get("poison_scores") is not None:
         threshold = report.crafted.lower_bounds["released_model"].details.get("threshold", math.inf)

@@ -111,17 +111,18 @@ are not known to be public.
 
 ONE_RUN = """
 {% set run = report.one_run %}
-<p>{{ run.count }} canaries of kind “{{ run.kind }}” were planted at clients
+<p>{{ run.count }} canaries of kind “{{ report.config["canaries.kind"] }}” were planted at clients
 {{ run.clients | join(", ") }}. A fair coin decided for each canary whether it took part in the
 whole training. The score of a canary is
 {% if run.score == "sums" %}its signal in the aggregates of all rounds
 {%- else %}the fall of its loss from the first model, which never saw it, to the last
 {%- endif %}
-{%- if run.known_data %}, without the part of the data that the auditor knew{% endif %}.
-The headline is trial {{ run.headline_trial }}, as decided before the run; every other trial is
-another such audit.</p>
-{% if run.note %}<p>{{ run.note }}</p>{% endif %}
-{% if run.alarm %}<p>{{ run.alarm }}</p>{% endif %}
+{%- if report.config["canaries.known-data"] %}, without the part of the data that the auditor
+knew{% endif %}.
+The headline is the first trial, as decided before the run; every other trial is another such
+audit.</p>
+<p>The bounds are about one canary, added or left out. A canary adds at most the clipping norm to a
+sum, as any record or client may, so that the guarantee of all others is unchanged.</p>
 <dl>
 {{ fact("ε claimed, towards a participant", run.claimed_epsilon | number) }}
 {{ fact("ε of one canary by the claimed noise",
@@ -134,7 +135,7 @@ another such audit.</p>
 {% set estimate = run.estimate %}
 {{ fact("ε estimated, no confidence statement", "none: " ~ estimate.reason if estimate.reason else
         estimate.epsilon | number ~ " (μ = " ~ estimate.mu | number ~ "; " ~
-        estimate.epsilon_interval.ends | ends ~ " at " ~ run.confidence | percent ~
+        estimate.epsilon_interval.ends | ends ~ " at " ~ report.attack.confidence | percent ~
         "). Assumes " ~ estimate.assumes) }}
 {% for name, spread in (run.spread or {}).items() %}
 {{ fact("Over " ~ run.trials ~ " trials, " ~ canary_bounds[name], "median " ~
@@ -147,14 +148,15 @@ another such audit.</p>
 """
 
 CRAFTED = """
-{% set crafted = report.crafted %}
+{% set crafted, delta = report.crafted, report.bounds.delta %}
 <p>The target was crafted to be noticed: the bounds say how identifiable a record can be under this
 noise, not how identifiable a record of these data is.</p>
 <dl>
 {{ fact("Target", crafted.description) }}
-{% if crafted.label is not none %}{{ fact("Its label", crafted.label) }}{% endif %}
-{{ fact("First model", crafted.initialisation) }}
-{{ fact("ε of one record at δ = " ~ crafted.delta | plain, crafted.epsilon | number) }}
+{% set label = report.challenge.label %}
+{% if label is not none %}{{ fact("Its label", label) }}{% endif %}
+{{ fact("First model", report.config["model.initialisation"]) }}
+{{ fact("ε of one record at δ = " ~ delta | plain, report.here.limit.epsilon | number) }}
 {% for name, bound in crafted.lower_bounds.items() %}
 {{ fact("ε of one record at least, " ~ crafted_bounds[name],
         bound.epsilon | number ~ " (" ~ (bound.reason or bound.method) ~ ")") }}
@@ -164,9 +166,6 @@ noise, not how identifiable a record of these data is.</p>
 """
 
 CRAFTED_BOUNDS = {
-    "identification": "by identification",
-    "identification_mu_gdp": "by identification, for a Gaussian mechanism",
-    "identification_gaussian": "by identification, for normal log-odds",
     "released_model": "from the released model alone",
     "released_model_mu_gdp": "from the released model alone, for a Gaussian mechanism at its own "
     "threshold",

@@ -299,10 +299,9 @@ def own_limit_cells(report: Report, row: Row, limit: OwnLimit) -> list[str | Mar
             f"above it in {percent(attack.above_own_limit)} of trials with the record; ε at "
             f"least {number(attack.epsilon_at_least)}{condition(attack.estimator)}"
         )
-    more = f"; {limit.trials} trials may decide" if limit.trials is not None else ""
     return [
         f"{limit.of} at most {number(limit.limit)}",
         theory,
-        f"{measured or 'not measured'}{more}",
+        measured or "not measured",
         own_limit(report, row, limit),
     ]

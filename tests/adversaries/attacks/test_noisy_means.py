@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import kstest, multivariate_normal
+from scipy.stats import multivariate_normal
 
 from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
@@ -52,17 +52,6 @@ def test_the_ratio_is_that_of_two_gaussian_densities():
     assert noisy_means.log_likelihood_ratio(part, std) == pytest.approx(expected)
     assert noisy_means.log_likelihood_ratio(part, 0.0) == math.inf
     assert noisy_means.log_likelihood_ratio(Contribution(0.3, 0.0, 0.0), 0.0) == 0
-
-
-def test_bystanders_are_projections_on_random_directions():
-    generator = np.random.default_rng(2)
-    noise = generator.standard_normal(3)
-    directions = generator.standard_normal((4000, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    drawn = noisy_means.bystander_projections(release(noise), 4000, generator)
-    assert kstest(drawn, directions @ noise).pvalue > 1e-3
-    only = noisy_means.bystander_projections(release(np.array([2.0])), 50, generator)
-    np.testing.assert_allclose(np.abs(only), 2.0)
 
 
 def test_gaussian_noise_is_rarely_called_anything_else():

@@ -73,6 +73,12 @@ def test_the_optimiser_and_its_rate_follow_from_what_is_given(changes, stepping)
         assert again.training == training
 
 
+def test_a_key_as_python_spells_it_chooses_the_same():
+    spelled = Config.model_validate({"training": {"learning_rate": 0.1}})
+    assert spelled == Config.model_validate({"training": {"learning-rate": 0.1}})
+    assert spelled.training.optimizer == "sgd"
+
+
 TARGETS = (
     ("privacy.rho-beta", 0.75),
     ("privacy.rho-alpha", 0.2),

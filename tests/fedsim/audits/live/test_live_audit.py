@@ -10,7 +10,6 @@ from flwr.app import Context, RecordDict
 
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
-from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
@@ -263,9 +262,6 @@ def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path
     nothing = watched(12).effect(0.999)
     assert nothing is not None
     assert nothing.interval.low <= 0
-    bound = watched(11).epsilon_at_least(1e-3, 0.95)
-    assert bound is not None
-    assert 0.5 < bound.epsilon < gaussian.epsilon(claimed, 1e-3)
 
 
 def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from adversaries.bounds import canaries
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.live import live_power
+from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.watches import CanaryWatch
 from fedsim.configuration import from_run_config
@@ -19,7 +19,7 @@ from fedsim.configuration import from_run_config
 def _able(audit: LiveAudit, trials: int, bound: float) -> bool:
     """Return whether so many trials are enough, half of them on D."""
     audit.config = from_run_config({"trials.count": trials})
-    return live_power.able(audit, np.arange(trials) % 2 == 0, bound)
+    return live_report.able(audit, np.arange(trials) % 2 == 0, bound)
 
 
 def _least(suffices: Callable[[int], bool]) -> int:

@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 from adversaries.attacks.noisy_means import evidence_against
 from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
-from adversaries.bounds.lower_bounds import NOT_GAUSSIAN
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.recorded.audit import Auditor, audit
+from fedsim.audits.recorded.audit import Auditor, RecordedReport, audit
 from fedsim.audits.recorded.recorded_noise import NUMBERS
-from fedsim.audits.recorded.recorded_report import RecordedReport
 from fedsim.audits.recorded.server_rounds import EVIDENCE
 from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
@@ -60,12 +58,10 @@ def federation(
     same_noise: bool = False,
     laplace: bool = False,
     bare: str = "",
-    idle: Iterable[int] = (),
 ) -> Transcript:
     """Return a server's transcript of a federation whose noise is `noise` times the claim.
 
-    noise: of all rounds, or of each; bare: name of an array that gets no noise; idle: clients that
-    send the model back unchanged.
+    noise: of all rounds, or of each; bare: name of an array that gets no noise.
     """
     generator = np.random.default_rng(seed)
     config = SERVER if mechanism is None else mechanism
@@ -79,8 +75,6 @@ def federation(
             {name: generator.standard_normal(shape) for name, shape in SHAPES.items()}
             for _ in counts
         ]
-        for node in idle:
-            updates[node] = {name: np.zeros(shape) for name, shape in SHAPES.items()}
         replies = {
             10 + node: NodeReply({name: model[name] + update[name] for name in model}, count)
             for node, (update, count) in enumerate(zip(updates, counts.tolist(), strict=True))
@@ -137,7 +131,6 @@ def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_al
 
 def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
     release = report_of(federation())["details"]["release"]
-    assert release["claimed_noise_multiplier"] == pytest.approx(Z)
     ratio = release["realised_over_claimed"]
     for client in release["clients"]:
         assert client["rounds"] == ROUNDS
@@ -145,8 +138,6 @@ def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
             mu = math.sqrt(ROUNDS) / (Z * ratio[other])
             assert client["mu"][end] == pytest.approx(mu)
             assert client["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
-        # Updates as long as this are clipped: nothing is left unused of what clipping allows.
-        assert client["realised_mu"] == pytest.approx(math.sqrt(ROUNDS) / Z)
 
 
 def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
@@ -201,7 +192,6 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
         report = report_of(federation(noise=0.0, mechanism=config))
         assert report["details"]["release"]["noise"] == "none"
         for client in report["details"]["release"]["clients"]:
-            assert client["unbounded"]
             assert client["epsilon"]["point"] == "Infinity"
             assert client["belief"] == [1.0] * ROUNDS
         assert "no noise" in texts(report, severity)
@@ -297,8 +287,6 @@ def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
         report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
         assert report["details"]["release"]["noise"] == "as claimed"
         assert not texts(report, "alarm", "caution")
-        tested = report["details"]["release"]["normality_p_value"] is not None
-        assert tested != ("whether the noise is Gaussian" in texts(report, "note"))
 
 
 @pytest.mark.parametrize("drawn", ["laplace", "uniform"])
@@ -360,7 +348,7 @@ def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]
     assert "no noise on it was recorded" in texts(report, "alarm")
     assert "refuted" not in texts(report)
     client = report["details"]["release"]["clients"][0]
-    assert (client["unbounded"], client["epsilon"]["high"]) == (True, "Infinity")
+    assert client["epsilon"]["point"] == client["epsilon"]["high"] == "Infinity"
     assert client["epsilon"]["low"] != "Infinity"
 
 
@@ -386,7 +374,8 @@ def test_noise_without_clipping_bounds_nothing() -> None:
     config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     report = report_of(federation(mechanism=config))
     assert report["details"]["release"]["noise"] == "unclaimed"
-    assert all(client["unbounded"] for client in report["details"]["release"]["clients"])
+    clients = report["details"]["release"]["clients"]
+    assert all(client["epsilon"]["low"] == "Infinity" for client in clients)
 
 
 def test_weights_are_read_off_the_aggregate() -> None:
@@ -394,7 +383,7 @@ def test_weights_are_read_off_the_aggregate() -> None:
     counts = (1, 2, 3, 30)
     found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
     release = found["details"]["release"]
-    assert (release["weighting"], release["weighting_basis"]) == ("examples", "the aggregate")
+    assert release["weighting"] == "examples"
     assert "the aggregates prove it" in texts(found, "alarm")
     heavy, light = release["clients"][3], release["clients"][0]
     assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
@@ -465,20 +454,6 @@ def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
     assert "the noise is less than configured" in texts(report, "alarm")
     assert "array" not in texts(report)
     assert "array 'bias'" in texts(report_of(federation(noise=0.4, bare="bias")), "alarm")
-
-
-def test_clients_that_changed_nothing_give_up_their_turn() -> None:
-    report = report_of(federation(examples=(1, 1), idle=[0], rounds=1))
-    assert report["details"]["release"]["empirical"]["members"] == 1
-    report = report_of(federation(idle=[0, 2]))
-    assert report["details"]["release"]["empirical"]["members"] == ROUNDS
-
-
-def test_where_nobody_changed_anything_there_is_no_bound_and_a_reason() -> None:
-    report = report_of(federation(idle=range(NODES)))
-    assert report["details"]["release"]["empirical"] is None
-    assert "no client changed the model in any round" in texts(report, "note")
-    assert report["details"]["release"]["noise"] == "as claimed"
 
 
 def test_a_client_that_does_not_clip_is_named() -> None:
@@ -555,30 +530,6 @@ def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
     assert (report["details"]["release"], texts(report, "alarm")) == (None, "")
 
 
-@pytest.mark.slow
-def test_lower_bounds_on_one_release_stay_below_its_epsilon() -> None:
-    truth, too_high = gaussian.epsilon(1 / Z, DELTA), 0
-    for seed in range(60):
-        details = report_of(federation(seed, rounds=20), confidence=0.9)["details"]
-        empirical = details["release"]["empirical"]
-        bounds = empirical["lower_bounds"]
-        too_high += max(bounds["clopper_pearson"]["epsilon"], bounds["gaussian"]["epsilon"]) > truth
-    # Two bounds, each wrong one time in ten: 12 expected at most, and three deviations above.
-    assert too_high <= 22
-    assert empirical["members"] == 20
-
-
-def test_the_gaussian_bound_is_stated_of_configured_noise_that_is_gaussian_alone() -> None:
-    def reason(transcript: Transcript) -> str | None:
-        found = report_of(transcript)["details"]["release"]["empirical"]["lower_bounds"]["gaussian"]
-        return found["reason"]
-
-    unclaimed = {name: SERVER[name] for name in SERVER if name != "noise_multiplier"}
-    assert reason(federation()) is None
-    assert reason(federation(laplace=True)) == NOT_GAUSSIAN
-    assert reason(federation(mechanism=unclaimed)) == NOT_GAUSSIAN
-
-
 def test_rounds_may_be_taken_in_one_by_one() -> None:
     transcript, options = federation(), AuditOptions(delta=DELTA, confidence=CONFIDENCE)
     auditor = Auditor(transcript.facts)
@@ -616,12 +567,10 @@ def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcrip
 def test_a_local_mechanism_is_measured_towards_the_server() -> None:
     release = report_of(local(0, noise=1.0, epsilon=1.0))["details"]["release"]
     multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
-    assert release["claimed_noise_multiplier"] == pytest.approx(multiplier)
     ends = release["noise_multiplier"]
     assert ends["low"] <= multiplier <= ends["high"]
     (client,) = release["clients"]
     assert (client["node"], client["rounds"]) == (2, 5)
-    assert client["realised_mu"] == pytest.approx(math.sqrt(5) / multiplier)
 
 
 def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
@@ -692,7 +641,7 @@ def test_a_round_that_was_missed_has_no_score() -> None:
     transcript = canary_transcript(1, 1.5, 6)
     kept = tuple(one for one in transcript.rounds if one.round != 3)
     canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
-    assert canary["round_numbers"] == [1, 4, 5, 6]
+    assert canary["rounds"] == 4
 
 
 def test_a_participant_without_canaries_is_told_what_to_do() -> None:
@@ -715,7 +664,7 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
     assert release is not None
     believed = [client.belief[-1] for client in release.clients]
     assert len({client.epsilon.point for client in release.clients}) == 1
-    assert release.least_protected[0].belief[-1] == max(believed) > min(believed)
+    assert release.least_protected.belief[-1] == max(believed) > min(believed)
 
 
 @pytest.mark.parametrize(

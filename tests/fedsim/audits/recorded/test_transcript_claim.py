@@ -116,7 +116,7 @@ def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[s
         transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
         report = judged(transcript, TRUTH + 0.01)
         assert (report["verdict"], alarms(report)) == ("supported", [])
-        assert report["details"]["release"]["weighting_basis"] == "the declaration"
+        assert report["details"]["release"]["weighting"] == "uniform"
 
 
 def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:

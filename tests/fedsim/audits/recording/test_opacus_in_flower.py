@@ -37,7 +37,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
         told = report["details"]["release"]["accountants"]
         assert report["verdict"] == "convicted", report["findings"]
         assert (told["engines"], told["steps_of_last"]) == (ROUNDS, STEPS)
-        assert report["details"]["release"]["steps"] == ROUNDS * STEPS
+        assert report["details"]["rounds"] == ROUNDS * STEPS
         assert told["last_word"] < 0.7 * told["all_steps"]
         assert report["details"]["release"]["proven"]["epsilon"] > 0.94 * told["all_steps"]
 

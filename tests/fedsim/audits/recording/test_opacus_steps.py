@@ -200,7 +200,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
     assert report["verdict"] == "convicted"
     assert "restarted (5 engines)" in _texts(report)
     told = report["details"]["release"]["accountants"]
-    assert told["steps_of_last"] == 20 and report["details"]["release"]["steps"] == 100
+    assert told["steps_of_last"] == 20 and report["details"]["rounds"] == 100
     # The mended twin keeps its accountant: the last word is of all rounds.
     training, history = Training(), []
     for _ in range(rounds):

@@ -4,7 +4,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.results import conditions
-from fedsim.audits.results.conditions import MEANINGLESS, RUN, complaint, names, parse
+from fedsim.audits.results.conditions import LACKING, RUN, complaint, names, parse
 
 REPORT = {
     "vantage": "participant",
@@ -74,29 +74,26 @@ def test_a_typing_error_is_found_before_the_run(text: str, says: str) -> None:
     assert says in str(refused.value)
 
 
-SHORT = sorted({name for kind in MEANINGLESS for name in names(kind)})
+SHORT = sorted({name for kind in LACKING for name in names(kind)})
 
 
-@pytest.mark.parametrize("kind", MEANINGLESS)
+@pytest.mark.parametrize("kind", LACKING)
 @pytest.mark.parametrize("name", SHORT)
-def test_every_kind_of_report_has_every_short_name_or_says_why_not(kind: str, name: str) -> None:
-    entry = names(kind)[name]
-    if isinstance(entry, tuple):
+def test_every_kind_of_report_has_a_short_name_or_refuses_it(kind: str, name: str) -> None:
+    if name in names(kind):
         assert parse(f"{name} > 0", [kind]).path == name
         return
-    with pytest.raises(InputError, match=f"a {kind} has no number '{name}': ") as refused:
+    with pytest.raises(InputError, match=f"a {kind} has no number '{name}'; it has "):
         parse(f"{name} > 0", [kind])
-    assert entry in str(refused.value)
     # A command that may meet another kind of report asks its report once that is there.
-    said = complaint(parse(f"{name} > 0", [kind, *MEANINGLESS]), {"kind": kind})
-    assert said == f"cannot tell whether {name} > 0: {entry}"
+    said = complaint(parse(f"{name} > 0", [kind, *LACKING]), {"kind": kind})
+    assert said.startswith(f"cannot tell whether {name} > 0: ")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MEANINGLESS if kind.endswith("audit")])
+@pytest.mark.parametrize("kind", [kind for kind in LACKING if kind.endswith("audit")])
 def test_what_an_audit_cannot_tell_passes_no_gate(kind: str) -> None:
     """No claim and no default stands in for a number that is missing."""
     row = {"limit": None, "attack": None, "noise": None, "detects": None}
     report = {"kind": kind, "vantage": "server", "rows": {"server": row}, "claim": {"epsilon": 1}}
-    for name, paths in names(kind).items():
-        if isinstance(paths, tuple):
-            assert complaint(parse(f"{name} > 1e9", [kind]), report).startswith("cannot tell")
+    for name in names(kind):
+        assert complaint(parse(f"{name} > 1e9", [kind]), report).startswith("cannot tell")

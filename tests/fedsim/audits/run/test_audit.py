@@ -79,18 +79,6 @@ def test_the_papers_setting_gives_the_papers_numbers(config: Config) -> None:
     assert report.empirical.epsilon.sensitivity == pytest.approx(np.log(9), rel=1e-6)
 
 
-def test_sensitivities_are_stated_round_by_round_and_called_a_measurement(config: Config) -> None:
-    facts, transcript = _game(config)
-    norms = np.random.default_rng(1).uniform(0.2, 1, (TRIALS, ROUNDS)) * np.linspace(1, 0.5, ROUNDS)
-    changed = transcript | {"sensitivities": norms, "noise_stds": 8 * norms}
-    report = audit.assemble(AuditedRun(config, facts, changed, 0.95, config.privacy.delta))
-    stated = report.empirical.sensitivity_by_round
-    for name, share in (("low", 0.05), ("median", 0.5), ("high", 0.95)):
-        np.testing.assert_allclose(getattr(stated, name), np.quantile(norms, share, axis=0))
-    np.testing.assert_allclose(np.square(stated.rms), (norms**2).mean(axis=0))
-    assert "never part of a DP release" in report.empirical.sensitivity_note
-
-
 def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
     report = _report(config)
     low, high = report.attack.interval

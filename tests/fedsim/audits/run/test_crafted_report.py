@@ -1,7 +1,6 @@
 """A crafted target is played like any other, and the report says what it proves of one."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +8,11 @@ import pytest
 from scipy import stats
 
 from adversaries.bounds.lower_bounds import clopper_pearson_split
-from adversaries.bounds.rate_bounds import mu_gdp_bound
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.measured import CraftedResult
 from fedsim.audits.run import empirical
 from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -121,24 +118,17 @@ def test_the_report_states_what_the_target_proves(
     finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
 ) -> None:
     directory, report = finished(model_initialisation="worst-case", canaries_count=8)
-    crafted, delta = report.crafted, report.bounds.delta
+    delta, epsilon = report.bounds.delta, report.here.limit.epsilon
     mu = np.sqrt(3) / 4
-    assert crafted.epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
-    assert report.here.limit.epsilon == pytest.approx(crafted.epsilon)
+    assert epsilon == pytest.approx(gaussian.epsilon(mu, delta), rel=1e-3)
     assert report.here.limit.rho_alpha == pytest.approx(gaussian.advantage(mu), rel=1e-6)
     assert report.prediction.mu == pytest.approx(mu)
-    assert report.budget.epsilon["participant"] == pytest.approx(crafted.epsilon)
+    assert report.budget.epsilon["participant"] == pytest.approx(epsilon)
     assert report.challenge.records == 1
     # A canary is one record.
-    assert report.one_run.claimed_epsilon == pytest.approx(crafted.epsilon)
+    assert report.one_run.claimed_epsilon == pytest.approx(epsilon)
     assert report.one_run.canary_mu == pytest.approx(mu)
-    assert set(crafted.lower_bounds) == {
-        "identification",
-        "identification_mu_gdp",
-        "identification_gaussian",
-        "released_model",
-        "released_model_mu_gdp",
-    }
+    assert set(report.crafted.lower_bounds) == {"released_model", "released_model_mu_gdp"}
     # The target is no record, so that no loss is either.
     assert set(report.membership_inference) == {"yeom"}
     page = render_html(report, Pictures(report, directory.read_arrays("transcript.npz")))
@@ -169,53 +159,33 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
         "noise_stds": np.ones((400, 1)),
         "poison_scores": np.where(worlds, 1.0, -1.0),
     }
-    found = empirical.bounds(transcript, 1e-5, ALARM_CONFIDENCE)
-    assert found["released_model"].epsilon > 2
-    claimed = CraftedResult("clipbkd", None, "", "random", 1e-5, 0.95, 0.5, {})
-
-    def raised(claim: CraftedResult) -> dict[str, str]:
-        return verdicts.alarms(empirical.crafted_checks(claim, transcript))
-
-    assert "poison_score" in raised(claimed)
+    found = empirical.released_bounds(transcript, 1e-5, ALARM_CONFIDENCE, gaussian=False)
     exactly = found["released_model"].epsilon
-    assert not raised(replace(claimed, epsilon=exactly))
-    assert raised(replace(claimed, epsilon=exactly * 0.999))
+    assert exactly > 2
+
+    def raised(epsilon: float) -> dict[str, str]:
+        return verdicts.alarms(empirical.crafted_checks(transcript, epsilon, 1e-5))
+
+    assert "poison_score" in raised(0.5)
+    assert not raised(exactly)
+    assert raised(exactly * 0.999)
 
 
-def test_what_identification_proves_grows_with_what_is_assumed() -> None:
+def test_what_the_released_model_proves_grows_with_what_is_assumed() -> None:
     generator = np.random.default_rng(0)
     worlds, mu = np.arange(4000) % 2 == 0, 1.0
     odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2
-    steps = {"sensitivities": np.full((4000, 1), mu), "noise_stds": np.ones((4000, 1))}
-    transcript = {"worlds": worlds, "log_odds": odds[:, None], **steps}
-    found = empirical.bounds(transcript, 1e-3, 0.95)
+    transcript = {"worlds": worlds, "poison_scores": odds}
     true = gaussian.epsilon(mu, 1e-3)
-    assert 0.9 * true < found["identification_gaussian"].epsilon < true
-    assert 0 < found["identification"].epsilon < true
-    varying = steps["sensitivities"] * np.where(np.arange(4000) % 5, 0.999, 1.0)[:, None]
-    mixed = empirical.bounds(transcript | {"sensitivities": varying}, 1e-3, 0.95)
-    assert mixed["identification_gaussian"].epsilon < found["identification_gaussian"].epsilon
-    # The same counts bound mu as well.
-    by_mu = found["identification_mu_gdp"]
-    assert (
-        found["identification"].epsilon < by_mu.epsilon < found["identification_gaussian"].epsilon
-    )
-    whole = mu_gdp_bound(worlds, odds, 1e-3, 0.95)
-    assert by_mu.details["mu_low"] == pytest.approx(whole.details["mu_low"])
+    scored = empirical.released_bounds(transcript, 1e-3, 0.95, gaussian=True)
+    by_mu = scored["released_model_mu_gdp"]
+    assert 0 < scored["released_model"].epsilon < by_mu.epsilon < true
     assert by_mu.epsilon == pytest.approx(gaussian.epsilon(by_mu.details["mu_low"], 1e-3))
-    assert "released_model" not in found
-    scored = empirical.bounds(transcript | {"poison_scores": odds}, 1e-3, 0.95)
-    assert scored["released_model"].epsilon < scored["released_model_mu_gdp"].epsilon < true
     # At a threshold of its own, between the worlds.
     split = clopper_pearson_split(worlds, odds, 1e-3, 0.95, for_mu=True)
-    threshold = scored["released_model_mu_gdp"].details["threshold"]
+    threshold = by_mu.details["threshold"]
     assert threshold == split.details["threshold"] != scored["released_model"].details["threshold"]
-
-
-def test_sampled_steps_have_no_mu_to_divide() -> None:
-    transcript = {
-        "worlds": np.arange(40) % 2 == 0,
-        "log_odds": np.where(np.arange(40) % 2 == 0, 1.0, -1.0)[:, None],
+    assert set(empirical.released_bounds(transcript, 1e-3, 0.95, gaussian=False)) == {
+        "released_model"
     }
-    found = empirical.bounds(transcript, 1e-3, 0.95, not_normal="sampled", not_gaussian="sampled")
-    assert set(found) == {"identification"}
+    assert empirical.released_bounds({"worlds": worlds}, 1e-3, 0.95, gaussian=True) == {}

@@ -1,0 +1,268 @@
+"""What the releases of a recorded run reveal of each client, under their measured noise."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from adversaries.attacks import noisy_means
+from adversaries.attacks.noisy_means import Release
+from adversaries.statistics import gaussian
+from adversaries.statistics.intervals import Interval
+from fedsim.audits.recorded import noise_level
+from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
+
+EXCESS = 1e-3
+"""Share by which an update may exceed the clipping norm: clients clip in single precision."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientPrivacy:
+    """The privacy of one client's updates under the measured noise."""
+
+    node: int
+    rounds: int
+    """Number of rounds in which the client took part."""
+    largest_weight: float
+    """Largest weight of its updates in the mean, in (0, 1]."""
+    mu: Estimated
+    """Signal-to-noise ratio of the largest updates that the clipping norm allows."""
+    epsilon: Estimated
+    """Epsilon of this mu, at the delta of the report."""
+    log_odds: list[float]
+    """Log-odds that the client took part, after each round."""
+    belief: list[float]
+    """The same as a probability."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProvenPrivacy:
+    """What holds at the confidence of an alarm, 99.99 %."""
+
+    node: int | None
+    """The client whose epsilon is proven; None for a training loop."""
+    epsilon: float
+    """Lower bound on the largest epsilon."""
+    epsilon_at_most: float
+    """Upper bound on the largest epsilon."""
+    rho_alpha_at_most: float
+    """Upper bound on the advantage, under the same noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accountants:
+    """Epsilon of a loop's own accountants, one for each engine."""
+
+    engines: int
+    """Number of engines."""
+    steps_of_last: int
+    """Steps that the last accountant counts."""
+    last_word: float
+    """Epsilon as the last accountant states it."""
+    all_steps: float
+    """Epsilon of the steps that all accountants counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseReport:
+    """What all releases together reveal, towards one observer, and their noise."""
+
+    round_numbers: list[int]
+    """Rounds, or steps of a loop."""
+    noise: str
+    """"none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed"."""
+    clipped: bool
+    """Whether every round has a clipping norm."""
+    count_known: bool
+    """Whether no count of clipped updates was released without known noise."""
+    claimed_std: list[float | None]
+    """Configured standard deviation of each round's noise; None where unknown."""
+    left_over_std: list[float]
+    """Standard deviation of each release without all known updates."""
+    left_over_interval: list[Interval]
+    """Interval of each, at the confidence of the report."""
+    realised_over_claimed: Estimated | None
+    """Measured over configured noise; None where some round's noise is not configured."""
+    noise_multiplier: Estimated | None
+    """Multiplier of equal steps that compose to these; None without clipping."""
+    seen_below: float | None
+    """Share of the configured noise below which the audit would have raised an alarm."""
+    independent: bool
+    """Whether no two rounds have the same noise."""
+    epsilon: Estimated
+    """Largest epsilon of any client or record, under the measured noise."""
+    epsilon_at_least: float
+    """Lower bound on it, at the confidence of the report."""
+    proven: ProvenPrivacy
+    """What holds at the confidence of an alarm."""
+    clients: list[ClientPrivacy] = field(default_factory=list)
+    """Each client; empty for a training loop."""
+    weighting: str = ""
+    """Weights of a server's mean: "uniform" or "examples"; "" elsewhere."""
+    amplified: bool = False
+    """Whether sampling amplifies privacy here."""
+    unsure: str = ""
+    """Why no check could contradict that batches are Poisson samples; "" if one could."""
+    accountants: Accountants | None = None
+    """What a loop's own accountants say; None where some step was not charged."""
+
+    @property
+    def least_protected(self) -> ClientPrivacy:
+        """The client with the largest epsilon; of equals, the one that is believed in most."""
+        # Clients' epsilons differ by rounding.
+        return max(
+            self.clients, key=lambda one: (float(f"{one.epsilon.point:.6g}"), one.log_odds[-1])
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CanaryReport:
+    """What a participant's canaries measure through any server."""
+
+    rounds: int
+    """Number of scored rounds."""
+    loud: int
+    """Number of rounds whose coin put the canary in."""
+    mu: noise_level.OpenEstimate
+    """Signal of the canary, in standard deviations of all that hides it."""
+    reason: str | None
+    """Why there is no estimate; None if there is one."""
+    epsilon_all_rounds: noise_level.OpenEstimate
+    """Epsilon of mu over all rounds, at the delta of the report."""
+    epsilon_proven_all_rounds: float
+    """Lower bound on the same at the confidence of an alarm."""
+
+
+def noise_measured(
+    releases: Sequence[Release], level: NoiseLevel, stated: Sequence[Estimated], confidence: float
+) -> dict[str, Any]:
+    """Return the fields of a report about the noise in all releases."""
+    claimed = all(release.claimed_std for release in releases)
+    return {
+        "round_numbers": [release.round for release in releases],
+        "noise": level.verdict,
+        "clipped": all(release.clipping_norm is not None for release in releases),
+        "count_known": all(release.count_std != 0 for release in releases),
+        "claimed_std": [release.claimed_std for release in releases],
+        "left_over_std": [release.left_over for release in releases],
+        "left_over_interval": [
+            noisy_means.std_interval(release.energy, release.size, confidence)
+            for release in releases
+        ],
+        "realised_over_claimed": level.ratio if claimed else None,
+        "noise_multiplier": noise_multipliers(releases, stated),
+        "seen_below": noise_level.seen_below(level, releases),
+    }
+
+
+def updates_measured(
+    releases: Sequence[Release], level: NoiseLevel, delta: float, confidence: float
+) -> ReleaseReport:
+    """Return what releases of clients' updates reveal: one client's, or a mean of all."""
+    stated = level.stds(releases)
+    known = level.known_stds(releases)
+    nodes = sorted({node for release in releases for node in release.contributions})
+    clients = [_client(node, releases, stated, known, delta) for node in nodes]
+    epsilons = [client.epsilon for client in clients]
+    epsilon = Estimated(
+        max(one.point for one in epsilons),
+        max(one.low for one in epsilons),
+        max(one.high for one in epsilons),
+    )
+    most = [one.high for one in level.sure_stds(releases)]
+    proven = {node: _mu(node, releases, most, at_least=True) for node in nodes}
+    worst = max(proven, key=lambda node: gaussian.epsilon(proven[node], delta))
+    largest = max(_mu(node, releases, level.least_stds()) for node in nodes)
+    return ReleaseReport(
+        **noise_measured(releases, level, stated, confidence),
+        independent=noise_level.independent(releases),
+        clients=clients,
+        epsilon=epsilon,
+        epsilon_at_least=epsilon.low,
+        proven=ProvenPrivacy(
+            node=worst,
+            epsilon=gaussian.epsilon(proven[worst], delta),
+            epsilon_at_most=gaussian.epsilon(largest, delta),
+            rho_alpha_at_most=gaussian.advantage(largest),
+        ),
+    )
+
+
+def noise_multipliers(releases: Sequence[Release], noises: Sequence[Estimated]) -> Estimated | None:
+    """Return the multiplier of equal steps that compose to these: s n/C of n equal clients."""
+    if not all(release.clipping_norm for release in releases):
+        return None
+    norms = [(release.clipping_norm or 0.0) / len(release.contributions) for release in releases]
+
+    def composed(stds: Sequence[float]) -> float:
+        # k steps of multiplier z have sum 1/z^2 = k/z^2.
+        inverse = sum(
+            (norm / std) ** 2 if std else math.inf for norm, std in zip(norms, stds, strict=True)
+        )
+        return math.sqrt(len(norms) / inverse)
+
+    return Estimated(
+        composed([one.point for one in noises]),
+        composed([one.low for one in noises]),
+        composed([one.high for one in noises]),
+    )
+
+
+def _client(
+    node: int,
+    releases: Sequence[Release],
+    noises: Sequence[Estimated],
+    known: Sequence[float],
+    delta: float,
+) -> ClientPrivacy:
+    """Return a client's privacy: epsilon at the stated noise, beliefs at the known noise."""
+    parts = [release.contributions.get(node) for release in releases]
+    # More noise gives less epsilon, so that the ends of the interval change places.
+    mu = Estimated(
+        _mu(node, releases, [one.point for one in noises]),
+        _mu(node, releases, [one.high for one in noises], at_least=True),
+        _mu(node, releases, [one.low for one in noises]),
+    )
+    scores = [
+        0.0 if part is None else noisy_means.log_likelihood_ratio(part, std)
+        for part, std in zip(parts, known, strict=True)
+    ]
+    log_odds = np.cumsum(scores)
+    return ClientPrivacy(
+        node=node,
+        rounds=sum(part is not None for part in parts),
+        largest_weight=max(part.weight for part in parts if part is not None),
+        mu=mu,
+        epsilon=Estimated(*(gaussian.epsilon(one, delta) for one in (mu.point, mu.low, mu.high))),
+        log_odds=log_odds.tolist(),
+        belief=expit(log_odds).tolist(),
+    )
+
+
+def _mu(
+    node: int, releases: Sequence[Release], stds: Sequence[float], *, at_least: bool = False
+) -> float:
+    """Return a client's signal-to-noise ratio over all rounds, a released count included.
+
+    Gaussian mechanisms compose by adding the squares of their mu. at_least: whether the result is a
+    lower bound, which leaves a count without known noise out.
+    """
+    mu, counts = 0.0, 0.0
+    for release, std in zip(releases, stds, strict=True):
+        part = release.contributions.get(node)
+        if part is None:
+            continue
+        if release.clipping_norm is None:
+            return math.inf
+        # An update longer than the clipping norm must itself be hidden.
+        reach = max(part.weight * release.clipping_norm, part.norm / (1 + EXCESS))
+        mu = math.hypot(mu, reach / std if std else math.inf)
+        if release.count_std is not None:
+            # One client changes the count by 1.
+            counts += release.count_std**-2 if release.count_std else math.inf
+    if at_least and math.isinf(counts):
+        counts = 0.0
+    return math.hypot(mu, math.sqrt(counts))
