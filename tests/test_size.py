@@ -38,7 +38,7 @@ HELD = {
     "fedsim/deployment": 3_600,
     "fedsim/audits": 15_000,
     "fedsim/reports": 8_700,
-    "fedsim/studies": 5_500,
+    "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
     "tests": 58_200,

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
-from adversaries.arrays import Floats
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import check_positive_delta
@@ -89,15 +87,6 @@ class VantageBounds:
     yeom_bound: float
     note: str
     risks: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class BeliefCurve:
-    """Probability, under D and D', that the worst-case adversary's belief exceeds values [n]."""
-
-    beliefs: Floats
-    under_d: Floats
-    under_d_prime: Floats
 
 
 LOCAL_STEPS_NOTE = (
@@ -253,24 +242,3 @@ def vantage_bounds(
             )
         )
     return rows
-
-
-def belief_curve(mechanism: Mechanism, beliefs: npt.ArrayLike) -> BeliefCurve | None:
-    """Return the distribution of the worst-case adversary's belief that the data were D.
-
-    It exceeds b where the privacy loss exceeds logit(b). Without sampling the loss is N(+-mu^2/2,
-    mu^2), else it follows the privacy loss distributions, where D has the record.
-
-    Returns: None where they cannot be computed.
-    Raises InputError for a belief out of (0, 1).
-    """
-    values = np.atleast_1d(np.asarray(beliefs, dtype=np.float64))
-    if not np.all((values > 0) & (values < 1)):
-        raise InputError("a belief is out of range; give numbers strictly between 0 and 1")
-    losses = scipy.special.logit(values)
-    # The tail under D and the tail under D'.
-    pairs = [(PLD.tail(mechanism, loss), PLD.tail_prime(mechanism, loss)) for loss in losses]
-    if any(None in pair for pair in pairs):
-        return None
-    under_d, under_d_prime = np.array(pairs, dtype=np.float64).T
-    return BeliefCurve(values, under_d, under_d_prime)

@@ -7,7 +7,9 @@ from typing import Any
 
 from rich.console import RenderableType
 
+import fedsim
 from fedsim.common import report_directory
+from fedsim.configuration.objects import Experiment
 from fedsim.reports.document import first_screen, terminal
 from fedsim.reports.document.blocks import (
     Bars,
@@ -129,3 +131,23 @@ class StudyPage:
 
 def _texts(line: Line) -> list[Words]:
     return [line.name.text, *(cell.text for cell in line.cells)]
+
+
+def settings(experiment: Experiment) -> dict[str, Any]:
+    """Return what every study states of its experiment, for report.json."""
+    scheme = experiment.game.scheme
+    return {
+        "name": experiment.run.name,
+        "data": experiment.data.name,
+        "records": experiment.data.records,
+        "model": experiment.game.model.name,
+        "neighbouring": scheme.privacy.neighbouring.value,
+        "rounds": scheme.training.rounds,
+        "sampling_rate": scheme.participation.rate,
+        "clipping": scheme.training.clipping,
+        "clipping_norm": scheme.training.clipping_norm,
+        "trust": scheme.federation.trust.value,
+        "clients": scheme.federation.clients,
+        "seed": experiment.run.seed,
+        "versions": {"fedsim": fedsim.__version__},
+    }

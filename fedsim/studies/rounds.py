@@ -30,7 +30,8 @@ from fedsim.privacy.mechanism import aggregate_noise_multiplier, sensitivity
 
 Progress = Callable[[float], None]
 
-MEMBERSHIP, RECONSTRUCT, SENSITIVITY = "membership", "reconstruct", "sensitivity"
+MEMBERSHIP, RECONSTRUCT = "membership inference", "reconstruction"
+SENSITIVITY = "a study of sensitivity"
 ALL = (MEMBERSHIP, RECONSTRUCT, SENSITIVITY)
 
 
@@ -96,7 +97,7 @@ def refuse_unplayed(rules: GameRules, study: str) -> None:
         if study in playable.studies and value not in playable.values:
             written = as_toml(str(value) if isinstance(value, str) else value)
             raise InputError(
-                f"{key} is {written}, which fedsim {study} cannot play. {playable.why} Set "
+                f"{key} is {written}, which {study} cannot play. {playable.why} Set "
                 f"{key} = {as_toml(playable.values[0])}."
             )
 
@@ -185,32 +186,23 @@ Release = Callable[[Round], Tensor]
 """Sees a round, and returns its released sum, float64 [T, P]."""
 
 
-def batches(count: int, batch: int) -> Iterator[range]:
-    """Yield the numbers of `count` trainings, `batch` at a time."""
-    for first in range(0, count, batch):
-        yield range(first, min(first + batch, count))
-
-
-def share(progress: Progress | None, count: int) -> Progress | None:
-    """Return a callback that takes a number of trainings, of `count`, and reports their share."""
-    return None if progress is None else lambda done: progress(done / count)
-
-
-def train(
+def trained(
     rules: GameRules,
     loaded: Federation,
-    trials: range,
+    count: int,
+    batch: int,
     release: Release,
     expected: float = 1.0,
     progress: Progress | None = None,
-) -> Tensor:
-    """Return the final models of some trainings, float32 [T, P].
+) -> Iterator[Tensor]:
+    """Train `count` trainings, and yield the final models of each batch, float32 [T, P].
 
     A training's numbers depend only on the seed and its number, up to rounding.
 
     Args:
+        batch: number of trainings at a time, which bounds the memory of their gradients.
         expected: expected share of the records in a training, which scales its steps.
-        progress: receives the number of trainings that are done so far, in parts of them.
+        progress: receives the share of the work that is done.
 
     Raises:
         InputError: a model diverged.
@@ -218,14 +210,16 @@ def train(
     if loaded.device.type == "cpu":
         single_threaded_kernels()
     training = rules.scheme.training
-    theta = federation.initial_parameters(rules, loaded, trials).to(loaded.device)
-    optimizer = ServerOptimizer(training, rules.scheme.participation.divisor * expected)
-    for number in range(1, training.rounds + 1):
-        try:
-            total = release(Round(rules, loaded, trials, number, theta))
-        except FloatingPointError as error:  # the model diverged
-            raise InputError(str(error)) from None
-        theta = optimizer.step(theta, total.float(), number)  # a run broadcasts float32, too
-        if progress is not None:
-            progress(trials.start + len(trials) * number / training.rounds)
-    return theta
+    for first in range(0, count, batch):
+        trials = range(first, min(first + batch, count))
+        theta = federation.initial_parameters(rules, loaded, trials).to(loaded.device)
+        optimizer = ServerOptimizer(training, rules.scheme.participation.divisor * expected)
+        for number in range(1, training.rounds + 1):
+            try:
+                total = release(Round(rules, loaded, trials, number, theta))
+            except FloatingPointError as error:  # the model diverged
+                raise InputError(str(error)) from None
+            theta = optimizer.step(theta, total.float(), number)  # a run broadcasts float32, too
+            if progress is not None:
+                progress((first + len(trials) * number / training.rounds) / count)
+        yield theta

@@ -43,6 +43,6 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
             tuple(membership_report.headings(report)),
             [tuple(row) for row in membership_report.rows(report)],
             "Intervals of 95 %, over attacked models. Allowed: at most, for one record."
-            if report.most is not None
+            if report.limits.advantage < 1
             else "Intervals of 95 %, over attacked models.",
         )

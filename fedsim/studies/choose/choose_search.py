@@ -211,8 +211,7 @@ def search(
     limited = f"{request.limit.kind}-{request.limit.value:g}"
     out = out or Path("fedsim-runs") / f"{first.run.name}-choose-{limited}"
     report_directory.check_new(out, replacing=KIND)
-    question = _question(request, first)
-    _refuse_another(out, question)
+    question = _question(request, first, out)
     families = list(_families(request, load, first))
     for family in families:
         family.check_possible()
@@ -265,22 +264,21 @@ def _refuse_measure(least: Least | None, task: str, classes: int) -> None:
         )
 
 
-def _question(request: ChoiceRequest, first: Config) -> str:
-    """Return a digest of all that decides the trainings: not of the least value."""
+def _question(request: ChoiceRequest, first: Config, out: Path) -> str:
+    """Return a digest of all that decides the trainings: not of the least value.
+
+    Raises InputError if the directory holds the answer to another question.
+    """
     config = first.placed_at("").model_dump_json()
     over = {key: list(values) for key, values in request.over.items()}
-    return sha256(f"{config} {request.limit} {json.dumps(over)}".encode()).hexdigest()
-
-
-def _refuse_another(out: Path, question: str) -> None:
-    """Raise InputError if a directory holds the answer to another question."""
-    if not (out / "report.json").is_file():
-        return
-    if reading.json_object(out / "report.json").get("question") != question:
+    question = sha256(f"{config} {request.limit} {json.dumps(over)}".encode()).hexdigest()
+    there = out / "report.json"
+    if there.is_file() and reading.json_object(there).get("question") != question:
         raise InputError(
             f"'{out}' holds the choice for another configuration, limit, adversary or --over; name "
             "another directory with --out"
         )
+    return question
 
 
 @dataclass(frozen=True)
@@ -379,7 +377,7 @@ class _Book:
     """The trainings of a search, in a file from which the search continues."""
 
     def __init__(self, directory: Path) -> None:
-        self._path, self._data = directory / TRAININGS, ""
+        self._path = directory / TRAININGS
         kept = journal.read(
             self._path,
             lambda line: (str(line["key"]), list(line["rows"])),
@@ -474,7 +472,7 @@ def _final(
         [_best(each for each in found if each.level == level) for found in screened]
         for level in levels
     ]
-    bounds = [_bounds(each[0].setting, limit) for each in best]
+    bounds = [_candidate(each[0], limit) for each in best]
     meeting = [level for level in levels if bounds[level].meets]
     loosest = max(meeting, key=lambda level: bounds[level].rho_alpha, default=-1)
     taken = [
@@ -487,8 +485,8 @@ def _final(
         if own := [each for each in taken if each.family is family]:
             measured = _precise(family, [each.setting for each in own], book)
             candidates += [
-                replace(_bounds(each.setting, limit), values=each.values, utility=own_utility)
-                for each, own_utility in zip(own, measured, strict=True)
+                _candidate(replace(each, utility=found), limit)
+                for each, found in zip(own, measured, strict=True)
             ]
             say(f"{family.name}, all records: {len(own)} settings")
     return sorted(candidates, key=lambda each: (each.rho_alpha, -each.utility.gain))
@@ -504,17 +502,17 @@ def _precise(family: _Family, settings: Sequence[Setting], book: _Book) -> list[
         repeats *= 2
 
 
-def _bounds(setting: Setting, limit: Limit) -> Candidate:
-    """Return a setting's bounds by theory, without values and trainings."""
-    config = setting.config
+def _candidate(trained: _Trained, limit: Limit) -> Candidate:
+    """Return a setting with its bounds by theory."""
+    config = trained.setting.config
     at, vantage = config.privacy.delta, config.federation.vantage
-    releases = privacy.describe(config.scheme, setting.noise_multiplier)
+    releases = privacy.describe(config.scheme, trained.setting.noise_multiplier)
     mechanism = releases.towards(vantage)
     found = identifiability.bounds(mechanism, at, config.privacy.accountant)
     risk = risks.success(mechanism, limit.baseline)
     return Candidate(
-        values={},
-        noise_multiplier=setting.noise_multiplier,
+        values=trained.values,
+        noise_multiplier=trained.setting.noise_multiplier,
         epsilon=found.epsilon,
         rho_beta=found.rho_beta,
         rho_alpha=found.rho_alpha,
@@ -523,7 +521,7 @@ def _bounds(setting: Setting, limit: Limit) -> Candidate:
         meets=limit.met_by(found.rho_beta, found.rho_alpha, risk),
         rounds=config.training.rounds,
         towards=tuple(identifiability.vantage_bounds(releases, at)),
-        utility=utility.NOTHING,
+        utility=trained.utility,
     )
 
 

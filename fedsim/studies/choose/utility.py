@@ -18,7 +18,6 @@ from fedsim.game.federation import Federation
 from fedsim.learning.data.loaders.dataset import STEPS
 from fedsim.learning.training import criterion, tasks
 from fedsim.learning.training.criterion import (
-    ACCURACY,
     AUC,
     BALANCED,
     PERPLEXITY,
@@ -84,10 +83,6 @@ class Utility:
         wider = float(ndtri(alone / 2 / settings) / ndtri(alone / 2))
         low, high = (judged.value + wider * (end - judged.value) for end in judged.interval)
         return True if low >= least else False if high < least else None
-
-
-NOTHING = Utility(Judged(ACCURACY, None, None, 0.0), {}, 0, math.inf, None)
-"""The utility of no training."""
 
 
 def fitted(loaded: Federation) -> Tensor:

@@ -100,22 +100,15 @@ class PrivateResult:
     @property
     def document(self) -> dict[str, object]:
         """All numbers without the vectors, for JSON."""
+        noise = self.noise
         return {
-            "function": self.function,
-            "records": self.records,
-            "rate": self.rate,
-            "simulations": self.simulations,
-            "mutual_information": self.noise.budget,
-            "confidence": self.noise.confidence,
-            "numbers": len(self.noise.centre),
-            "directions": len(self.noise.variances),
-            "noise": self.noise.size,
-            "relative_noise": self.noise.size / self.length if self.length else None,
-            "length": self.length,
-            "residual": self.residual,
-            "chance": self.chance,
-            "average_success": self.average_success,
-            "any_success": self.any_success,
+            **{name: value for name, value in vars(self).items() if name != "released"},
+            "mutual_information": noise.budget,
+            "confidence": noise.confidence,
+            "numbers": len(noise.centre),
+            "directions": len(noise.variances),
+            "noise": noise.size,
+            "relative_noise": noise.size / self.length if self.length else None,
         }
 
 

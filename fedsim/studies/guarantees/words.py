@@ -53,22 +53,22 @@ def blocks(found: AccountedGuarantees, assumed_delta: bool) -> Iterator[Block]:
 
 def _tables(found: AccountedGuarantees, title: str) -> Iterator[Block]:
     """Yield the numbers by accountant, by attack, and by trust and vantage."""
-    document = found.document
+    document, unknown = found.document, str(found.found)
     if document.get("solutions"):
-        unknown = str(found.found)
         columns = {unknown: unknown.replace("_", " "), **SOLVED}
         heading = f"The same limit by every accountant{title}"
         yield from _accountants(heading, document["solutions"], columns)
-    elif not found.releases.towards(found.vantage).noiseless:
-        yield from _accountants(f"Bounds{title}", document["accountants"], BOUNDS)
     if not found.releases.towards(found.vantage).noiseless:
+        if not document.get("solutions"):
+            yield from _accountants(f"Bounds{title}", document["accountants"], BOUNDS)
         cells = [
             [_one_in(row["baseline"]), f"{100 * row['at_most']:.3g} %"] for row in document["risks"]
         ]
         yield Heading("Any attack: re-identification, attribute inference, reconstruction")
         yield tabulated(["right without the release", "right with it, at most"], cells)
+        if found.found is None:
+            yield _pac(document["pac"])
     if found.found is None:
-        yield _pac(document["pac"])
         yield from _to_whom(document["to_whom"])
 
 

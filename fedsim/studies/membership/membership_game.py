@@ -83,11 +83,9 @@ def play(config: Config, count: int, progress: Progress | None = None) -> Member
     def release(round: Round) -> torch.Tensor:
         return round.clean_sum(included=inside[round.rows]) + round.noise(nominal)
 
-    parts = []
-    # Train one batch of models at a time, to bound the memory of their gradients.
-    for part in rounds.batches(count, plan.fit_batch(config).trials.batch):
-        # A coin includes each record, so that half of the records are expected in each sum.
-        theta = rounds.train(rules, loaded, part, release, 1 / 2, rounds.share(progress, count))
+    parts, batch = [], plan.fit_batch(config).trials.batch
+    # A coin includes each record, so that half of the records are expected in each sum.
+    for theta in rounds.trained(rules, loaded, count, batch, release, 1 / 2, progress):
         strangers, correct = loaded.evaluate(theta, *others)
         parts.append((loaded.evaluate(theta, *records)[0], strangers, correct.double().mean(1)))
     losses, population, accuracy = (

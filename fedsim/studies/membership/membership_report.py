@@ -1,5 +1,6 @@
 """The report of `fedsim attack`: JSON, terminal, and a page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.attacks.membership import MeanAdvantage
 from adversaries.attacks.membership_attacks import Attack
@@ -29,7 +29,7 @@ from fedsim.reports.figures.plot import Plot
 from fedsim.reports.figures.training_figures import Rates
 from fedsim.studies.membership import membership_game
 from fedsim.studies.membership.membership_game import MembershipGame
-from fedsim.studies.page import StudyPage
+from fedsim.studies.page import StudyPage, settings
 
 RATES = (0.001, 0.01, 0.1)
 """False positive rates at which true positive rates are reported, if there are enough pairs."""
@@ -82,7 +82,10 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of theory; true positive rates are at each of `DRAWN`, and by each of `RATES`."""
+    """The limits of theory; true positive rates are at each of `DRAWN`, and by each of `RATES`.
+
+    Without clipping there is no limit: epsilon is infinite, and the others are 1.
+    """
 
     epsilon: float
     advantage: float
@@ -90,8 +93,10 @@ class Limits:
     allowed_at: Mapping[float, float]
 
     @classmethod
-    def of(cls, described: Mechanism, delta: float) -> "Limits":
+    def of(cls, described: Mechanism | None, delta: float) -> "Limits":
         """Return the limits of a mechanism at a delta."""
+        if described is None:
+            return cls(math.inf, 1.0, [1.0] * len(DRAWN), dict.fromkeys(RATES, 1.0))
         drawn, at = (risks.true_positives(described, rates) for rates in (DRAWN, RATES))
         allowed_at = dict(zip(RATES, at.tolist(), strict=True))
         epsilon, advantage = PLD.epsilon(described, delta), PLD.delta(described, 0.0)
@@ -104,26 +109,15 @@ class MembershipReport:
 
     Attributes:
         inclusion: which records each attacked model was trained on, [G, n].
-        limits: None without clipping.
     """
 
     experiment: Experiment
     confidence: float
     game: MembershipGame
     inclusion: Bools
-    limits: Limits | None
+    limits: Limits
     attacks: Mapping[str, Attacked]
     seconds: float
-
-    @property
-    def most(self) -> float | None:
-        """The largest advantage that theory allows; None without a limit."""
-        return None if self.limits is None else self.limits.advantage
-
-    @property
-    def allowed(self) -> Rates | None:
-        """The true positive rates that theory allows; None without a limit."""
-        return None if self.limits is None else (DRAWN.tolist(), self.limits.true_positive)
 
     @property
     def alarms(self) -> list[str]:
@@ -132,8 +126,7 @@ class MembershipReport:
         return [
             name
             for name, each in self.attacks.items()
-            if self.most is not None
-            and least_advantage(each.measured.advantage, len(self.attacks)) > self.most
+            if least_advantage(each.measured.advantage, len(self.attacks)) > self.limits.advantage
         ]
 
     @property
@@ -143,46 +136,35 @@ class MembershipReport:
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
         experiment, game, members = self.experiment, self.game, self.inclusion
-        scheme = experiment.game.scheme
         population, models = game.observations.population, len(game.observations.losses)
         report = {
             "kind": "membership inference",
             "label": LABEL,
-            "name": experiment.run.name,
-            "data": experiment.data.name,
-            "records": experiment.data.records,
+            **settings(experiment),
             "held_out": experiment.data.held_out,
             "population": 0 if population is None else population.shape[1],
-            "model": experiment.game.model.name,
             "models": models,
             "shadow_models": models - len(members),
             "games": len(members),
             "pairs": members.size,
             "members": int(members.sum()),
-            "rounds": scheme.training.rounds,
-            "sampling_rate": scheme.participation.rate,
-            "clipping": scheme.training.clipping,
             "noise_multiplier": game.noise_multiplier,
-            "trust": scheme.federation.trust.value,
-            "clients": scheme.federation.clients,
-            "seed": experiment.run.seed,
             "confidence": self.confidence,
             "accuracy": float(game.accuracy.mean()),
             "bounds": {
-                "delta": scheme.privacy.delta,
-                "epsilon": self.limits and self.limits.epsilon,
-                "advantage": self.most,
-                "roc": _curve(self.allowed),
+                "delta": experiment.game.scheme.privacy.delta,
+                "epsilon": self.limits.epsilon,
+                "advantage": self.limits.advantage,
+                "roc": _curve((DRAWN.tolist(), self.limits.true_positive)),
             },
             "attacks": {name: self._attack(each) for name, each in self.attacks.items()},
             "alarms": self.alarms,
             "seconds": self.seconds,
-            "versions": {"fedsim": fedsim.__version__},
         }
         return strict_json(report)
 
     def _attack(self, attacked: Attacked) -> dict[str, Any]:
-        allowed_at = {} if self.limits is None else self.limits.allowed_at
+        allowed = self.limits.allowed_at
         return {
             "title": attacked.attack.title,
             "source": attacked.attack.source,
@@ -191,7 +173,7 @@ class MembershipReport:
             "threshold": attacked.threshold,
             "area": _estimate(attacked.measured.area),
             "true_positive_at": [
-                {"false_positive_rate": rate, "allowed": allowed_at.get(rate)} | _estimate(estimate)
+                {"false_positive_rate": rate, "allowed": allowed[rate]} | _estimate(estimate)
                 for rate, estimate in attacked.measured.true_positive.items()
             ],
             "roc": _curve(attacked.roc),
@@ -214,8 +196,7 @@ def assemble(
         scores, threshold = membership_game.attacked(attack, game.observations)
         measured = performance(scores, members, confidence, RATES, generator, threshold)
         results[name] = Attacked(attack, measured)
-    protects = game.mechanism
-    limits = None if protects is None else Limits.of(protects, experiment.game.scheme.privacy.delta)
+    limits = Limits.of(game.mechanism, experiment.game.scheme.privacy.delta)
     return MembershipReport(experiment, confidence, game, members, limits, results, seconds)
 
 
@@ -223,8 +204,8 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {"point": estimate.point, "interval": estimate.interval and estimate.interval.ends}
 
 
-def _curve(rates: Rates | None) -> dict[str, Sequence[float]] | None:
-    return None if rates is None else {"false_positive": rates[0], "true_positive": rates[1]}
+def _curve(rates: Rates) -> dict[str, Sequence[float]]:
+    return {"false_positive": rates[0], "true_positive": rates[1]}
 
 
 def least_advantage(advantage: MeanAdvantage, attacks: int) -> float:
@@ -252,8 +233,8 @@ def verdict(report: MembershipReport) -> list[str]:
     ]
     if best.interval is not None and best.interval[0] <= 0:
         sentences.append("This may be chance: the interval reaches 0.")
-    if (limits := report.limits) is None:
-        return [*sentences, "Gradients are not clipped: differential privacy sets no limit."]
+    if (limits := report.limits).advantage >= 1:
+        return [*sentences, "Differential privacy sets no limit, as without clipping or noise."]
     sentences.append(
         f"Differential privacy (ε = {number(limits.epsilon)} at δ = "
         f"{report.experiment.game.scheme.privacy.delta:g}, one record added or removed) allows an "
@@ -284,11 +265,9 @@ def rows(report: MembershipReport) -> list[list[str]]:
         ]
         for each in report.attacks.values()
     ]
-    if (limits := report.limits) is None:
-        return cells
     rates = next(iter(report.attacks.values())).measured.true_positive
-    allowed = [percent(limits.allowed_at[rate]) for rate in rates]
-    return [*cells, ["allowed", number(limits.advantage), DASH, *allowed]]
+    allowed = [percent(report.limits.allowed_at[rate]) for rate in rates]
+    return [*cells, ["allowed", number(report.limits.advantage), DASH, *allowed]]
 
 
 def _estimated(estimate: Estimate, wording: Any) -> str:
@@ -347,21 +326,21 @@ def page(report: MembershipReport) -> StudyPage:
 def roc(report: MembershipReport) -> Plot:
     """Return the figure of the curves of the attacks with the largest advantage."""
     best = report.best_first[: training_figures.MOST_CURVES]
-    return training_figures.roc({each.attack.title: each.roc for each in best}, report.allowed)
+    allowed = DRAWN.tolist(), report.limits.true_positive
+    return training_figures.roc({each.attack.title: each.roc for each in best}, allowed)
 
 
 def _state(report: MembershipReport, attacked: Attacked) -> verdicts.StateWords:
     """Return how an attack compares with the limit of differential privacy."""
-    most = report.most
     alarmed = any(report.attacks[name] is attacked for name in report.alarms)
-    state = standing(attacked.interval, 1.0 if most is None else most, exact=False, alarmed=alarmed)
-    unlimited = verdicts.NO_GUARANTEE if most is None else verdicts.NO_LIMIT
+    most = report.limits.advantage
+    state = standing(attacked.interval, most, exact=False, alarmed=alarmed)
+    unlimited = verdicts.NO_LIMIT if report.game.mechanism else verdicts.NO_GUARANTEE
     return words_of(state, measured=True, unlimited=unlimited)
 
 
 def _bar(report: MembershipReport, attacked: Attacked) -> doc.Bar:
-    words, most = _state(report, attacked), report.most
-    limit = 1.0 if most is None else share(most)
+    words, limit = _state(report, attacked), share(report.limits.advantage)
     mark, ends = doc.Mark(words.kind, words.text), shares(attacked.interval)
     return doc.Bar(attacked.attack.title, mark, share(attacked.advantage), ends, limit)
 
@@ -372,9 +351,9 @@ def _checks(report: MembershipReport) -> list[doc.Check]:
         "No attack has more advantage than differential privacy allows.",
         "An attack has more advantage than differential privacy allows.",
     )
-    if report.most is None:
-        return [allowed, doc.Check(FAILED, "Gradients are not clipped: nothing limits an attack.")]
+    if report.limits.advantage >= 1:
+        return [allowed, doc.Check(FAILED, "Differential privacy sets no limit.")]
     interval = report.best_first[0].interval
-    below = interval is not None and interval[1] < report.most
+    below = interval is not None and interval[1] < report.limits.advantage
     text = "The interval of the strongest attack lies below the limit."
     return [allowed, doc.Check(PASSED if below else OPEN, text)]

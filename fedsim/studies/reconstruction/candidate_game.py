@@ -6,7 +6,6 @@ the noise that its own client adds. From the rounds' releases it computes the ex
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -24,7 +23,6 @@ from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.data.columns import shortened
 from fedsim.learning.data.distribution import LABEL
-from fedsim.learning.training.clipping import Clipper
 from fedsim.privacy.mechanism import (
     Mechanism,
     Neighbouring,
@@ -190,7 +188,7 @@ class RoundNoise:
         trust, clients = scheme.federation.trust, scheme.federation.clients
         bound = sensitivity(scheme.privacy.neighbouring, scheme.training.clipping_norm)
         whole = aggregate_noise_multiplier(nominal, trust, clients, clients)
-        (steps,) = _towards_participant(scheme, nominal).groups
+        (steps,) = privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT).groups
         hidden = steps.noise_multiplier
         return cls(bound * hidden, bound * max(0.0, whole**2 - hidden**2) ** 0.5)
 
@@ -203,15 +201,9 @@ def mechanism(scheme: Scheme, nominal: float) -> Mechanism:
     """
     norm = scheme.training.clipping_norm
     longer = sensitivity(scheme.privacy.neighbouring, norm) / norm
-    groups = (
-        Steps(longer * each.noise_multiplier, each.count, each.sampling_rate)
-        for each in _towards_participant(scheme, nominal).groups
-    )
-    return Mechanism(tuple(groups), Neighbouring.ADD_REMOVE)
-
-
-def _towards_participant(scheme: Scheme, nominal: float) -> Mechanism:
-    return privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT)
+    (steps,) = privacy.describe(scheme, nominal).towards(Vantage.PARTICIPANT).groups
+    alone = Steps(longer * steps.noise_multiplier, steps.count, steps.sampling_rate)
+    return Mechanism((alone,), Neighbouring.ADD_REMOVE)
 
 
 def play(
@@ -229,87 +221,74 @@ def play(
     A trial's outcome depends only on the seed and its number, up to rounding. Raises InputError if
     a model diverged.
     """
-    parts = []
-    for part in rounds.batches(trials, batch):
-        game = _Batch(rules.seed, loaded, record, candidates, noise, part)
-        rounds.train(rules, loaded, part, game.release, progress=rounds.share(progress, trials))
-        parts.append(game.outcome())
-    columns = zip(*parts, strict=True)
-    return PlayedTrials(*(np.concatenate(column) for column in columns))
+    adversary = _Adversary(rules.seed, loaded, record, candidates, noise, trials)
+    for _ in rounds.trained(rules, loaded, trials, batch, adversary.release, progress=progress):
+        pass  # `release` gathers the evidence
+    return adversary.outcome()
 
 
-@dataclass(frozen=True, eq=False)
-class _Batch:
+class _Adversary:
     """The adversary of each of T trials, with the evidence that it has gathered."""
 
-    seed: int
-    loaded: Federation
-    record: int
-    candidates: Candidates
-    noise: RoundNoise
-    trials: range
-
-    @cached_property
-    def _clipper(self) -> Clipper:
-        """Clipper for one thread of several."""
-        return replace(self.loaded.clipper, threads=1)
-
-    @cached_property
-    def _drawn(self) -> Floats:
-        """A coin of each trial, and a number that decides its candidate, [T, 2]."""
-        streams = [
-            generator(self.seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in self.trials
-        ]
-        return np.stack([stream.random(2) for stream in streams])
-
-    @cached_property
-    def _secrets(self) -> Ints:
-        """The candidate in the training data of each trial, [T]."""
-        upper = self.candidates.prior.cumsum()
-        places = np.searchsorted(upper / upper[-1], self._drawn[:, 1], side="right")
-        return places.astype(np.int64)
-
-    @cached_property
-    def _evidence(self) -> Floats:
-        """The log-likelihood ratio of every candidate, of all rounds so far, [T, m]."""
-        return np.zeros((len(self.trials), len(self.candidates)))
+    def __init__(
+        self,
+        seed: int,
+        loaded: Federation,
+        record: int,
+        candidates: Candidates,
+        noise: RoundNoise,
+        trials: int,
+    ) -> None:
+        self._loaded, self._record = loaded, record
+        self._candidates, self._noise = candidates, noise
+        # A coin of each trial, and a number that decides its candidate, [T, 2].
+        streams = (
+            generator(seed, StreamRole.RECONSTRUCTION, trial=trial) for trial in range(trials)
+        )
+        drawn = np.stack([stream.random(2) for stream in streams])
+        upper = candidates.prior.cumsum()
+        places = np.searchsorted(upper / upper[-1], drawn[:, 1], side="right")
+        self._coins, self._secrets = drawn[:, 0], places.astype(np.int64)
+        # The log-likelihood ratio of every candidate, of all rounds so far, [T, m].
+        self._evidence = np.zeros((trials, len(candidates)))
 
     def release(self, round: Round) -> Tensor:
         """Return a round's sum with the secret candidate, after the adversary has seen it."""
-        observed = self._gradients(round) + round.drawn(self.noise.unknown, SERVER)
-        self._evidence[:] += self._ratios(round, observed)
-        released = round.clean_sum(without=self.record) + observed
-        if self.noise.own:
-            released += round.drawn(self.noise.own, OWN_NOISE)
+        observed = self._gradients(round) + round.drawn(self._noise.unknown, SERVER)
+        self._evidence[round.rows] += self._ratios(round, observed)
+        released = round.clean_sum(without=self._record) + observed
+        if self._noise.own:
+            released += round.drawn(self._noise.own, OWN_NOISE)
         return released
 
-    def outcome(self) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return the columns of `PlayedTrials` for these trials."""
-        posterior = np.exp(log_posterior(self._evidence, self.candidates.prior))
-        scores = surprise(posterior, self._secrets, self._drawn[:, 0])
-        return self._secrets, posterior.argmax(axis=-1), posterior.max(axis=-1), scores
+    def outcome(self) -> PlayedTrials:
+        """Return the adversary's guesses, and how sure it is of them."""
+        posterior = np.exp(log_posterior(self._evidence, self._candidates.prior))
+        scores = surprise(posterior, self._secrets, self._coins)
+        guesses, certainty = posterior.argmax(axis=-1), posterior.max(axis=-1)
+        return PlayedTrials(self._secrets, guesses, certainty, scores)
 
     def _gradients(self, round: Round) -> Tensor:
         """Return the clipped gradient of each trial's candidate, if it takes part, [T, P]."""
-        takes_part = np.ones((len(self.trials), 1))
+        secrets = self._secrets[round.rows]
+        takes_part = np.ones((len(secrets), 1))
         if round.coins is not None:
-            takes_part[:, 0] = round.coins[:, self.record]
-        return self.loaded.clipper.clipped_sum(
+            takes_part[:, 0] = round.coins[:, self._record]
+        return self._loaded.clipper.clipped_sum(
             round.theta,
-            self.candidates.features,
-            self.candidates.labels,
+            self._candidates.features,
+            self._candidates.labels,
             torch.from_numpy(takes_part).to(round.theta),
-            torch.from_numpy(self._secrets).to(round.theta.device).reshape(-1, 1),
+            torch.from_numpy(secrets).to(round.theta.device).reshape(-1, 1),
         )
 
     def _ratios(self, round: Round, observed: Tensor) -> Floats:
         """Return the log-likelihood ratio of every candidate, of one round, [T, m]."""
-        threads, theta, count = self.loaded.clipper.threads, round.theta, len(self.candidates)
-        features, labels = self.candidates.features, self.candidates.labels
-        rate = round.rules.scheme.participation.rate
-        bytes_held = self.loaded.clipper.block_bytes(theta.device)
-        held = max(1, int(bytes_held // (GRADIENT_BYTES * theta.shape[1])))
-        at_once = min(count, held)
+        clipper, theta, count = self._loaded.clipper, round.theta, len(self._candidates)
+        features, labels = self._candidates.features, self._candidates.labels
+        rate, alone = round.rules.scheme.participation.rate, replace(clipper, threads=1)
+        held = int(clipper.block_bytes(theta.device) // (GRADIENT_BYTES * theta.shape[1]))
+        at_once = max(1, min(count, held))
         blocks = [
             (trials, part)
             for trials in slices(len(theta), max(1, held // at_once))
@@ -318,11 +297,11 @@ class _Batch:
 
         # A thread forms gradients and takes their inner products while they are in its cache.
         def block(trials: slice, part: slice) -> Tensor:
-            gradients = self._clipper.clipped_gradients(theta[trials], features[part], labels[part])
+            gradients = alone.clipped_gradients(theta[trials], features[part], labels[part])
             seen = observed[trials, None]
-            return log_likelihood_ratios(seen, gradients, self.noise.unknown, rate)[:, 0]
+            return log_likelihood_ratios(seen, gradients, self._noise.unknown, rate)[:, 0]
 
         ratios = np.empty((len(theta), count))
-        for (trials, part), some in zip(blocks, run(block, blocks, threads), strict=True):
+        for (trials, part), some in zip(blocks, run(block, blocks, clipper.threads), strict=True):
             ratios[trials, part] = some.cpu().numpy()
         return ratios

@@ -7,7 +7,6 @@ from typing import Any
 
 from scipy.special import ndtri
 
-import fedsim
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, clopper_pearson
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -19,7 +18,7 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, settled
 from fedsim.reports.document.wording import percent, span
 from fedsim.reports.figures import run_figures
-from fedsim.studies.page import StudyPage
+from fedsim.studies.page import StudyPage, settings
 from fedsim.studies.reconstruction.candidate_game import Candidates, PlayedTrials
 
 NOTE = (
@@ -52,39 +51,25 @@ class ReconstructionReport:
     played: PlayedTrials
     seconds: float
 
-    @property
-    def trials(self) -> int:
-        return len(self.played.right)
-
-    @property
-    def right(self) -> int:
-        """The number of trials in which the adversary is right."""
-        return int(self.played.right.sum())
-
-    @property
-    def success(self) -> float:
-        return self.right / self.trials
-
     @cached_property
-    def interval(self) -> tuple[float, float]:
-        return clopper_pearson(self.right, self.trials, self.config.audit.confidence).ends
+    def measured(self) -> dict[str, Any]:
+        """The adversary's success: measured, at least with ALARM_CONFIDENCE, and believed.
 
-    @cached_property
-    def surely_at_least(self) -> float:
-        return clopper_pearson(self.right, self.trials, ALARM_CONFIDENCE).low
+        surprise: sum of the trials' scores as a standard normal deviate.
+        """
+        right, trials = int(self.played.right.sum()), len(self.played.right)
+        return {
+            "success": right / trials,
+            "right": right,
+            "interval": clopper_pearson(right, trials, self.config.audit.confidence).ends,
+            "surely_at_least": clopper_pearson(right, trials, ALARM_CONFIDENCE).low,
+            "believed": float(self.played.certainty.mean()),
+            "surprise": float(self.played.scores.sum() / trials**0.5),
+        }
 
     @cached_property
     def bound(self) -> float:
         return risks.success(self.mechanism, self.candidates.baseline)
-
-    @property
-    def believed(self) -> float:
-        return float(self.played.certainty.mean())
-
-    @property
-    def surprise(self) -> float:
-        """The sum of the trials' scores as a standard normal deviate."""
-        return float(self.played.scores.sum() / self.trials**0.5)
 
     @cached_property
     def contradictions(self) -> dict[str, str]:
@@ -97,12 +82,10 @@ class ReconstructionReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as strict JSON values."""
-        config, scheme, candidates = self.config, self.config.scheme, self.candidates
+        config, candidates = self.config, self.candidates
         report = {
             "kind": "reconstruction",
-            "name": config.run.name,
-            "data": config.data.name,
-            "records": scheme.records,
+            **settings(config.experiment),
             "column": self.column,
             "question": candidates.question,
             "candidates": len(candidates),
@@ -110,29 +93,16 @@ class ReconstructionReport:
             "prior": self.prior,
             "baseline": candidates.baseline,
             "bound": self.bound,
-            "measured": {
-                "success": self.success,
-                "right": self.right,
-                "interval": self.interval,
-                "surely_at_least": self.surely_at_least,
-                "believed": self.believed,
-                "surprise": self.surprise,
-            },
+            "measured": self.measured,
             "contradictions": self.contradictions,
             "alarms": len(self.contradictions),
             "chance_alarms": verdicts.chance_alarms(list(_checks(self))),
             "success_by_baseline": self.success_by_baseline,
-            "trials": self.trials,
-            "rounds": scheme.training.rounds,
-            "sampling_rate": scheme.participation.rate,
+            "trials": len(self.played.right),
             "noise_multiplier": self.noise_multiplier,
-            "trust": scheme.federation.trust.value,
-            "vantage": scheme.federation.vantage.value,
-            "clients": scheme.federation.clients,
+            "vantage": config.federation.vantage.value,
             "confidence": config.audit.confidence,
-            "seed": config.run.seed,
             "seconds": self.seconds,
-            "versions": {"fedsim": fedsim.__version__},
         }
         return strict_json(report)
 
@@ -140,14 +110,15 @@ class ReconstructionReport:
 def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
     """Yield the checks of the success against its bound, and of the posterior against the truth."""
     alarm = None
-    if report.surely_at_least > report.bound:
+    least = report.measured["surely_at_least"]
+    if least > report.bound:
         alarm = (
-            f"The success is above its bound: it is at least {percent(report.surely_at_least)} "
+            f"The success is above its bound: it is at least {percent(least)} "
             f"{SURE}, but theory allows {percent(report.bound)}. The noise is not the noise that "
             "was accounted for, or a clipped gradient exceeds the sensitivity."
         )
     yield AlarmCheck("success", alarm)
-    deviate, alarm = report.surprise, None
+    deviate, alarm = report.measured["surprise"], None
     if abs(deviate) > ndtri((1 + ALARM_CONFIDENCE) / 2):
         rank, noise = ("more", "smaller") if deviate < 0 else ("less", "larger")
         alarm = (
@@ -160,10 +131,11 @@ def _checks(report: ReconstructionReport) -> Iterator[AlarmCheck]:
 
 def answer(report: ReconstructionReport) -> list[str]:
     """Return the result and the alarms as sentences."""
+    measured = report.measured
     said = (
         f"The adversary guesses {report.candidates.question}. It is right in "
-        f"{percent(report.success)} of {report.trials:,} trials "
-        f"({span(report.interval, percent)}). Without the training it is right in "
+        f"{percent(measured['success'])} of {len(report.played.right):,} trials "
+        f"({span(measured['interval'], percent)}). Without the training it is right in "
         f"{percent(report.candidates.baseline)}, and theory allows {percent(report.bound)}."
     )
     return [said, *(f"ALARM: {text}" for text in report.contradictions.values())]
@@ -171,20 +143,20 @@ def answer(report: ReconstructionReport) -> list[str]:
 
 def page(report: ReconstructionReport) -> StudyPage:
     """Return what the study says, with its table and figure."""
-    config = report.config
-    between = f"{100 * config.audit.confidence:g}% interval {span(report.interval, percent)}"
+    config, measured = report.config, report.measured
+    between = f"{100 * config.audit.confidence:g}% interval {span(measured['interval'], percent)}"
     baseline = percent(report.candidates.baseline)
     rows = [
         ("without the training", baseline, "the most frequent candidate"),
-        ("measured", percent(report.success), between),
-        ("by the adversary's own belief", percent(report.believed), "mean of its certainty"),
+        ("measured", percent(measured["success"]), between),
+        ("by the adversary's own belief", percent(measured["believed"]), "mean of its certainty"),
         ("theory allows at most", percent(report.bound), "any attack"),
     ]
     caption = (
         "Largest success of any attack, against its success without the training. The mark is the "
         "measured success with its interval; the dashed line is an attack that learns nothing."
     )
-    mark = report.candidates.baseline, report.success, *report.interval
+    mark = report.candidates.baseline, measured["success"], *measured["interval"]
     drawing = run_figures.success({"any attack": report.success_by_baseline}, mark)
     return StudyPage(
         kind="Reconstruction" if report.column is None else "Attribute inference",
@@ -216,7 +188,7 @@ def _steps(report: ReconstructionReport) -> list[doc.Words]:
 
 def _checked(report: ReconstructionReport) -> list[doc.Check]:
     failed = report.contradictions
-    within = report.interval[1] <= report.bound
+    within = report.measured["interval"][1] <= report.bound
     reaches = FAILED if "success" in failed else OPEN
     return [
         settled(

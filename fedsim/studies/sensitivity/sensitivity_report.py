@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-import fedsim
 from adversaries.neighbours.dataset_sensitivity import Pair
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common.strict_json import strict_json
@@ -15,10 +12,8 @@ from fedsim.reports.document import blocks as doc
 from fedsim.reports.document.wording import DASH, number, percent
 from fedsim.reports.figures import training_figures
 from fedsim.reports.figures.training_figures import Followed, Relation
-from fedsim.studies.page import StudyPage
+from fedsim.studies.page import StudyPage, settings
 from fedsim.studies.sensitivity.sensitivity_study import CHOICES, PairCandidate, Study, View
-
-QUANTILES = (0.05, 0.5, 0.95)
 
 LABEL = (
     "Local sensitivity is a measurement on the private data, not a DP release. Show this report "
@@ -36,24 +31,16 @@ LEGEND = (
 def as_json(study: Study) -> dict[str, Any]:
     """Return the report as strict JSON values; positions index D and the pool, from 0."""
     experiment, first = study.experiment, study.candidates[0]
-    scheme = experiment.game.scheme
     report = {
         "kind": "dataset sensitivity",
         "label": LABEL,
-        "name": experiment.run.name,
-        "data": experiment.data.name,
-        "records": len(study.loaded.split.members),
+        **settings(experiment),
         "pool": len(study.loaded.split.pool),
-        "model": experiment.game.model.name,
-        "neighbouring": scheme.privacy.neighbouring.value,
-        "noise_scaled_to": f"{scheme.privacy.sensitivity} sensitivity",
-        "clipping_norm": scheme.training.clipping_norm,
+        "noise_scaled_to": f"{experiment.game.scheme.privacy.sensitivity} sensitivity",
         "global_sensitivity": study.views[0].truth.bound,
         "dissimilarity": first.pair.measure,
         "choice": first.choice,
         "trials": len(first.course),
-        "steps": first.course.shape[1],
-        "seed": experiment.run.seed,
         "confidence": study.confidence,
         "pairs_in_all": study.views[0].truth.pairs,
         "pairs": [_pair(study, candidate) for candidate in study.candidates],
@@ -68,14 +55,12 @@ def as_json(study: Study) -> dict[str, Any]:
             }
             for view, seen in zip(study.views, first.seen, strict=True)
         ],
-        "versions": {"fedsim": fedsim.__version__},
     }
     return strict_json(report)
 
 
 def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
     pair, split, course = candidate.pair, study.loaded.split, candidate.course
-    low, middle, high = np.quantile(course, QUANTILES, axis=0).tolist()
     label, replacement_label = _labels(study, pair)
     other = pair.replacement
     return {
@@ -96,7 +81,6 @@ def _pair(study: Study, candidate: PairCandidate) -> dict[str, Any]:
         "mean": float(course.mean()),
         "rms": candidate.rms,
         "largest": float(course.max()),
-        "by_step": {"low": low, "median": middle, "high": high},
     }
 
 
@@ -144,7 +128,8 @@ def page(study: Study) -> StudyPage:
         ],
         sections=[
             *(_pictures(study) if is_image else _attributes(study)),
-            doc.Part("Local sensitivity during training", _courses(study)),
+            doc.Heading("Local sensitivity during training"),
+            *_courses(study),
         ],
         document=as_json(study),
     )

@@ -8,6 +8,7 @@ Source: Bernau et al., Definition 6, section 6.1.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +23,13 @@ from adversaries.neighbours.dissimilarity import (
     BY_COLUMN,
     MEASURES,
     OF_RAW_FEATURES,
-    Columns,
     Features,
     measure,
 )
 from adversaries.neighbours.rank_correlation import RankCorrelation
 from fedsim.common import device
 from fedsim.common.randomness import StreamRole, generator
-from fedsim.configuration.challenge import ChallengeConfig
-from fedsim.configuration.objects import Experiment, GameRules
+from fedsim.configuration.objects import Experiment
 from fedsim.game import challenge, federation
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import privacy
@@ -145,14 +144,14 @@ def study(
     check_study(experiment, top, trials)
     rules = experiment.game
     loaded, neighbouring = federation.load(experiment), rules.scheme.privacy.neighbouring
-    between = _compared(rules, loaded, device.threads(experiment.run.threads))
-    ranked = _ranked(experiment, loaded, between, top)
+    between = _Dissimilarities(experiment, loaded)
+    ranked = between.ranked(top)
     pairs = [(pair.record, pair.replacement) for _, _, pair in ranked]
     theta = challenge.initial_parameters(rules, loaded).to(loaded.device)
     search = partial(largest, loaded, neighbouring=neighbouring)
     truth = search(theta, of=pairs, progress=lambda done: progress(done / 4))
     worst = (truth.largest.record, truth.largest.replacement)
-    ranked.append(("worst", 1, _distance(rules.challenge, loaded, between, *worst)))
+    ranked.append(("worst", 1, between.pair(*worst)))
     truths = {1: replace(truth, given=(*truth.given, truth.largest))}
     sensitivities, last = follow(
         experiment, batch, [*pairs, worst], trials, lambda done: progress(1 / 4 + done / 2)
@@ -160,7 +159,7 @@ def study(
     thetas = [theta]
     if (steps := rules.scheme.training.rounds) > 1:
         truths[steps], thetas = search(last, of=[*pairs, worst]), [theta, last]
-    compared, heuristics, measured = _sampled(rules, loaded, between, thetas)
+    compared, heuristics, measured = between.compared(thetas)
     views = tuple(
         View(step, truth, *_correlations(rules.seed, confidence, heuristics, own))
         for (step, truth), own in zip(truths.items(), measured, strict=True)
@@ -232,66 +231,111 @@ def follow(
         local = scheme.privacy.sensitivity == "local"
         return round.clean_sum() + round.noise(multiplier, measured[:, 0] if local else None)
 
-    for part in rounds.batches(trials, batch):
-        rounds.train(rules, loaded, part, release, progress=rounds.share(progress, trials))
+    for _ in rounds.trained(rules, loaded, trials, batch, release, progress=progress):
+        pass  # `release` measures the rounds
     return sensitivities, last[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """The records of D, [n, *shape], that a dissimilarity compares, with those of the pool."""
+class _Dissimilarities:
+    """Distances between the records of D, [n, *shape], and those of the pool."""
 
-    features: Features
-    pool: Features | None
-    columns: Columns | None
-    threads: int
+    def __init__(self, experiment: Experiment, loaded: Federation) -> None:
+        rules, split = experiment.game, loaded.split
+        features = partial(challenge.compared_features, rules, loaded)
+        self._experiment, self._loaded, self._given = experiment, loaded, rules.challenge
+        self._relation = rules.scheme.privacy.neighbouring
+        self._features = features(split.members_records.features)
+        replaced = self._relation is Neighbouring.REPLACE
+        self._pool = features(split.pool_records.features) if replaced else None
+        # If challenge.client is set, all pairs are of that client's records, as the challenge is.
+        self._among = _among(self._given.client, loaded)
+        self._how: dict[str, Any] = {
+            "columns": challenge.columns_of(loaded),
+            "threads": device.threads(experiment.run.threads),
+        }
 
+    def ranked(self, top: int) -> list[tuple[str, int, Pair]]:
+        """Return choice, place and pair, by dissimilarity, the experiment's own challenge first.
 
-def _compared(rules: GameRules, loaded: Federation, threads: int) -> Compared:
-    split, features = loaded.split, partial(challenge.compared_features, rules, loaded)
-    replaced = rules.scheme.privacy.neighbouring is Neighbouring.REPLACE
-    return Compared(
-        features(split.members_records.features),
-        features(split.pool_records.features) if replaced else None,
-        challenge.columns_of(loaded),
-        threads,
-    )
+        A pair of several choices is there for each, so that the places have no gaps.
+        """
+        own = "given" if self._given.record >= 0 else self._given.choice
+        return [
+            (choice, place, pair)
+            for choice in dict.fromkeys((own, "max", "min"))
+            for place, pair in enumerate(self._chosen(choice, top), 1)
+        ]
 
-
-Placed = tuple[str, int, Pair]
-"""A choice, the place in it, and the pair."""
-
-
-def _ranked(
-    experiment: Experiment, loaded: Federation, compared: Compared, top: int
-) -> list[Placed]:
-    """Return the pairs by dissimilarity, the experiment's own challenge first.
-
-    If challenge.client is set, all pairs are of that client's records, as the challenge is.
-    """
-    given = experiment.game.challenge
-    among = _among(given.client, loaded)
-    ranked: list[Placed] = []
-    for choice in dict.fromkeys(("given" if given.record >= 0 else given.choice, "max", "min")):
+    def _chosen(self, choice: str, top: int) -> list[Pair]:
         if choice == "given":
-            chosen = challenge.choose(experiment)
+            chosen = challenge.choose(self._experiment)
             assert chosen.record is not None
-            pairs = [_distance(given, loaded, compared, chosen.record, chosen.replacement)]
+            return [self.pair(chosen.record, chosen.replacement)]
+        features, name = self._features[self._among], self._given.dissimilarity
+        relation = self._relation.value
+        pairs = select(features, self._pool, name, relation, choice=choice, top=top, **self._how)
+        return [replace(pair, record=int(self._among[pair.record])) for pair in pairs]
+
+    def pair(self, record: int, replacement: int | None) -> Pair:
+        """Return a pair of records with its dissimilarity, in the form of `select`."""
+        name = self._given.dissimilarity
+        if replacement is None:
+            others = self._features[self._among[self._among != record]]
         else:
-            selected = select(
-                compared.features[among],
-                compared.pool,
-                given.dissimilarity,
-                experiment.game.scheme.privacy.neighbouring.value,
-                choice=choice,
-                top=top,
-                columns=compared.columns,
-                threads=compared.threads,
-            )
-            pairs = [replace(pair, record=int(among[pair.record])) for pair in selected]
-        # A pair of several choices has a row for each, so that the places have no gaps.
-        ranked += [(choice, place, pair) for place, pair in enumerate(pairs, 1)]
-    return ranked
+            assert self._pool is not None
+            others = self._pool[[replacement]]
+        distances = measure(name, self._how["columns"])(self._features[[record]], others)
+        return Pair(record, replacement, float(distances.sum()), name)
+
+    def compared(
+        self, thetas: list[Tensor]
+    ) -> tuple[tuple[int, int | None], dict[str, Floats | str], list[Floats]]:
+        """Return distances by every dissimilarity, and local sensitivities at every model [P].
+
+        Under add-remove they are for all records [n]. Under replace they are for pairs [n', p'] of
+        randomly drawn records and replacements; the interval of a correlation covers that drawing.
+
+        Returns:
+            Number of records and of replacements, the distances or why a dissimilarity refuses,
+            and the local sensitivities.
+        """
+        loaded, features, pool = self._loaded, self._features, self._pool
+        size: tuple[int, int | None] = (len(features), None)
+        if pool is None:
+            truths = [*gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))]
+        else:
+            draw = generator(self._experiment.game.seed, StreamRole.COMPARED)
+
+            def some(length: int, most: int) -> Ints:
+                return np.sort(draw.choice(length, size=min(length, most), replace=False))
+
+            rows = some(len(features), COMPARED_RECORDS)
+            others = some(len(pool), COMPARED_PAIRS // len(rows))
+            size = (len(rows), len(others))
+            features, pool = features[rows], pool[others]
+            truths = [
+                gradient_sensitivity.sensitivity_matrix(loaded, theta, others)[rows]
+                for theta in thetas
+            ]
+        distances = {name: self._distances(name, features, pool) for name in MEASURES}
+        # Clipped gradients differ by rounding, which must not count as an order.
+        return size, distances, [np.round(t / loaded.clipper.clipping_norm, 6) for t in truths]
+
+    def _distances(self, name: str, features: Features, pool: Features | None) -> Floats | str:
+        """Return the distances by a dissimilarity, or why it refuses."""
+        if name in BY_COLUMN and not self._loaded.split.dataset.categorical:
+            return "no column is categorical, so that it orders pairs like manhattan"
+        if self._given.space == "embedding" and name in OF_RAW_FEATURES:
+            return "it needs raw features, but challenge.space is embedding"
+        try:
+            if pool is None:
+                found = rank_records(features, name, **self._how)
+            else:
+                found = measure(name, self._how["columns"])(features, pool)
+        except InputError as reason:
+            return str(reason)
+        # Distances that differ by rounding alone must not count as an order.
+        return np.round(found / max(1.0, found.max()), 12)
 
 
 def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
@@ -299,77 +343,8 @@ def _among(client: int, loaded: Federation) -> npt.NDArray[np.intp]:
     return np.arange(len(loaded.client_of)) if client < 0 else loaded.owned_by(client)
 
 
-def _distance(
-    challenge: ChallengeConfig,
-    loaded: Federation,
-    compared: Compared,
-    record: int,
-    replacement: int | None,
-) -> Pair:
-    """Return a pair of records with its dissimilarity, in the form of `select`."""
-    name = challenge.dissimilarity
-    if replacement is None:
-        among = _among(challenge.client, loaded)
-        others = compared.features[among[among != record]]
-    else:
-        assert compared.pool is not None
-        others = compared.pool[[replacement]]
-    distances = measure(name, compared.columns)(compared.features[[record]], others)
-    return Pair(record, replacement, float(distances.sum()), name)
-
-
-Heuristics = dict[str, Floats | str]
-"""The distances by every dissimilarity, or why it refuses."""
-
-
-def _sampled(
-    rules: GameRules, loaded: Federation, compared: Compared, thetas: list[Tensor]
-) -> tuple[tuple[int, int | None], Heuristics, list[Floats]]:
-    """Return distances by every dissimilarity, and local sensitivities at every model [P].
-
-    Under add-remove they are for all records [n]. Under replace they are for pairs [n', p'] of
-    randomly drawn records and replacements; the interval of a correlation covers that drawing.
-    """
-    features, pool, columns = compared.features, compared.pool, compared.columns
-    size: tuple[int, int | None] = (len(features), None)
-    if pool is None:
-        truths = [*gradient_sensitivity.record_sensitivities(loaded, torch.stack(thetas))]
-    else:
-        draw = generator(rules.seed, StreamRole.COMPARED)
-
-        def some(length: int, most: int) -> Ints:
-            return np.sort(draw.choice(length, size=min(length, most), replace=False))
-
-        rows = some(len(features), COMPARED_RECORDS)
-        others = some(len(pool), COMPARED_PAIRS // len(rows))
-        size = (len(rows), len(others))
-        features, pool = features[rows], pool[others]
-        truths = [
-            gradient_sensitivity.sensitivity_matrix(loaded, theta, others)[rows] for theta in thetas
-        ]
-    heuristics: Heuristics = {}
-    for name in MEASURES:
-        if name in BY_COLUMN and not loaded.split.dataset.categorical:
-            heuristics[name] = "no column is categorical, so that it orders pairs like manhattan"
-            continue
-        if rules.challenge.space == "embedding" and name in OF_RAW_FEATURES:
-            heuristics[name] = "it needs raw features, but challenge.space is embedding"
-            continue
-        try:
-            if pool is None:
-                distances = rank_records(features, name, columns=columns, threads=compared.threads)
-            else:
-                distances = measure(name, columns)(features, pool)
-            # Distances that differ by rounding alone must not count as an order.
-            heuristics[name] = np.round(distances / max(1.0, distances.max()), 12)
-        except InputError as reason:
-            heuristics[name] = str(reason)
-    # Clipped gradients differ by rounding, which must not count as an order.
-    return size, heuristics, [np.round(t / loaded.clipper.clipping_norm, 6) for t in truths]
-
-
 def _correlations(
-    seed: int, confidence: float, heuristics: Heuristics, truth: Floats
+    seed: int, confidence: float, heuristics: Mapping[str, Floats | str], truth: Floats
 ) -> tuple[dict[str, RankCorrelation], dict[str, str]]:
     """Return the rank correlations of the dissimilarities, and why some have none."""
     if not np.ptp(truth):

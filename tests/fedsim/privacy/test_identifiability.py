@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
 
 from adversaries.errors import InputError
 from adversaries.statistics.forecast import simulate
@@ -261,35 +260,15 @@ def test_rho_alpha_of_sampled_steps_is_what_brute_force_finds(q, z, steps):
 
 
 @pytest.mark.parametrize(("q", "z", "steps"), [(0.1, 1.0, 50), (0.02, 0.6, 100)])
-def test_the_belief_curve_is_the_distribution_of_the_sampled_games_beliefs(q, z, steps):
+def test_the_tails_are_those_of_the_sampled_games_log_odds(q, z, steps):
     trials = 200_000
-    game = sampled_game(q, z, steps, trials)
-    beliefs = np.array([0.2, 0.4, 0.6, 0.7, 0.8, 0.9])
-    curve = ident.belief_curve(Mechanism.alike(z, steps, q), beliefs)
-    assert curve is not None
+    game, mechanism = sampled_game(q, z, steps, trials), Mechanism.alike(z, steps, q)
     error = 4 * 0.5 / math.sqrt(trials)
-    for world, rates in ((True, curve.under_d), (False, curve.under_d_prime)):
-        found = [np.mean(game[world] > math.log(b / (1 - b))) for b in beliefs]
-        assert rates == pytest.approx(found, abs=error)
-
-
-@given(st.floats(0.1, 4), st.floats(0.01, 0.99))
-def test_without_sampling_the_belief_curve_is_normal_and_symmetric(mu, belief):
-    curve = ident.belief_curve(Mechanism.alike(1 / mu, 1), [belief, 1 - belief])
-    assert curve is not None
-    logit = math.log(belief / (1 - belief))
-    assert curve.under_d[0] == pytest.approx(norm.sf((logit - mu**2 / 2) / mu), rel=1e-9)
-    # Where D' was used, the belief in D' behaves as the belief in D does where D was.
-    assert curve.under_d_prime[0] == pytest.approx(1 - curve.under_d[1], abs=1e-12)
-
-
-def test_a_belief_curve_is_asked_at_beliefs_and_not_at_certainty():
-    with pytest.raises(InputError, match="strictly between 0 and 1"):
-        ident.belief_curve(CLASSIC, [0.5, 1.0])
-
-
-def test_a_belief_curve_that_cannot_be_computed_is_not_made_up():
-    assert ident.belief_curve(Mechanism.alike(1e-3, 10, 0.01), [0.9]) is None
+    for belief in (0.2, 0.4, 0.6, 0.7, 0.8, 0.9):
+        loss = math.log(belief / (1 - belief))
+        assert PLD.tail(mechanism, loss) == pytest.approx(np.mean(game[True] > loss), abs=error)
+        prime = np.mean(game[False] > loss)
+        assert PLD.tail_prime(mechanism, loss) == pytest.approx(prime, abs=error)
 
 
 @given(st.floats(0.3, 50), st.integers(1, 1000), st.floats(1e-9, 0.1))

@@ -71,7 +71,7 @@ def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key: str, small:
             rounds.refuse_unplayed(rules, study)
         message = str(refused.value)
         assert message.startswith(f"{key} is ")
-        assert f"which fedsim {study} cannot play. {playable.why} Set {key} = " in message
+        assert f"which {study} cannot play. {playable.why} Set {key} = " in message
 
 
 MODES: list[dict[str, Scalar]] = [
@@ -107,7 +107,7 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
         own.append(round.theta)
         return round.clean_sum() + round.noise(nominal)
 
-    last = rounds.train(config.game, loaded, range(len(on_d)), release)
+    [last] = rounds.trained(config.game, loaded, len(on_d), len(on_d), release)
     for ours, theirs in zip([*own[1:], last], models, strict=True):
         np.testing.assert_allclose(ours[on_d], theirs[on_d], rtol=1e-5, atol=2e-5)
         assert not torch.allclose(ours[~on_d], theirs[~on_d], rtol=1e-4, atol=1e-4)
@@ -117,25 +117,28 @@ def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small: Make)
     config, reports = small(), list[float]()
     loaded = federation.load(config.experiment)
 
-    def train(part: range) -> Tensor:
-        progress = rounds.share(reports.append, 7)
-        return rounds.train(
-            config.game, loaded, part, lambda round: round.clean_sum(), progress=progress
+    def models(batch: int) -> list[Tensor]:
+        trained = rounds.trained(
+            config.game,
+            loaded,
+            7,
+            batch,
+            lambda round: round.clean_sum(),
+            progress=reports.append,
         )
+        return list(trained)
 
-    whole = train(range(7))
-    parts = torch.cat([train(part) for part in rounds.batches(7, 3)])
-    np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
-    assert [len(part) for part in rounds.batches(7, 3)] == [3, 3, 1]
-    assert reports[-1] == 1
-    assert rounds.share(None, 7) is None
+    [whole], parts = models(7), models(3)
+    np.testing.assert_allclose(torch.cat(parts), whole, rtol=1e-5, atol=1e-6)
+    assert [len(part) for part in parts] == [3, 3, 1]
+    assert reports.count(1) == 2
 
 
 def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
     config = small({"training.learning-rate": 1e38, "model.name": "mlp"})
     loaded = federation.load(config.experiment)
     with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
-        rounds.train(config.game, loaded, range(2), lambda round: round.clean_sum())
+        list(rounds.trained(config.game, loaded, 2, 2, lambda round: round.clean_sum()))
 
 
 def test_no_study_steps_a_model_by_itself() -> None:

@@ -88,7 +88,7 @@ def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
 
 
 def test_what_the_loop_cannot_play_is_refused(small: Make) -> None:
-    with pytest.raises(InputError, match=r"fedsim membership cannot play.*privacy\.sensitivity"):
+    with pytest.raises(InputError, match=r"membership inference cannot play.*privacy\.sensitivity"):
         play(small({"privacy.sensitivity": "local"}), 40)
 
 

@@ -48,7 +48,6 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
         if row["replacement"] is not None:
             assert train.labels[row["dataset_replacement"]] == row["replacement_label"]
         assert 0 < row["mean"] <= row["rms"] <= row["largest"]
-        assert all(len(row["by_step"][name]) == 3 for name in ("low", "median", "high"))
     for view in report["views"]:
         assert 0 < view["reach"] <= 1
         rhos = [row["rho"] for row in view["correlations"].values()]
