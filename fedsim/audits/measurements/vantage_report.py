@@ -25,39 +25,6 @@ def seen_from(transcript: Arrays, vantage: Vantage, primary: Vantage) -> Arrays:
     return {**own, "worlds": transcript["worlds"]}
 
 
-def _special_prediction(
-    participation: Participation, view: Arrays, vantage: Vantage
-) -> PredictionResult | None:
-    """Return the prediction at a vantage whose log-odds need no closed form; else None.
-
-    For the released model it is the normal law of the linearised score. For a server that sees
-    sampled sums without noise it is how often the target took part.
-    """
-    noiseless = not view["noise_stds"].any()
-    if vantage is not Vantage.RELEASED_MODEL and not (noiseless and participation.secret):
-        return None
-    predicted = forecast.predict(view["sensitivities"], view["noise_stds"])
-    advantage, method = predicted.advantage, "linearised"
-    if noiseless:
-        advantage = _caught(participation, view)
-        method = "closed form"
-    return _without_fit(predicted.mu, advantage, 0.0, method)
-
-
-def _without_fit(
-    mu: float | None, advantage: float | None, error: float | None, method: str
-) -> PredictionResult:
-    return PredictionResult(
-        mu=mu,
-        advantage=advantage,
-        standard_error=error,
-        method=method,
-        deterministic=False,
-        fit=Fits(None, None),
-        density=None,
-    )
-
-
 def _caught(participation: Participation, view: Arrays) -> float:
     """Return the advantage of an observer that sees the target whenever it takes part."""
     # Only rounds in which the target would change the sum can give it away.
@@ -70,42 +37,46 @@ SIMULATED_GAMES, SIMULATED_STEPS = 200_000, 20_000_000
 """Games that a prediction under sampling plays, and the most steps of all of them together."""
 
 SIMULATION_SEED = 0x5EED
+NO_FITS = Fits(None, None)
 
 
-def prediction(scheme: Scheme, transcript: Arrays, vantage: Vantage) -> PredictionResult:
-    """Return what theory predicts of the trials at a vantage, from what was seen there."""
-    if special := _special_prediction(scheme.participation, transcript, vantage):
-        return special
-    if scheme.scored_by_counts:
+def prediction(scheme: Scheme, seen: Arrays, vantage: Vantage) -> PredictionResult:
+    """Return what theory predicts of the trials at a vantage, from what was seen there.
+
+    For the released model it is the normal law of the linearised score. For a server that sees
+    sampled sums without noise it is how often the target took part.
+    """
+    participation, noiseless = scheme.participation, not seen["noise_stds"].any()
+    released = vantage is Vantage.RELEASED_MODEL
+    caught = noiseless and (released or participation.secret)
+    if scheme.scored_by_counts and not (released or caught):
         # The law of a score is unknown in advance.
-        return _without_fit(None, None, None, "none")
-    predicted = forecast.predict(transcript["sensitivities"], transcript["noise_stds"])
-    worlds = transcript["worlds"]
-    if not scheme.participation.secret:
-        return PredictionResult(
-            mu=predicted.mu,
-            advantage=predicted.advantage,
-            standard_error=0.0,
-            deterministic=predicted.deterministic,
-            method="closed form",
-            fit=_fits(worlds, _scores(scheme.participation, transcript)),
-            density=None,
-        )
-    steps = transcript["sensitivities"].shape[1]
+        return PredictionResult(None, None, None, "none", False, NO_FITS, None)
+    predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"])
+    normal = predicted.mu, predicted.advantage, 0.0
+    if caught:
+        chance = _caught(participation, seen)
+        return PredictionResult(predicted.mu, chance, 0.0, "closed form", False, NO_FITS, None)
+    if released:
+        return PredictionResult(*normal, "linearised", False, NO_FITS, None)
+    fits = _fits(seen["worlds"], _scores(participation, seen))
+    if not participation.secret:
+        return PredictionResult(*normal, "closed form", predicted.deterministic, fits, None)
+    steps = seen["sensitivities"].shape[1]
     simulation = forecast.simulate(
-        *_norms(transcript),
-        scheme.participation.rate,
+        *_norms(seen),
+        participation.rate,
         np.random.default_rng(SIMULATION_SEED),
         games=max(1000, min(SIMULATED_GAMES, SIMULATED_STEPS // steps)),
     )
     return PredictionResult(
-        mu=predicted.mu,
-        advantage=simulation.advantage,
-        standard_error=simulation.standard_error,
-        deterministic=simulation.deterministic,
-        method="simulation",
-        fit=_fits(worlds, _scores(scheme.participation, transcript)),
-        density=_density(simulation),
+        predicted.mu,
+        simulation.advantage,
+        simulation.standard_error,
+        "simulation",
+        simulation.deterministic,
+        fits,
+        _density(simulation),
     )
 
 

@@ -45,10 +45,6 @@ class Model:
 
     parameters: int
     """Number of trained parameters."""
-    gradient_fallbacks: Mapping[str, str]
-    """Layers whose gradients went through torch.func, with the reason."""
-    frozen_parameters: int
-    """Number of parameters that are not trained."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +57,10 @@ class ChallengeFacts:
     """What D' has in its place: a position in the pool, or words; None for nothing."""
     client: int
     """Client that holds the target."""
-    adversary: int
-    """Client whose beliefs are measured."""
     choice: str
     """How the target was chosen: "max" or "min" of the dissimilarity, or "given"."""
     measure: str
     """Dissimilarity by which the target was chosen."""
-    distance: Real | None
-    """Dissimilarity of the target to its replacement, or to D; None if unmeasured."""
     kind: str
     """"record" for a record of D; otherwise how the target was crafted."""
     label: int | None
@@ -122,8 +114,6 @@ class MechanismFacts:
     """Probability that a record takes part in a step; 1 for always."""
     joining_rate: Real
     """Probability that a client joins, where records are the unit and its coin is public."""
-    learning_rate: Real
-    """The server's learning rate, by which the released model moves."""
     rounding: RoundingCost | None
     """None where messages are not rounded."""
     dp_guarantee: bool

@@ -8,7 +8,6 @@ from fedsim.audits.results.report import (
     DataFacts,
     Dropouts,
     MechanismFacts,
-    Model,
     RoundingCost,
     Timing,
 )
@@ -125,15 +124,6 @@ def data(run: AuditedRun) -> DataFacts:
     )
 
 
-def model(run: AuditedRun) -> Model:
-    facts = run.facts
-    return Model(
-        parameters=facts["parameters"],
-        gradient_fallbacks=facts["gradient_fallbacks"],
-        frozen_parameters=facts["frozen_parameters"],
-    )
-
-
 def mechanism(run: AuditedRun) -> MechanismFacts:
     """Return the mechanism; its guarantee covers only what was released."""
     config, nominal = run.config, run.noise_multiplier
@@ -147,7 +137,6 @@ def mechanism(run: AuditedRun) -> MechanismFacts:
         local_steps=config.training.local_steps,
         sampling_rate=config.participation.rate,
         joining_rate=config.participation.joining_rate,
-        learning_rate=config.training.rate,
         rounding=rounding(config.scheme, nominal, run.facts["parameters"], run.rounds),
         dp_guarantee=run.together.given,
         dp_note=run.together.note,
@@ -164,10 +153,8 @@ def challenge(run: AuditedRun) -> ChallengeFacts:
         record=target["record"],
         replacement=replacement,
         client=target["client"],
-        adversary=target["adversary"],
         choice="given" if target["measure"] == "given" else run.config.challenge.choice,
         measure=target["measure"],
-        distance=target["distance"],
         kind=target["kind"],
         label=target["label"],
         records=target_records(run),

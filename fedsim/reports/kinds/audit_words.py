@@ -136,6 +136,11 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
     elif release is not None and found.of_a_loop:
         counts = "includes" if release.amplified else "leaves out"
         yield f"The limit {counts} the benefit of random batches."
+        if (own := release.accountants) is not None and own.last_word < own.all_steps:
+            yield (
+                f"The loop's last accountant states ε = {number(own.last_word)}; all steps that "
+                f"its accountants counted have {number(own.all_steps)}."
+            )
     elif release is not None:
         yield _least_protected(release)
     if canary is not None:
