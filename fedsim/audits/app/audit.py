@@ -79,8 +79,8 @@ class AppDetails:
     """The configuration, read off the strategy and mods, with observations of an honest run."""
     noise_multipliers: list[float] | None
     """True noise multiplier of every round; None where theory cannot tell."""
-    decisions: Decisions
-    """What the attack decided."""
+    decisions: Decisions | None
+    """What the attack decided; None for a claim about a record, which is not attacked."""
     records: Mapping[str, int] | None
     """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
     noise: MeasuredNoise | None
@@ -186,7 +186,7 @@ class AppAudit(Judged):
             clients=self.clients,
             configuration=self.configuration,
             noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
-            decisions=self.decisions,
+            decisions=self.decisions if seen is None else None,
             records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
             noise=None if seen is None else seen.noise,
         )
@@ -241,7 +241,7 @@ def audit(
         proven=largest(sure),
         confidence=confidence,
         objections=(*objections, *(of_record.findings if of_record else ())),
-        trials=trials,
+        trials=trials if of_record is None else 0,
         clients=audited.clients,
         seed=seed,
         seen_below=seen_below,

@@ -77,10 +77,11 @@ def played(report: AuditReport) -> str:
     """Return in a few words how much was played or observed."""
     match report:
         case AppAudit():
-            rounds = counted(report.configuration.rounds, "round")
-            return (
-                f"{counted(report.trials, 'trial')}, {rounds}, {counted(report.clients, 'client')}"
+            whole = (
+                f"{counted(report.configuration.rounds, 'round')}, "
+                f"{counted(report.clients, 'client')}"
             )
+            return f"{counted(report.trials, 'trial')}, {whole}" if report.trials else whole
         case LoopAudit():
             return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
     match report.details:
