@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 10_300,
+    "fedsim/federation": 10_200,
     "fedsim/deployment": 3_600,
-    "fedsim/audits": 15_500,
-    "fedsim/reports": 8_700,
+    "fedsim/audits": 15_400,
+    "fedsim/reports": 8_500,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 58_400,
+    "tests": 58_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

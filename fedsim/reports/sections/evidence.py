@@ -471,7 +471,6 @@ SECTIONS = (
     Section("Bayesian DP", BAYESIAN, "report.bayesian"),
     Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
     Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
-    Section("The model at each client", "{{ drawn.clients }}", "'clients' in figures", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
     Section(
