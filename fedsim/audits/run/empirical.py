@@ -114,15 +114,6 @@ def measure(run: AuditedRun) -> Empirical:
     )
 
 
-def distance(run: AuditedRun) -> estimators.Distance | None:
-    """Return the distance of the advantage from its prediction; None where it cannot be told."""
-    view = run.view
-    if view.prediction.advantage is None or not view.both:
-        return None
-    measured = estimators.advantage(view.worlds, view.final, ALARM_CONFIDENCE)
-    return estimators.distance(measured, view.prediction.advantage)
-
-
 def utility(run: AuditedRun) -> Utility:
     accuracies = run.transcript["accuracies"]
     return Utility(

@@ -370,7 +370,9 @@ the signal-to-noise ratio if no step were sampled; Λ is a mixture
 {{ "equal in every trial" if alike else "approximate, since trials differ" }})
 {% endif %}</dd>
 {{ fact("Advantage measured", report.attack.advantage | number ~ " ± " ~
-        report.attack.standard_error | number ~ " " ~ facts.standard_errors_apart(report)) }}
+        report.attack.standard_error | number) }}
+{{ fact("It agrees with the prediction",
+        {true: "yes", false: "no"}.get(report.attack.near_prediction, "cannot tell")) }}
 {% set counts = report.empirical %}
 {{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
 {{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
