@@ -24,7 +24,7 @@ def is_auditor(context: Context) -> bool:
 
 
 def transcript_path(context: Context) -> Path:
-    """Return the file in which this node records a run: RUN_ID.fedt in `transcript-path`."""
+    """Return the folder in which this node records a run: RUN_ID.fedt in `transcript-path`."""
     folder = str(context.node_config.get("transcript-path", ""))
     if not folder:
         raise InputError(

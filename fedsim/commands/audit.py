@@ -73,7 +73,7 @@ def audit(
     Loop (file.py:function): a training function, with or without Opacus, that takes features,
     labels and a seed, and returns the model or every released step.
 
-    Transcript (a file, or the newest of a folder): the noise that was really added, what canaries
+    Transcript (NAME.fedt, or the newest of a folder): the noise that was really added, what canaries
     show, and the privacy of each client; for an auditor's node, its belief after every round. With
     --follow, while it is written.
 

@@ -11,6 +11,7 @@ from types import FrameType
 from rich.console import Console
 
 from adversaries.errors import InputError
+from fedsim.federation.transcripts.folder import SUFFIX, holds_several
 from fedsim.federation.transcripts.reader import has_ended
 
 INTERVAL = 0.5
@@ -98,7 +99,7 @@ def follow(
 
 def _runs(place: Path, patience: float, stopping: threading.Event) -> Iterator[Watch]:
     """Yield a watch for a transcript, or for each that grows in a folder, until `stopping`."""
-    if not place.is_dir():
+    if not holds_several(place):
         yield Watch(place, patience, stopping)
         return
     audited = {path: _size(path) for path in _transcripts(place)}
@@ -133,13 +134,14 @@ def _interrupted() -> Iterator[threading.Event]:
 
 
 def _transcripts(folder: Path | None) -> set[Path]:
-    return set() if folder is None else set(folder.glob("*.fedt"))
+    return set() if folder is None else set(folder.glob(f"*{SUFFIX}"))
 
 
 def _size(path: Path) -> int:
+    """Return the number of files of a transcript."""
     try:
-        return path.stat().st_size
-    except OSError:  # deleted meanwhile
+        return sum(1 for _ in path.iterdir())
+    except OSError:  # deleted meanwhile, or no transcript
         return 0
 
 

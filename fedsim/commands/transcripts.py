@@ -21,7 +21,8 @@ from fedsim.commands.settings import Each, Progress, console
 from fedsim.common import private_files, report_directory
 from fedsim.common.report_directory import SUMS
 from fedsim.common.strict_json import report_json
-from fedsim.federation.transcripts.reader import Reader, follow, wait_for_header
+from fedsim.federation.transcripts.folder import holds_several
+from fedsim.federation.transcripts.reader import Reader, follow, wait_for_facts
 from fedsim.federation.transcripts.records import AUDITOR, ObservedRound
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def audited(path: Path, options: AuditOptions, out: Path | None, strict: bool) -
         strict: whether an audit without a claim ends with exit status 3.
     """
     _check(path)
-    file = following.newest(path) if path.is_dir() else path
+    file = following.newest(path) if holds_several(path) else path
     place = _beside(file) if out is None else out
     report_directory.check_writable(place)
     saved: dict[str, Any] = {"place": place, "replaces": True}
@@ -86,7 +87,7 @@ def followed(
             all; None to return the last answer.
     """
     _check(path)
-    if path.is_dir() and not once and (out is not None or options.worlds is not None):
+    if holds_several(path) and not once and (out is not None or options.worlds is not None):
         raise InputError(
             "--out and --worlds are for one run, but more may arrive in a folder that is followed; "
             "add --once, or name one transcript"
@@ -200,7 +201,7 @@ def _beside(transcript: Path) -> Path:
 def _is_auditors(path: Path, stop: Stop) -> bool:
     """Return whether an auditor's node recorded a transcript; `stop`: wait for its header first."""
     if stop is not None:
-        wait_for_header(path, stop=stop)
+        wait_for_facts(path, stop=stop)
     with Reader(path) as reader:
         return reader.facts.recorder == AUDITOR
 

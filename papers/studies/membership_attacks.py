@@ -41,8 +41,14 @@ def measure(smoke: bool, data_root: Path | None) -> Iterator[Table]:
         yield Table(
             f"{setting}: accuracy {100 * game.accuracy.mean():.0f} % on held-out records",
             tuple(membership_report.headings(report)),
-            [tuple(row) for row in membership_report.rows(report)],
+            [tuple(map(_in_a_line, row)) for row in membership_report.rows(report)],
             "Intervals of 95 %, over attacked models. Allowed: at most, for one record."
             if report.limits.advantage < 1
             else "Intervals of 95 %, over attacked models.",
         )
+
+
+def _in_a_line(cell: str) -> str:
+    """Return a cell with its second line, the interval, in brackets."""
+    value, *between = cell.split("\n")
+    return f"{value} ({between[0]})" if between else value

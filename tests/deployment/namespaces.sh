@@ -190,7 +190,7 @@ on server "fedsim predict digits public/digits | head -n 3"
 on server 'python -c "import fedsim, torch; print(fedsim.load_model(\"digits\")(torch.zeros(1, 1, 8, 8)).shape)"'
 # Flower counts the resumed training as another run: the auditor has a transcript of either.
 for half in 2 1; do
-    on auditor "fedsim audit \$(ls -t transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
+    on auditor "fedsim audit \$(ls -dt transcripts/*.fedt | sed -n ${half}p) --canary-seed-file seeds; echo status \$?"
 done
 on client-0 "fedsim deploy check . | grep budget"
 

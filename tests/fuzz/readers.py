@@ -127,22 +127,29 @@ def _sums(folder: Path) -> Reader:
     return Reader(path, lambda: verification.read_sums(path))
 
 
-@_reader("a recording")
-def _recording(folder: Path) -> Reader:
-    path = folder / "recording.fedt"
-    if not path.exists():
-        arrays = {"w": np.arange(6.0).reshape(2, 3)}
-        with Writer(path, records.TranscriptFacts("server", "a test")) as writer:
-            for round in (1, 2, 3):
-                replies = {7: records.NodeReply(arrays, 3.0, {"loss": 0.5})}
-                writer.append(records.ObservedRound(round, arrays, replies))
-            writer.end()
+def _recording(name: str) -> None:
+    def make(folder: Path) -> Reader:
+        path = folder / "recording.fedt"
+        if not path.exists():
+            arrays = {"w": np.arange(6.0).reshape(2, 3)}
+            with Writer(path, records.TranscriptFacts("server", "a test")) as writer:
+                for round in (1, 2, 3):
+                    replies = {7: records.NodeReply(arrays, 3.0, {"loss": 0.5})}
+                    writer.append(records.ObservedRound(round, arrays, replies))
+                writer.end()
 
-    def read() -> object:
-        found = reader.read_transcript(path)
-        return [found.facts, *found.rounds]
+        def read() -> object:
+            found = reader.read_transcript(path)
+            return [found.facts, found.ended, *found.rounds]
 
-    return Reader(path, read, damage.RAW, sealed=True, grows=True)
+        return Reader(path / name, read, damage.RAW, sealed=True)
+
+    READERS[f"a recording's {name}"] = make
+
+
+for each in ("facts.json", "000002.npz", "end.json"):
+    _recording(each)
+_repacked("a recording's 000002.npz")
 
 
 @_reader("a description of rounds")

@@ -187,7 +187,7 @@ def record(
     Args:
         strategy: any of Flower's message-based strategies, DP wrappers included. Record the
             outermost wrapper, whose aggregate is released.
-        to: file of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
+        to: folder of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
             run when it starts. Or a function to call with every round.
         resume: whether to continue the transcript of a run that was killed, or ended with an
             exception.
@@ -226,7 +226,7 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
     too: only an evaluation brings the global model after the last round.
 
     Args:
-        path: file of the transcript; "{node}" in it becomes the client's partition (or its node id,
+        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node id,
             if it has none), "{run}" the run. Clients on one machine need a file each.
         local_dp: LocalDpMod of this client, which must then not be in the list of mods. The
             recorder runs it, and records the update before and after its noise.

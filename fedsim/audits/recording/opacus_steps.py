@@ -56,7 +56,7 @@ def opacus(
 
     Args:
         recorded: a DPOptimizer that `make_private` returned, or a PrivacyEngine before that.
-        to: file of the transcript, which must not exist unless `resume`; or a function to call with
+        to: folder of the transcript, which must not exist unless `resume`; or a function to call with
             every step.
         records: N; read off the data loader where an engine is recorded.
         resume: whether to continue a transcript. If an engine is built anew in every round of a

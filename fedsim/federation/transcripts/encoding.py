@@ -1,7 +1,6 @@
 """The encoding of a round as JSON and arrays, and its decoding."""
 
 import math
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -10,55 +9,44 @@ import numpy as np
 import numpy.typing as npt
 
 from adversaries.errors import InputError
-from fedsim.common import reading
 from fedsim.federation.transcripts.records import (
     Arrays,
     Canary,
     NodeReply,
     ObservedRound,
     Scalar,
-    TranscriptFacts,
 )
 
-LARGEST_TEXT = 2**26
-MOST_ARRAYS = 2**17
-MOST_DIMENSIONS = 32
-
-
-def facts_to_json(facts: TranscriptFacts) -> dict[str, Any]:
-    """Return the header's content as JSON values."""
-    return {**vars(facts), "versions": dict(facts.versions)}
+NUMERIC = "biuf"
+"""Kinds of NumPy's types that a transcript keeps: booleans, integers and floating-point numbers."""
 
 
 class _Shelf:
-    """Collects the arrays of a record. Their descriptions go into the record's JSON."""
+    """Collects the arrays of a round, by the names that its JSON has."""
 
     def __init__(self) -> None:
-        self.arrays: list[npt.NDArray[Any]] = []
-        self.table: list[dict[str, Any]] = []
+        self.arrays: dict[str, npt.NDArray[Any]] = {}
 
-    def put(self, arrays: Arrays) -> dict[str, int]:
-        """Return the positions of arrays in the record, by name. Raises InputError."""
+    def put(self, arrays: Arrays) -> dict[str, str]:
+        """Return the names of arrays in the file, by their own names. Raises InputError."""
         return {name: self._place(name, array) for name, array in arrays.items()}
 
-    def _place(self, name: str, array: npt.NDArray[Any]) -> int:
+    def _place(self, name: str, array: npt.NDArray[Any]) -> str:
         array = np.asarray(array)
-        if array.dtype.kind not in "biuf" or array.ndim > MOST_DIMENSIONS:
+        if array.dtype.kind not in NUMERIC:
             raise InputError(
                 f"array '{name}' holds {array.dtype}; a transcript keeps booleans, integers and "
                 "floating-point numbers"
             )
-        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        self.table.append({"dtype": little.dtype.str, "shape": list(array.shape)})
-        self.arrays.append(little)
-        return len(self.arrays) - 1
+        place = f"array{len(self.arrays)}"
+        self.arrays[place] = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        return place
 
 
-def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
+def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], Arrays]:
     """Return a round as JSON values and arrays.
 
-    Returns: its text, with positions in a table of arrays; and the arrays in the table's order,
-    little-endian.
+    Returns: its text, with the names of its arrays; and these arrays, little-endian.
     Raises InputError if an array or a value has a kind that a transcript does not store.
     """
     shelf = _Shelf()
@@ -81,50 +69,16 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], list[npt.NDAr
         "mechanism": {name: _to_json(value) for name, value in observed.mechanism.items()},
         "canary": None if observed.canary is None else asdict(observed.canary),
     }
-    text["arrays"] = shelf.table
     return text, shelf.arrays
 
 
-def unpacked(payload: memoryview) -> tuple[dict[str, Any], list[npt.NDArray[Any]]]:
-    """Return the text and the arrays of a record.
-
-    payload: an 8-byte length, JSON of that length, then the bytes of the arrays.
-    Raises ValueError if the lengths disagree; other errors of `reading.DAMAGE` for invalid JSON.
-    """
-    if len(payload) < 8:
-        raise ValueError("it is too short")
-    (length,) = struct.unpack("<Q", payload[:8])
-    if length > min(LARGEST_TEXT, len(payload) - 8):
-        raise ValueError("its text is longer than the record")
-    text = reading.json_value(bytes(payload[8 : 8 + length]))
-    if not isinstance(text, dict):
-        raise ValueError("its text is not a JSON object")
-    table, offset, arrays = text.get("arrays", []), 8 + length, []
-    if len(table) > MOST_ARRAYS:
-        raise ValueError(f"it has {len(table)} arrays, more than {MOST_ARRAYS}")
-    for entry in table:
-        dtype, shape = _dtype(entry["dtype"]), [whole_of(size) for size in entry["shape"]]
-        if len(shape) > MOST_DIMENSIONS or any(size < 0 for size in shape):
-            raise ValueError(f"an array has the shape {shape}")
-        count = math.prod(shape)
-        if count * dtype.itemsize > len(payload) - offset:
-            raise ValueError("its arrays are larger than the record")
-        array = np.frombuffer(payload, dtype, count, offset).reshape(shape)
-        offset += array.nbytes
-        arrays.append(array)
-    if offset != len(payload):
-        raise ValueError("there are bytes after its arrays")
-    return text, arrays
-
-
-def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> ObservedRound:
-    """Return the round of a record. Raises ValueError, or other errors of `reading.DAMAGE`."""
+def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
+    """Return the round of a file. Raises ValueError, or other errors of `reading.DAMAGE`."""
+    if wrong := [name for name, array in arrays.items() if array.dtype.kind not in NUMERIC]:
+        raise ValueError(f"array '{wrong[0]}' is not numeric")
 
     def taken(places: Mapping[str, Any]) -> Arrays:
-        positions = {name: whole_of(place) for name, place in places.items()}
-        if any(position < 0 for position in positions.values()):
-            raise ValueError("an array has a negative position")
-        return {name: arrays[position] for name, position in positions.items()}
+        return {name: arrays[text_of(place)] for name, place in places.items()}
 
     canary, participants = text["canary"], text["participants"]
     replies = {
@@ -157,16 +111,6 @@ def unpacked_round(text: Mapping[str, Any], arrays: list[npt.NDArray[Any]]) -> O
             _real(canary["idle_norm"]),
         ),
     )
-
-
-def _dtype(name: Any) -> np.dtype[Any]:
-    # Compared by name, so that structured and object dtypes never reach NumPy.
-    if not isinstance(name, str) or name[1:] not in DTYPES or name[0] not in "<|":
-        raise ValueError(f"an array has the dtype {name!r}, which is not numeric")
-    return np.dtype(name)
-
-
-DTYPES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
 
 
 def _to_json(value: Any) -> Any:

@@ -140,7 +140,7 @@ def _opened(directory: Path) -> Result:
     if kind not in _WAYS and kind not in UNMADE:
         raise InputError(f"'{directory}' reports a {kind}, which is neither a run nor an audit")
     transcript = _beside(root)
-    recorded = kind in (TRANSCRIPT, LIVE) and transcript.is_file()
+    recorded = kind in (TRANSCRIPT, LIVE) and transcript.is_dir()
     return Result(kind, root, values, transcript if recorded else None)
 
 
@@ -155,6 +155,13 @@ def _files(root: Path) -> list[str]:
     if "lock" in names and not (root / "lock").lstat().st_size:
         names.remove("lock")
     return names
+
+
+def _recorded(root: Path) -> list[str]:
+    """Return the names of the files of a transcript whose audit has a directory beside it."""
+    transcript = _beside(root)
+    files = _files(transcript) if transcript.is_dir() else []
+    return [f"../{transcript.name}/{name}" for name in files]
 
 
 def _below(root: Path, place: Path) -> Iterator[str]:
@@ -177,8 +184,7 @@ def _sum(root: Path, name: str) -> str:
 
 def _written(result: Result) -> Check:
     names, lines = _files(result.root), list[str]()
-    if result.transcript is not None:
-        names.append(f"../{result.transcript.name}")
+    names += _recorded(result.root)
     for name in names:
         if not LINE.fullmatch(f"{'0' * 64}  {name}"):
             raise InputError(f"'{result.root}' has a file with the name {name!r}; rename it")
@@ -212,9 +218,8 @@ def read_sums(sums: Path) -> dict[str, str]:
 
 def _compared(root: Path, listed: Mapping[str, str]) -> Iterator[Check]:
     files, same = {*_files(root)}, 0
-    transcript = f"../{_beside(root).name}"
-    if transcript in listed and os.path.lexists(_beside(root)):
-        files.add(transcript)
+    if any(name.startswith(f"../{_beside(root).name}/") for name in listed):
+        files |= {*_recorded(root)}
     for name, wanted in listed.items():
         if name not in files:
             yield Check(name, Outcome.REFUTED, f"is missing, but {SUMS} lists it")

@@ -247,12 +247,15 @@ def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path:
     assert (status, "its transcript is not beside its directory" in text) == (3, True)
     status, text, _ = fedsim("verify", audit)
     assert (status, "the same numbers" in text) == (0, True)
-    assert "../server.fedt" in (audit / "SHA256SUMS").read_text()
+    assert "../server.fedt/000001.npz" in (audit / "SHA256SUMS").read_text()
     status, _, text = fedsim("audit", path, *claim)
     assert (status, "a new report would no longer match it" in text) == (2, True)
-    path.write_bytes(path.read_bytes() + b"\0")
+    with (path / "000002.npz").open("ab") as file:
+        file.write(b"\0")
+    (path / "000005.npz").touch()
     status, text, _ = fedsim("verify", audit)
-    assert (status, "../server.fedt: has changed" in text) == (4, True)
+    assert (status, "../server.fedt/000002.npz: has changed" in text) == (4, True)
+    assert "../server.fedt/000005.npz: was added" in text
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,18 @@ def test_a_directory_that_cannot_be_written_is_known_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    path = tmp_path / "damaged.fedt"
-    path.write_bytes(server(tmp_path / "t", 1.0).read_bytes()[:-1] + b"?")
+    path = damaged(server(tmp_path / "damaged.fedt", 1.0))
     assert command(path, "--out", tmp_path / "file") == 2
     assert "cannot write to" in capsys.readouterr().err
+
+
+def damaged(transcript: Path) -> Path:
+    """Change a byte in the middle of a round."""
+    path = transcript / "000002.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    return transcript
 
 
 @pytest.mark.parametrize("out", ["", "elsewhere/deep"])
@@ -166,7 +174,7 @@ def test_a_refused_audit_leaves_no_directory(
 ) -> None:
     path = server(tmp_path / "server.fedt", 1.0)
     if not options:
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        damaged(path)
     place = ("--out", tmp_path / out) if out else ()
     assert command(path, *options, *place) == 2
     assert list(tmp_path.iterdir()) == [path]
@@ -243,10 +251,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = server(tmp_path / "server.fedt", 1.0)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    damaged = tmp_path / "damaged.fedt"
-    damaged.write_bytes(content)
+    wrong = damaged(server(tmp_path / "damaged.fedt", 1.0))
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "run").mkdir()
@@ -255,7 +260,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         ((tmp_path / "nowhere",), "cannot read"),
         ((tmp_path / "empty",), "holds no transcript"),
         ((tmp_path / "run",), f"run fedsim report {tmp_path / 'run'}"),
-        ((damaged,), "is damaged"),
+        ((wrong,), "is damaged"),
         ((path, "--delta", "2"), "delta is 2.0"),
         ((path, "--out", tmp_path / "file" / "x"), "cannot write"),
     ):

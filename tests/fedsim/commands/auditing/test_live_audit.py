@@ -1,6 +1,7 @@
 """An audit of what an auditor's node recorded: beliefs, a report, one line for bad input."""
 
 import json
+import shutil
 import socket
 import stat
 from dataclasses import replace
@@ -280,7 +281,7 @@ def test_a_foreign_transcript_opens_no_folder_that_it_names_and_no_connection(
     found = read_transcript(federation / "transcripts" / f"{RUN_ID}.fedt")
     for name, place in (("npz", mine / "data.npz"), ("mnist", tmp_path / "new")):
         told = {"data.name": name, "data.root": str(place), "data.download": True}
-        hers.unlink(missing_ok=True)
+        shutil.rmtree(hers, ignore_errors=True)
         with Writer(hers, found.facts) as writer:
             for each in found.rounds:
                 writer.append(replace(each, mechanism={**each.mechanism, **told}))

@@ -1,11 +1,9 @@
 """A transcript keeps every round that was whole, drops a torn one, and refuses damage."""
 
-import hashlib
 import json
 import os
 import signal
 import stat
-import struct
 import subprocess
 import sys
 import threading
@@ -14,7 +12,8 @@ import numpy as np
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.federation.transcripts import framing
+from fedsim.common import private_files
+from fedsim.federation.transcripts import folder
 from fedsim.federation.transcripts.reader import Reader, follow, read_transcript
 from fedsim.federation.transcripts.records import Canary, NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
@@ -70,7 +69,8 @@ def test_what_was_written_is_read(path):
 
 
 def test_only_its_user_may_read_it(path):
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in path.iterdir()} == {0o600}
 
 
 def test_big_endian_arrays_are_kept_by_value(tmp_path):
@@ -86,122 +86,142 @@ def test_only_numbers_are_kept(path, array):
     assert rounds(path) == [1, 2, 3]
 
 
-def test_wherever_the_writer_is_killed_the_whole_rounds_are_kept_and_continued(path):
-    content = path.read_bytes()
-    second = content.rindex(b'"round":3') - 8 - framing.GUARD - framing.PREFIX.size
-    while content[second : second + 4] != framing.ROUND:
-        second -= 1
-    for length in range(second, len(content), 7):
-        path.write_bytes(content[:length])
+def test_what_a_killed_writer_left_is_no_round_and_the_next_writer_removes_it(path, monkeypatch):
+    """Whenever it is killed, a round has its name only once it is whole and on the disk."""
+    for step in ("write", "fsync", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "unlink", lambda *_, **__: None)  # a kill leaves what there is
+            failing = folder.np if step == "write" else os
+            patch.setattr(failing, "savez" if step == "write" else step, _killed)
+            with Writer(path, FACTS) as writer, pytest.raises(KeyboardInterrupt):
+                writer.append(seen(4))
         found = read_transcript(path)
-        assert [observed.round for observed in found.rounds] == [1, 2]
-        assert found.torn == length - second
-        with Writer(path, FACTS) as writer:
-            writer.append(seen(3))
-        assert path.read_bytes() == content
+        assert [one.round for one in found.rounds] == [1, 2, 3]
+        assert len(folder.torn(path)) == 1
+        assert (found.torn > 0) == (step != "write")
+        Writer(path, FACTS).close()
+        assert folder.torn(path) == []
+    with Writer(path, FACTS) as writer:
+        writer.append(seen(4))
+    assert rounds(path) == [1, 2, 3, 4]
 
 
-def test_a_file_killed_before_its_header_is_begun_again(path):
-    content = path.read_bytes()
-    for length in (0, 5, 22, 40):
-        path.write_bytes(content[:length])
-        with Writer(path, FACTS) as writer:
-            writer.append(seen(1))
-        assert rounds(path) == [1]
+def _killed(*_, **__):
+    raise KeyboardInterrupt
 
 
-def test_every_damaged_byte_is_an_error_that_names_the_record(path):
-    content = path.read_bytes()
-    begin = len(framing.MAGIC) + 4
-    for position in range(begin, len(content), 11):
-        damaged = bytearray(content)
-        damaged[position] ^= 0x10
-        path.write_bytes(damaged)
-        with pytest.raises(InputError, match=r"record \d of .* is damaged"):
-            read_transcript(path)
-
-
-def test_a_record_left_out_is_an_error(path):
-    content = path.read_bytes()
-    starts = [i for i in range(len(content)) if content.startswith(framing.ROUND, i)]
-    path.write_bytes(content[: starts[1]] + content[starts[2] :])
-    with pytest.raises(InputError, match=r"record 2 of .* is damaged"):
+def test_a_folder_killed_before_its_facts_is_begun_again(path):
+    for each in path.iterdir():
+        if each.name != folder.LOCK:
+            each.unlink()
+    with pytest.raises(InputError, match="nothing was recorded"):
         read_transcript(path)
+    with Writer(path, FACTS) as writer:
+        writer.append(seen(1))
+    assert rounds(path) == [1]
 
 
-def test_a_version_from_the_future_is_refused(path):
-    content = bytearray(path.read_bytes())
-    content[len(framing.MAGIC)] = 9
-    path.write_bytes(content)
+def test_no_damaged_byte_changes_what_is_read(path):
+    expected = read_transcript(path)
+    for name in (folder.FACTS, "000002.npz"):
+        content = (path / name).read_bytes()
+        for position in range(0, len(content), 7):
+            damaged = bytearray(content)
+            damaged[position] ^= 0x10
+            (path / name).write_bytes(damaged)
+            try:
+                found = read_transcript(path)
+            except InputError as error:
+                assert f"'{name}' of the transcript" in str(error)
+                continue
+            assert name != folder.FACTS
+            second, whole = found.rounds[1], expected.rounds[1]
+            np.testing.assert_array_equal(second.model["weight"], whole.model["weight"])
+            assert (second.mechanism, second.canary) == (whole.mechanism, whole.canary)
+        (path / name).write_bytes(content)
+
+
+def test_a_round_left_out_is_an_error(path):
+    folder.of_round(path, 2).unlink()
+    with pytest.raises(InputError, match=r"has no 000002\.npz"):
+        read_transcript(path)
+    with pytest.raises(InputError, match=r"has no 000002\.npz"):
+        Writer(path, FACTS)
+
+
+def test_a_version_from_the_future_is_refused(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "VERSION", 9)
+        folder.write_facts(path, FACTS)
     with pytest.raises(InputError, match="version 9"):
         read_transcript(path)
     with pytest.raises(InputError, match="version 9"):
         Writer(path, FACTS)
 
 
-def test_another_file_is_refused(tmp_path):
-    other = tmp_path / "other.txt"
-    other.write_text("nothing of the kind, but long enough to look at")
+def test_another_file_and_another_folder_are_refused_and_kept(tmp_path):
+    file, other = tmp_path / "other.txt", tmp_path / "other"
+    file.write_text("short")
+    other.mkdir()
+    (other / "mine.txt").write_text("mine")
     for use in (read_transcript, lambda path: Writer(path, FACTS), lambda path: next(follow(path))):
         with pytest.raises(InputError, match="not a fedsim transcript"):
+            use(file)
+    for use in (read_transcript, lambda path: Writer(path, FACTS)):
+        with pytest.raises(InputError, match="not a fedsim transcript"):
             use(other)
-    other.write_text("short")
-    with pytest.raises(InputError, match="not a fedsim transcript"):
-        Writer(other, FACTS)
-    assert other.read_text() == "short"
+    assert (file.read_text(), (other / "mine.txt").read_text()) == ("short", "mine")
     with pytest.raises(InputError, match="cannot read"):
         read_transcript(tmp_path / "missing")
 
 
-def forged(path, payload, length=None):
-    """Append a record with fitting checksums, as a hostile writer would."""
-    Writer(path, FACTS).close()
-    chain = path.read_bytes()[-framing.DIGEST :]
-    prefix = framing.PREFIX.pack(framing.ROUND, len(payload) if length is None else length)
-    digest = hashlib.sha256(chain + prefix + payload).digest()
-    with path.open("ab") as file:
-        file.write(prefix + framing.guard(chain, prefix) + payload + digest)
+def test_nothing_is_written_through_a_link(tmp_path, path):
+    link = tmp_path / "link.fedt"
+    link.symlink_to(path)
+    with pytest.raises(InputError, match="symbolic link"):
+        Writer(link, FACTS)
 
 
-def text(**changes):
-    whole = {"round": 4, "model": {"w": 0}, "replies": [], "own": {}, "unprotected": None}
+def forged(path, arrays=(), **changes):
+    """Write a fourth round as a hostile writer would."""
+    whole = {"round": 4, "model": {}, "replies": [], "own": {}, "unprotected": None}
     whole |= {"aggregate": None, "participants": None, "mechanism": {}, "canary": None}
-    document = json.dumps(whole | {"arrays": []} | changes).encode()
-    return struct.pack("<Q", len(document)) + document
-
-
-def test_a_huge_length_is_never_believed(path):
-    content = path.read_bytes()
-    forged(path, b"", length=2**35)  # might be on its way: it counts as torn
-    assert rounds(path) == [1, 2, 3]
-    path.write_bytes(content)
-    forged(path, b"", length=2**63)
-    with pytest.raises(InputError, match="record 4 of"):
-        read_transcript(path)
+    text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
+    np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
 
 
 @pytest.mark.parametrize(
-    "payload",
+    ("arrays", "changes"),
     [
-        b"",
-        struct.pack("<Q", 2**60) + b"{}",
-        struct.pack("<Q", 2) + b"[]",
-        struct.pack("<Q", 200_000) + b"[" * 200_000,
-        text(),
-        text(arrays=[{"dtype": "<f8", "shape": [2**40, 2**40]}]),
-        text(arrays=[{"dtype": "<f8", "shape": [-1]}]),
-        text(arrays=[{"dtype": "|O8", "shape": [1]}]) + b"12345678",
-        text(arrays=[{"dtype": "f8,f8", "shape": [0]}]),
-        text(arrays=[{"dtype": "<f8", "shape": [0]}], model={"w": -1}),
-        text(model={}, round="1"),
-        text(model={}, canary={"coin": True, "seed": -1, "norm": 1.0, "idle_norm": 0.1}),
-        text(model={}, mechanism={"noise": {"float": "1"}}),
-        text(model={}) + b"more",
+        ({}, {"model": {"w": "absent"}}),
+        ({}, {"model": {"w": 0}}),
+        ({"w": np.array(["text"])}, {"model": {"w": "w"}}),
+        ({"w": np.zeros(2, "f8,f8")}, {"model": {"w": "w"}}),
+        ({"w": np.array([object()])}, {"model": {"w": "w"}}),
+        ({}, {"round": "1"}),
+        ({}, {"canary": {"coin": True, "seed": -1, "norm": 1.0, "idle_norm": 0.1}}),
+        ({}, {"mechanism": {"noise": {"float": "1"}}}),
+        ({}, {"replies": [{"node": 1}]}),
+        ({folder.TEXT: np.frombuffer(b"[" * 200_000, np.uint8)}, {}),
+        ({folder.TEXT: np.frombuffer(b"[]", np.uint8)}, {}),
     ],
 )
-def test_a_hostile_record_is_an_error_that_names_it(path, payload):
-    forged(path, payload)
-    with pytest.raises(InputError, match=r"record 4 of .* is malformed"):
+def test_a_hostile_round_is_an_error_that_names_its_file(path, arrays, changes):
+    forged(path, arrays, **changes)
+    with pytest.raises(InputError, match=r"'000004\.npz' of the transcript .* is damaged"):
+        read_transcript(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"PK\x05\x06" + bytes(18)])
+def test_a_round_that_is_no_archive_is_an_error(path, content):
+    folder.of_round(path, 4).write_bytes(content)
+    with pytest.raises(InputError, match="is damaged"):
+        read_transcript(path)
+
+
+def test_a_round_that_is_a_pipe_is_not_waited_for(path):
+    os.mkfifo(folder.of_round(path, 4))
+    with pytest.raises(InputError, match="not a regular file"):
         read_transcript(path)
 
 
@@ -224,7 +244,7 @@ def test_other_facts_and_a_second_writer_are_refused(path):
 
 def test_a_growing_transcript_is_followed(tmp_path):
     path, arrived = tmp_path / "t", threading.Semaphore(0)
-    path.touch()
+    path.mkdir()
     got = []
 
     def watch():
@@ -245,23 +265,19 @@ def test_a_growing_transcript_is_followed(tmp_path):
 
 
 def test_a_follower_that_is_stopped_yields_what_is_whole(path):
-    path.write_bytes(path.read_bytes()[:-1])
-    assert [observed.round for observed in follow(path, stop=lambda: True)] == [1, 2]
+    (path / ".000004.npz.ab.partial").write_bytes(b"PK")
+    assert [observed.round for observed in follow(path, stop=lambda: True)] == [1, 2, 3]
 
 
 def test_a_follower_survives_a_writer_that_was_killed_and_taken_up_again(path):
-    whole = path.stat().st_size
-    with Writer(path, FACTS) as writer:
-        writer.append(seen(4))
-    torn = path.read_bytes()[: whole + 200]
-    path.write_bytes(torn)
     with Reader(path) as reader:
+        (path / f".000004.npz.ab{private_files.PARTIAL}").write_bytes(b"PK")
         assert [one.round for one in reader.rounds()] == [1, 2, 3]
-        assert reader.torn == 200
-        # Another record of another length takes the place of the torn one.
+        assert reader.torn == 2
         with Writer(path, FACTS) as again:
             again.append(ObservedRound(5, model={"w": np.ones(1000)}))
         assert [one.round for one in reader.rounds()] == [5]
+        assert reader.torn == 0
 
 
 def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_not(path):
@@ -278,7 +294,7 @@ def test_a_run_that_ended_by_itself_may_be_taken_up_again_and_a_recording_may_no
         Writer(path, FACTS)
 
 
-def test_a_record_that_is_interrupted_leaves_nothing_behind(path, monkeypatch):
+def test_a_round_that_is_interrupted_leaves_nothing_behind(path, monkeypatch):
     def interrupted(descriptor):
         raise KeyboardInterrupt
 
