@@ -187,8 +187,8 @@ def record(
     Args:
         strategy: any of Flower's message-based strategies, DP wrappers included. Record the
             outermost wrapper, whose aggregate is released.
-        to: folder of the transcript, which must not exist unless `resume`; "{run}" in it becomes the
-            run when it starts. Or a function to call with every round.
+        to: folder of the transcript, which must not exist unless `resume`; "{run}" in it becomes
+            the run when it starts. Or a function to call with every round.
         resume: whether to continue the transcript of a run that was killed, or ended with an
             exception.
         clipping_norm: C of a strategy of your own, above 0. It states that the strategy releases
@@ -226,8 +226,8 @@ def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: 
     too: only an evaluation brings the global model after the last round.
 
     Args:
-        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node id,
-            if it has none), "{run}" the run. Clients on one machine need a file each.
+        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node
+            id, if it has none), "{run}" the run. Clients on one machine need a folder each.
         local_dp: LocalDpMod of this client, which must then not be in the list of mods. The
             recorder runs it, and records the update before and after its noise.
         app: name of the app, for the transcript.

@@ -150,8 +150,8 @@ class Recorder:
     """Records the steps of a training loop.
 
     Args:
-        to: folder of the transcript, which must not exist unless `resume`; or a function to call with
-            every step, an `ObservedRound`.
+        to: folder of the transcript, which must not exist unless `resume`; or a function to call
+            with every step, an `ObservedRound`.
         records: N, the size of the data set. None: unknown, so that no claimed sampling can be
             checked exactly.
         unit: protected unit, of `records.UNITS`.

@@ -56,8 +56,8 @@ def opacus(
 
     Args:
         recorded: a DPOptimizer that `make_private` returned, or a PrivacyEngine before that.
-        to: folder of the transcript, which must not exist unless `resume`; or a function to call with
-            every step.
+        to: folder of the transcript, which must not exist unless `resume`; or a function to call
+            with every step.
         records: N; read off the data loader where an engine is recorded.
         resume: whether to continue a transcript. If an engine is built anew in every round of a
             federation, all of its steps belong to one training.
