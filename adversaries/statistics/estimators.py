@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 from scipy.special import ndtri
 
 from adversaries.arrays import Bools, Floats, Ints
@@ -80,37 +79,6 @@ def advantage(worlds: Bools, log_odds: Floats, confidence: float) -> AdvantageEs
         losses=int((scores < 0).sum()),
         ties=int((scores == 0).sum()),
     )
-
-
-@dataclass(frozen=True)
-class Distance:
-    """The distance of a measured advantage from the predicted one.
-
-    Attributes:
-        standard_error: of the measurement if the prediction is true.
-        p_value: probability of a distance at least this large by chance, two-sided.
-    """
-
-    standard_error: float
-    p_value: float
-
-
-def distance(measured: AdvantageEstimate, predicted: float) -> Distance:
-    """Return the distance of an advantage of independent trials from the predicted one.
-
-    If the prediction is true, (1 + predicted)/2 of the trials are won; the binomial test checks
-    this. Where the worlds differ the test only rejects less often (Hoeffding, 1956).
-
-    Args:
-        measured: the measured advantage.
-        predicted: the theoretical advantage, in [-1, 1].
-    """
-    trials = measured.wins + measured.losses + measured.ties
-    share = min(1.0, max(0.0, (1 + predicted) / 2))
-    # Ties may count either way. Take the number of wins that is closest to the prediction.
-    wins = min(max(measured.wins, round(trials * share)), measured.wins + measured.ties)
-    error = 2 * math.sqrt(share * (1 - share) / trials)
-    return Distance(error, float(scipy.stats.binomtest(wins, trials, share).pvalue))
 
 
 def delta_prime(

@@ -73,9 +73,9 @@ def audit(
     Loop (file.py:function): a training function, with or without Opacus, that takes features,
     labels and a seed, and returns the model or every released step.
 
-    Transcript (NAME.fedt, or the newest of a folder): the noise that was really added, what canaries
-    show, and the privacy of each client; for an auditor's node, its belief after every round. With
-    --follow, while it is written.
+    Transcript (NAME.fedt, or the newest of a folder): the noise that was really added, what
+    canaries show, and the privacy of each client; for an auditor's node, its belief after every
+    round. With --follow, while it is written.
 
     Scores (.csv, with columns included and score): bounds on ε from canaries that a coin included.
 

@@ -21,13 +21,15 @@ from typing import BinaryIO
 import numpy as np
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 
 import fedsim
 from adversaries.errors import InputError
 from fedsim import client_app
 from fedsim.deployment.supervision import end_with_parent
 from fedsim.federation.protocol import consent
+from fedsim.federation.protocol.flower_names import (
+    ErrorCode,
+)
 from fedsim.federation.protocol.flower_private import Run
 
 log = logging.getLogger(__name__)

@@ -10,13 +10,17 @@ from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
-from flwr.server.compat import LegacyContext
-from flwr.server.compat import app as older
 from flwr.serverapp import ServerApp
 
 from adversaries.errors import InputError
 from fedsim.common import reading
 from fedsim.configuration import Scalar, flatten
+from fedsim.federation.protocol.flower_names import (
+    LegacyContext,
+)
+from fedsim.federation.protocol.flower_names import (
+    app as older,
+)
 
 Train = Callable[[Message, Context], Message]
 Innermost = Callable[[Message, Context, Train], Message]

@@ -43,7 +43,19 @@ def bayesian_report(
     trials, rounds, pairs = distances.shape
     # Each round has an estimate of its own, so their failure probabilities add up.
     gamma = bayesian.GAMMA * rounds
-    stated = _unstated(delta, gamma, pairs, trials, PLD.epsilon(releases.towards(vantage), delta))
+    unknown: dict[str, Any] = dict.fromkeys(
+        ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round")
+    )
+    stated = Bayesian(
+        delta=delta,
+        gamma=gamma,
+        pairs=pairs,
+        percentile=bayesian.PERCENTILE,
+        trials=trials,
+        dp_epsilon=PLD.epsilon(releases.towards(vantage), delta),
+        note="",
+        **unknown,
+    )
     if note := _why_unstated(releases.count - rounds, delta, gamma, pairs):
         return replace(stated, note=note)
     strict = bayesian.delta_at_percentile(delta, bayesian.PERCENTILE)
@@ -73,23 +85,6 @@ def bayesian_report(
             dp_epsilon=[PLD.epsilon(mechanism, delta) for mechanism in after],
         ),
         note=_note(neighbouring, training.sampling_rate, last, last_orders),
-    )
-
-
-def _unstated(delta: float, gamma: float, pairs: int, trials: int, dp_epsilon: float) -> Bayesian:
-    return Bayesian(
-        delta=delta,
-        gamma=gamma,
-        pairs=pairs,
-        percentile=bayesian.PERCENTILE,
-        trials=trials,
-        epsilon=None,
-        epsilon_at_percentile=None,
-        orders=None,
-        dp_epsilon=dp_epsilon,
-        worst_case_epsilon=None,
-        by_round=None,
-        note="",
     )
 
 

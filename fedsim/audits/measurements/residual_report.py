@@ -7,11 +7,11 @@ names the likely cause where that does not hold. The sizes of the batches are te
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from adversaries.attacks import residuals
-from adversaries.attacks.residuals import SamplingTest, ShapeTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -38,6 +38,8 @@ AS_CLAIMED = 0.8, 1.25
 FIRST_LEVEL = 1e-3
 """p-value of the first round's sum above which that sum is taken as the expected one."""
 
+LEVEL = 1 - ALARM_CONFIDENCE
+SURE = f"p below {LEVEL:.2g}"
 SHARED = "the rounds share their noise, as with a reused seed"
 
 
@@ -96,26 +98,21 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
 
 
 def checks(tested: Residuals | None) -> list[AlarmCheck]:
+    """Return the check of each test that could be made."""
     if tested is None:
         return []
-    level = 1 - ALARM_CONFIDENCE
-    sure = f"p below {level:.2g}"
-
-    def check(name: str, p_value: float, worded: Callable[[], str]) -> AlarmCheck:
-        return AlarmCheck(name, worded() if p_value < level else None)
-
-    noise, repeats, scale = tested.noise, tested.repeats, tested.scale
-    shape, sampling = tested.shape, tested.sampling
-    made = [check("residual_noise", noise.p_value, lambda: _of_noise(noise, sure))]
-    if repeats is not None:
-        made.append(check("residual_repeats", repeats.p_value, lambda: _of_repeats(tested, sure)))
-    if scale is not None:
-        made.append(check("residual_scale", scale.p_value, lambda: _of_scale(tested, scale, sure)))
-    if shape is not None:
-        made.append(check("residual_shape", shape.p_value, lambda: _of_shape(shape, sure)))
-    if sampling is not None:
-        made.append(check("sampling", sampling.p_value, lambda: _of_sampling(sampling, sure)))
-    return made
+    made: dict[str, tuple[Any, Callable[[Residuals], str]]] = {
+        "residual_noise": (tested.noise, _of_noise),
+        "residual_repeats": (tested.repeats, _of_repeats),
+        "residual_scale": (tested.scale, _of_scale),
+        "residual_shape": (tested.shape, _of_shape),
+        "sampling": (tested.sampling, _of_sampling),
+    }
+    return [
+        AlarmCheck(name, worded(tested) if test.p_value < LEVEL else None)
+        for name, (test, worded) in made.items()
+        if test is not None
+    ]
 
 
 def ratio_text(ratio: float) -> str:
@@ -136,8 +133,8 @@ def _noise_is_shared(tested: Residuals) -> bool:
     return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
 
 
-def _of_noise(noise: NoiseTestResult, sure: str) -> str:
-    by_step = np.asarray(noise.by_step, float)
+def _of_noise(tested: Residuals) -> str:
+    noise, by_step = tested.noise, np.asarray(tested.noise.by_step, float)
     without = np.flatnonzero(by_step < NEGLIGIBLE)
     if len(without) == len(by_step):
         cause = "no noise was added at all"
@@ -156,44 +153,46 @@ def _of_noise(noise: NoiseTestResult, sure: str) -> str:
         cause = (
             "there is more noise than claimed, or the sum contains more than the clipped gradients"
         )
-    return f"The noise is {noise.ratio:.3g} times the claimed noise ({sure}): {cause}."
+    return f"The noise is {noise.ratio:.3g} times the claimed noise ({SURE}): {cause}."
 
 
-def _of_repeats(tested: Residuals, sure: str) -> str:
-    cause = "the sums of all rounds share the same error"
-    if _noise_is_shared(tested):
-        cause = SHARED
-    return f"The residuals of several rounds point in the same direction ({sure}): {cause}."
+def _of_repeats(tested: Residuals) -> str:
+    shared = _noise_is_shared(tested)
+    cause = SHARED if shared else "the sums of all rounds share the same error"
+    return f"The residuals of several rounds point in the same direction ({SURE}): {cause}."
 
 
-def _of_scale(tested: Residuals, scale: ScaleTest, sure: str) -> str:
-    factor = scale.factor
+def _of_scale(tested: Residuals) -> str:
+    factor = None if tested.scale is None else tested.scale.factor
+    cause = "gradients were weighted, or were not clipped one by one over all parameters"
     if _noise_is_shared(tested):
         # Noise of earlier rounds moved the models, and with them the gradients.
         cause = SHARED
     elif factor is not None and factor < 0.5:
         cause = "a mean was sent instead of a sum, or gradients were clipped to less"
-    else:
-        cause = "gradients were weighted, or were not clipped one by one over all parameters"
-    return f"The sum is {factor:.3g} times the sum of clipped gradients ({sure}): {cause}."
+    return f"The sum is {factor:.3g} times the sum of clipped gradients ({SURE}): {cause}."
 
 
-def _of_shape(shape: ShapeTest, sure: str) -> str:
+def _of_shape(tested: Residuals) -> str:
+    shape = tested.shape
+    assert shape is not None
     cause = "Truncated or uniform noise would explain this"
     if shape.ratio < shape.normal:
         cause = "Laplace noise, or coordinates without noise, would explain this"
     return (
-        f"The noise is not Gaussian ({sure}): the mean size of a coordinate is {shape.ratio:.4g} "
+        f"The noise is not Gaussian ({SURE}): the mean size of a coordinate is {shape.ratio:.4g} "
         f"of its root mean square, but {shape.normal:.4g} for normal noise. {cause}."
     )
 
 
-def _of_sampling(sampling: SamplingTest, sure: str) -> str:
+def _of_sampling(tested: Residuals) -> str:
+    sampling = tested.sampling
+    assert sampling is not None
     cause = "The sampling rate is not the one that was accounted for"
     if sampling.dispersion < 0.5:
         cause = "Shuffled batches of one size would explain this, which no accountant here covers"
     return (
-        f"Batches are not Poisson samples ({sure}): the variance of their sizes is "
+        f"Batches are not Poisson samples ({SURE}): the variance of their sizes is "
         f"{sampling.dispersion:.3g} of the binomial's, and a share {sampling.rate:.4g} of "
         f"the records took part. {cause}."
     )

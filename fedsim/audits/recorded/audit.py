@@ -26,11 +26,11 @@ from fedsim.audits.judgement.claim import (
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.recorded.loop_steps import LoopSteps
-from fedsim.audits.recorded.noise_level import ALIKE
+from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
 from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
-from fedsim.audits.recorded.server_rounds import ServerRounds
+from fedsim.audits.recorded.server_rounds import NO_COUNT_NOISE, ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
 from fedsim.audits.results.rows import Attack, Limit, Noise, Row, unmeasured
@@ -79,10 +79,6 @@ UNBOUNDED = (
     "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
     "record(..., clipping_norm=...)"
 )
-UNKNOWN_COUNT = (
-    "adaptive clipping also releases a count of clipped updates, but no noise on it was recorded"
-)
-HIDDEN = "the configured noise is so small that rounding hides whether it was added"
 UNENDED = "the run has not ended"
 NO_END = "the transcript does not state that the run has ended"
 UNSTATED = (
@@ -321,7 +317,7 @@ def unjudgeable(release: ReleaseReport) -> str:
         return HIDDEN
     if not release.clipped:
         return UNBOUNDED
-    return "" if release.count_known else UNKNOWN_COUNT
+    return "" if release.count_known else NO_COUNT_NOISE
 
 
 # The rows

@@ -140,23 +140,6 @@ class RoundSeries:
 
 
 @dataclass(frozen=True)
-class ByClient:
-    """How well the models serve single clients, measured on their own records in trial 0."""
-
-    rounds: list[int]
-    """Rounds after which it was measured; 0 for the first model."""
-    clients: int
-    """Number of clients measured, spread evenly over all."""
-    accuracy: RoundSeries
-    """Accuracy of the global model on a client's own records: mean and quantiles over clients."""
-    weighted: list[Real | None]
-    """The same accuracy over all their records, so that each client counts by its records."""
-    own_models: RoundSeries | None
-    """Accuracy of a client's model after its own training, on held-out records; None where records
-    are the unit of privacy."""
-
-
-@dataclass(frozen=True)
 class Utility:
     """Quality of the global model."""
 
@@ -177,8 +160,6 @@ class Utility:
     area_under_curve: Real | None
     """Area under the ROC curve of the final models; with more than two classes, the mean over each
     against the rest. None where it was not measured."""
-    by_client: ByClient | None
-    """None where no simulation could measure it."""
     task: str = "classification"
     """model.task."""
     baseline_loss: Real | None = None

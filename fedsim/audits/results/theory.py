@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from adversaries.attacks.residuals import DirectionTest, SamplingTest, ShapeTest
-from adversaries.statistics.estimators import Distance
 from fedsim.audits.results.numbers import REALS, Ends, Real
 
 
@@ -149,8 +148,6 @@ class PredictionResult(Predicted):
     """Fit of the log-odds after the last round."""
     density: Density | None
     """Simulated density, where steps are sampled."""
-    distance: Annotated[Distance, REALS] | None = None
-    """Distance of the advantage from its prediction; None where it cannot be told."""
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ def _measured(run: AuditedRun) -> Report:
         bounds=_bounds(run),
         dropouts=set_up.dropouts(config.scheme, run.noise_multiplier, run.rows),
         budget=_budget(run),
-        prediction=replace(run.view.prediction, distance=empirical.distance(run)),
+        prediction=run.view.prediction,
         empirical=measured,
         membership_inference={
             **empirical.yeom_attacks(run),

@@ -14,7 +14,6 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mea
 from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
-    ByClient,
     CraftedResult,
     Empirical,
     EstimatedEpsilons,
@@ -115,15 +114,6 @@ def measure(run: AuditedRun) -> Empirical:
     )
 
 
-def distance(run: AuditedRun) -> estimators.Distance | None:
-    """Return the distance of the advantage from its prediction; None where it cannot be told."""
-    view = run.view
-    if view.prediction.advantage is None or not view.both:
-        return None
-    measured = estimators.advantage(view.worlds, view.final, ALARM_CONFIDENCE)
-    return estimators.distance(measured, view.prediction.advantage)
-
-
 def utility(run: AuditedRun) -> Utility:
     accuracies = run.transcript["accuracies"]
     return Utility(
@@ -135,7 +125,6 @@ def utility(run: AuditedRun) -> Utility:
         majority=run.facts["majority"],
         balanced_accuracy=_mean(run.transcript, "balanced_accuracies"),
         area_under_curve=_mean(run.transcript, "areas_under_curve"),
-        by_client=_by_client(run.transcript),
         task=run.config.model.task,
         baseline_loss=run.facts.get("baseline_loss"),
         quality=_quality(run),
@@ -161,19 +150,6 @@ def _mean(transcript: Arrays, name: str) -> float | None:
 def _series(curves: Floats) -> RoundSeries:
     low, high = np.quantile(curves, [0.05, 0.95], axis=1)
     return RoundSeries(curves.mean(1).tolist(), low.tolist(), high.tolist())
-
-
-def _by_client(transcript: Arrays) -> ByClient | None:
-    if "client_accuracies" not in transcript:
-        return None
-    accuracies, own = transcript["client_accuracies"], transcript.get("own_model_accuracies")
-    return ByClient(
-        rounds=transcript["client_points"].astype(int).tolist(),
-        clients=accuracies.shape[1],
-        accuracy=_series(accuracies),
-        weighted=(accuracies * transcript["client_weights"]).sum(1).tolist(),
-        own_models=None if own is None else _series(own),
-    )
 
 
 def _sensitivity_bound(run: AuditedRun) -> float | None:

@@ -7,20 +7,30 @@ from typing import Any
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePublicKey
 from flwr.app import Message, RecordDict
-from flwr.client.mod import secaggplus_mod
-from flwr.common import Code, FitRes, Status, bytes_to_ndarray, ndarrays_to_parameters
-from flwr.common.constant import ErrorCode
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares
-from flwr.common.secure_aggregation.crypto.symmetric_encryption import generate_shared_key
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS as SECAGG_CONFIGS
-from flwr.common.secure_aggregation.secaggplus_constants import Key, Stage
-from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
-from flwr.compat.common import recorddict_compat
-from flwr.supercore.primitives.asymmetric import bytes_to_private_key, bytes_to_public_key
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
 
 from adversaries.arrays import Floats, Ints
+from fedsim.federation.protocol.flower_names import (
+    RECORD_KEY_CONFIGS as SECAGG_CONFIGS,
+)
+from fedsim.federation.protocol.flower_names import (
+    Code,
+    ErrorCode,
+    FitRes,
+    Key,
+    Run,
+    Stage,
+    Status,
+    TaskIdentity,
+    bytes_to_ndarray,
+    bytes_to_private_key,
+    bytes_to_public_key,
+    combine_shares,
+    generate_shared_key,
+    ndarrays_to_parameters,
+    pseudo_rand_gen,
+    recorddict_compat,
+    secaggplus_mod,
+)
 
 __all__ = ["SECAGG_CONFIGS", "Key", "Run", "Stage", "combine_shares", "secaggplus_mod"]
 """Names of Flower that other modules import from here."""

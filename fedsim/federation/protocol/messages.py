@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.supercore.inflatable.inflatable_object import InflatableObject
 
+from fedsim.federation.protocol.flower_names import (
+    InflatableObject,
+)
 from fedsim.game.round_game import RoundGame
 
 REQUEST = "request"

@@ -28,16 +28,13 @@ NEEDED = (
 LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
 """Arrays of runs whose clients do not protect their records."""
 
-BY_CLIENT = ("client_accuracies", "own_model_accuracies", "client_weights")
-"""Arrays [points, clients] of the first trial, where the server could measure them."""
-
 OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
 """Measures of the final models of the evaluated trials."""
 
 COUNTS = ("confusions", "calibrations")
 """Counts of these models' answers: confusions [E, c, c] and calibrations [E, b, 3]."""
 
-RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS, *BY_CLIENT)
+RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS)
 """Arrays of numbers from 0 to 1."""
 
 LENGTHS = (
@@ -143,7 +140,6 @@ def _misshapen(
         **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
         "confusions": (evaluated, *2 * shapes.get("confusions", ())[1:2]),
         "calibrations": (evaluated, *shapes.get("calibrations", ())[1:2], 3),
-        **dict.fromkeys(BY_CLIENT, shapes.get(BY_CLIENT[0], ())),
         "bayesian_distances": (evaluated, rounds, *shapes.get("bayesian_distances", ())[2:]),
         "canary_scores": (trials, canary_count),
         "canaries_included": (trials, canary_count),

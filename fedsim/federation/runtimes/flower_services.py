@@ -19,39 +19,42 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
     EllipticCurvePublicKey,
 )
 from flwr.app import Context, Message
-from flwr.common.constant import (
-    SYSTEM_TIME_TOLERANCE,
-    TIMESTAMP_HEADER,
-    TIMESTAMP_TOLERANCE,
-    SubStatus,
-)
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
-from flwr.supercore.constant import (
-    FLEET_HTTP_PUBLIC_KEY_HEADER,
-    FLEET_HTTP_SIGNATURE_HEADER,
-    TASK_TOKEN_HEADER,
-    TaskType,
-)
-from flwr.supercore.date import now
-from flwr.supercore.error import ApiErrorCode, FlowerError
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor, SuperExecAuthHttpInterceptor
-from flwr.supercore.primitives.asymmetric import (
-    bytes_to_public_key,
-    public_key_to_bytes,
-    verify_signature,
-)
-from flwr.supercore.protobuf.client import ProtobufCall, ProtobufRequestContext
-from flwr.supercore.run import Run
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from starlette.types import ASGIApp
 
 from adversaries.errors import InputError
+from fedsim.federation.protocol.flower_names import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    SYSTEM_TIME_TOLERANCE,
+    TASK_TOKEN_HEADER,
+    TIMESTAMP_HEADER,
+    TIMESTAMP_TOLERANCE,
+    AcquireTaskRequest,
+    ActivateNodeRequest,
+    ApiErrorCode,
+    FleetHttpClient,
+    FlowerError,
+    NodeAuthHttpInterceptor,
+    ProtobufCall,
+    ProtobufRequestContext,
+    PushMessagesRequest,
+    Run,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    RuntimeVersionMetadata,
+    SendTaskHeartbeatRequest,
+    SubStatus,
+    SuperExecAuthHttpInterceptor,
+    TaskType,
+    bytes_to_public_key,
+    now,
+    public_key_to_bytes,
+    pull_task_input,
+    push_message,
+    push_task_output,
+    verify_signature,
+)
 
 EARLIEST, LATEST = -SYSTEM_TIME_TOLERANCE, TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE
 """Seconds of a signature's age between which a SuperLink accepts it."""
@@ -302,10 +305,10 @@ def superlink_app() -> ASGIApp:
     It does what Flower's `flower-superlink` does before it serves.
     """
     # No client and no auditor needs these imports.
-    from flwr.superlink.cli.flower_superlink import (  # noqa: PLC0415
+    from fedsim.federation.protocol.flower_names import (  # noqa: PLC0415
         SuperLinkLifespan,
         _parse_superlink_lifespan_config,
+        create_app,
     )
-    from flwr.superlink.main import create_app  # noqa: PLC0415
 
     return create_app(_parse_superlink_lifespan_config(), SuperLinkLifespan)

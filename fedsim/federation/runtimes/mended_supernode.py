@@ -24,14 +24,19 @@ from pathlib import Path
 from typing import NoReturn, ParamSpec, TypeVar
 
 import httpx
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, ActivateNodeResponse
-from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
-from flwr.supercore.run import RunNotRunningException
-from flwr.supernode import fleet_http_connection, start_client_internal
-from flwr.supernode.cli import flower_supernode
-from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from fedsim.federation.protocol import node_machine
+from fedsim.federation.protocol.flower_names import (
+    ActivateNodeRequest,
+    ActivateNodeResponse,
+    FleetHttpClient,
+    RunNotRunningException,
+    SendNodeHeartbeatRequest,
+    SendNodeHeartbeatResponse,
+    fleet_http_connection,
+    flower_supernode,
+    start_client_internal,
+)
 from fedsim.federation.runtimes.flower_services import LEASE, refuses_second_start
 
 log = logging.getLogger("flwr")

@@ -20,7 +20,7 @@ from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
-from fedsim.federation.server import model_training, simulated_utility
+from fedsim.federation.server import model_training
 from fedsim.federation.server.batch import Batch
 from fedsim.federation.server.nodes import Auditors, ended_runs
 from fedsim.federation.server.plan import Plan
@@ -87,8 +87,6 @@ def train(
     evaluated = config.audit.evaluated(trials)
     losses, accuracies = [], []
     final: dict[str, Floats] = {}
-    by_client: list[dict[str, Floats]] = []
-    looked_at = simulated_utility.rounds(rounds) if trials.start == 0 else []
 
     def after_round(server_round: int, arrays: ArrayRecord) -> None:
         utility = {}
@@ -107,9 +105,6 @@ def train(
                 measures = loaded.measures(parameters)
                 final.update({name: each.cpu().numpy() for name, each in measures.items()})
                 utility |= model_training.of_final(measures)
-        if server_round in looked_at:
-            first = torch.tensor(messages.only(arrays)[:1]).to(loaded.device, non_blocking=True)
-            by_client.append(simulated_utility.measure(config.game, loaded, first, server_round))
         log_event(
             round=server_round, trials=[trials.start, trials.stop], **utility, **strict_json(spent)
         )
@@ -130,7 +125,6 @@ def train(
         **{name.replace("-", "_"): array for record in findings for name, array in record.items()},
         **utility,
         **final,
-        **simulated_utility.joined(by_client, looked_at),
         "worlds": strategy.batch.worlds,
         "final_models": _digests(messages.only(result.arrays)),
         "batch_seconds": np.asarray([time.perf_counter() - start]),

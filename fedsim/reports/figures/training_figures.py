@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from adversaries.arrays import Floats, Ints
 from adversaries.attacks.roc import FEWEST_FALSE
-from fedsim.audits.results.measured import ByClient, RoundSeries
+from fedsim.audits.results.measured import RoundSeries
 from fedsim.reports.figures.canvas import (
     BLUE,
     GREEN,
@@ -35,16 +35,6 @@ def utility(rounds: Sequence[int], accuracy: RoundSeries, loss: RoundSeries) -> 
     right = Panel([_course("Accuracy", rounds, accuracy, GREEN)], "accuracy", scale="percent")
     lost = Panel([_course("Loss", rounds, loss, PURPLE)], "loss", scale="zero")
     return Plot([right, lost], HEIGHT * 0.8)
-
-
-def by_client(clients: ByClient) -> Plot:
-    """Return a plot of how accuracy is spread over clients, by round."""
-    rounds, own = clients.rounds, clients.own_models
-    curves = [_course("on a client's records", rounds, clients.accuracy, GREEN)]
-    if own is not None:
-        curves.append(_course("a client's own model", rounds, own, BLUE))
-    curves.append(Curve("on all records", rounds, clients.weighted, INK, "dashed"))
-    return Plot([Panel(curves, "accuracy", scale="percent")])
 
 
 def _clipping_allows(bound: float | None) -> list[Level]:

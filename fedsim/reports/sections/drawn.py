@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from adversaries.statistics.forecast import trial_mu
-from fedsim.audits.results.measured import ByClient, RoundSeries
 from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import Bayesian
 from fedsim.audits.run import empirical
 from fedsim.reports.document.blocks import Figure
-from fedsim.reports.document.wording import number, percent, plain
+from fedsim.reports.document.wording import number, plain
 from fedsim.reports.figures import run_figures, training_figures
 from fedsim.reports.figures.run_figures import MeasuredCurve
 from fedsim.reports.sections.observers import NAMES
@@ -176,28 +175,6 @@ def _of_utility(report: Report) -> Iterator[Figure]:
         f"Mean and 5–95% band of {utility.trials} trials, on {utility.records} held-out records: "
         f"loss {number(losses[0])} → {number(losses[-1])}.",
     )
-    if utility.by_client is not None:
-        yield _by_client(utility.by_client)
-
-
-def _by_client(clients: ByClient) -> Figure:
-    words = (
-        f"{clients.clients} clients, first trial. After the last round the global model is right "
-        f"on {_spread(clients.accuracy)} of a client's own records, and on "
-        f"{percent(clients.weighted[-1])} of all clients' records together. "
-    )
-    if clients.own_models is not None:
-        words += (
-            "A client's own model, after its local training and before clipping and noise, is "
-            f"right on {_spread(clients.own_models)} of the held-out records. "
-        )
-    words += "Measured on the data itself, and not released."
-    return Figure("clients", training_figures.by_client(clients), "Accuracy at each client.", words)
-
-
-def _spread(series: RoundSeries) -> str:
-    low, mean, high = series.low[-1], series.mean[-1], series.high[-1]
-    return f"{percent(mean)} (5–95% of clients: {percent(low)} to {percent(high)})"
 
 
 def _of_theory(report: Report) -> Iterator[Figure]:

@@ -370,7 +370,9 @@ the signal-to-noise ratio if no step were sampled; Λ is a mixture
 {{ "equal in every trial" if alike else "approximate, since trials differ" }})
 {% endif %}</dd>
 {{ fact("Advantage measured", report.attack.advantage | number ~ " ± " ~
-        report.attack.standard_error | number ~ " " ~ facts.standard_errors_apart(report)) }}
+        report.attack.standard_error | number) }}
+{{ fact("It agrees with the prediction",
+        {true: "yes", false: "no"}.get(report.attack.near_prediction, "cannot tell")) }}
 {% set counts = report.empirical %}
 {{ fact("Trials won, lost, tied", [counts.wins, counts.losses, counts.ties] | plain) }}
 {{ fact("Fit on D", fitted(predicted.fit.world_d)) }}
@@ -471,7 +473,6 @@ SECTIONS = (
     Section("Bayesian DP", BAYESIAN, "report.bayesian"),
     Section("Log-odds, advantages and sensitivity", OBSERVED, "'advantage' in figures", True),
     Section("Measured trade-off curve", CURVES, "report.trade_offs", True),
-    Section("The model at each client", "{{ drawn.clients }}", "'clients' in figures", True),
     Section("Theory and the running budget", THEORY, specialist=True),
     Section("Empirical ε′", LOWER_BOUNDS, specialist=True),
     Section(

@@ -1,6 +1,5 @@
 """Facts about a run that several sections of its page need."""
 
-import math
 from dataclasses import replace
 
 from adversaries.attacks.membership_attacks import ATTACKS as LOSS_ATTACKS
@@ -99,16 +98,6 @@ def released(report: Report) -> str:
         f"DP guarantee for everything released, by {of}: ε = {number(total.epsilon)} "
         f"{at_delta(total.delta)} towards the {total.vantage.replace('-', ' ')}."
     )
-
-
-def standard_errors_apart(report: Report) -> str:
-    measured, predicted = report.attack.advantage, report.prediction.advantage
-    distance = report.prediction.distance
-    if measured is None or predicted is None or distance is None or not distance.standard_error:
-        return ""
-    error = math.hypot(distance.standard_error, report.prediction.standard_error or 0.0)
-    apart = abs(measured - predicted) / error
-    return f"({apart:.1f} standard errors apart, p = {number(distance.p_value)})"
 
 
 def worths_in_full(report: Report) -> str:

@@ -5,9 +5,8 @@ import socket
 
 import pytest
 
-from fedsim.commands import deploy as command
 from fedsim.commands.terminal import Terminal
-from fedsim.deployment import kit, run, supervision
+from fedsim.deployment import kit, run, submission, supervision
 from fedsim.deployment.checks import server as checks
 from fedsim.deployment.checks import status
 from fedsim.federation.runs.run_directory import LAST_FILE
@@ -64,7 +63,7 @@ def test_a_superlink_without_the_program_that_starts_runs(written, monkeypatch, 
         socket.create_server(("127.0.0.1", ports[1])),
     ):
         lines = [*checks.services(server, kit.read_kit(server))]
-        command._say_why(server, Terminal(), "pending", 15.2)
+        submission._say_why(server, Terminal(), "pending", 15.2)
     assert [(what, state) for what, state, _ in lines] == [
         ("superlink", "ok"),
         ("flower-superexec", "wrong"),
