@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.gaussian_bounds import LARGEST_EFFECT
@@ -77,10 +76,6 @@ def vector(arrays: Arrays) -> Floats:
     return np.concatenate([np.zeros(0), *parts], dtype=np.float64)
 
 
-EXACT_PAIRS = 10_000
-"""Up to so many pairs of rounds the rank test is exact: a hundred rounds on each side."""
-
-
 @dataclass(frozen=True)
 class Effect:
     """The signal-to-noise ratio mu of one release, from scores on either side of the coin.
@@ -88,13 +83,11 @@ class Effect:
     Attributes:
         mu: the difference of the mean scores over their common standard deviation; NaN if unknown.
         interval: two-sided, for mu >= 0; [0, 0] where loud rounds score lower than quiet ones.
-        p_value: of loud rounds scoring no higher than quiet ones (`rank_test`).
         reason: why there is no estimate, else None.
     """
 
     mu: float
     interval: Interval
-    p_value: float
     reason: str | None = None
 
 
@@ -110,29 +103,27 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
         confidence: of the interval, in (0, 1).
 
     Returns:
-        mu, its interval and the rank test's p-value; with a reason, and the interval [0, inf),
-        where a side has fewer than two rounds or the scores do not vary.
+        mu and its interval; with a reason, and the interval [0, inf), where a side has fewer than
+        two rounds or the scores do not vary.
 
     Raises InputError for confidence out of range.
-    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981; Mann and
-    Whitney, 1947.
+    Source: Hedges, "Distribution theory for Glass's estimator of effect size", 1981.
     """
     tail = significance(confidence) / 2
     loud, quiet = scores[coins], scores[~coins]
     nothing = Interval(0.0, math.inf, confidence)
     if min(loud.size, quiet.size) < 2:
-        return Effect(math.nan, nothing, 1.0, "fewer than two rounds on one side of the coin")
-    p_value = rank_test(coins, scores)
+        return Effect(math.nan, nothing, "fewer than two rounds on one side of the coin")
     # The standard deviation common to both sides.
     freedom = scores.size - 2
     spread = math.sqrt((loud.size * loud.var() + quiet.size * quiet.var()) / freedom)
     difference = float(loud.mean() - quiet.mean())
     if spread == difference == 0:
-        return Effect(0.0, nothing, 1.0, "scores that do not vary")
+        return Effect(0.0, nothing, "scores that do not vary")
     # Almost no noise: more than can be resolved, or in the wrong direction.
     if spread <= 1e-9 * abs(difference):
         ends = (LARGEST_EFFECT, math.inf) if difference > 0 else (0.0, 0.0)
-        return Effect(math.copysign(math.inf, difference), Interval(*ends, confidence), p_value)
+        return Effect(math.copysign(math.inf, difference), Interval(*ends, confidence))
     # Invert noncentral t at both ends; beyond `LARGEST_EFFECT` the upper end is infinite.
     scale = math.sqrt(1 / loud.size + 1 / quiet.size)
     statistic = difference / spread / scale
@@ -140,24 +131,4 @@ def effect(coins: Bools, scores: Floats, confidence: float) -> Effect:
     low = lower_limit(limited, freedom, tail)
     high = math.inf if limited < statistic else upper_limit(limited, freedom, tail)
     interval = Interval(low * scale, high * scale, confidence)
-    return Effect(difference / spread, interval, p_value)
-
-
-def rank_test(coins: Bools, scores: Floats) -> float:
-    """Return the p-value of loud rounds scoring no higher than quiet ones.
-
-    Exact for up to `EXACT_PAIRS` pairs of a loud and a quiet round, else the normal approximation
-    with continuity correction. A tie counts against the loud round.
-
-    Args:
-        coins: bool [k], True for a loud round.
-        scores: float64 [k].
-
-    Source: Mann and Whitney, 1947.
-    """
-    ranks = np.empty(scores.size)
-    # Among equal scores, loud rounds come first and get the lower ranks: a tie counts against them.
-    ranks[np.lexsort((~coins, scores))] = np.arange(scores.size)
-    loud, quiet = ranks[coins], ranks[~coins]
-    method = "exact" if loud.size * quiet.size <= EXACT_PAIRS else "asymptotic"
-    return float(scipy.stats.mannwhitneyu(loud, quiet, alternative="greater", method=method).pvalue)
+    return Effect(difference / spread, interval)
