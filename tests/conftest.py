@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from unittest.mock import patch
 
@@ -18,12 +16,10 @@ import pytest
 from hypothesis import settings
 
 # What computes is imported where it is used: a process that hands out tests to others does without.
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 
 if TYPE_CHECKING:
-    from corpus import Played
-
-    from fedsim.federation.runs.run_directory import Arrays
+    pass
 
 # A job in the background of a shell ignores Ctrl-C, and so would the processes that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,7 +29,7 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-SMALL: dict[str, Scalar] = {
+SMALL = {
     "data.records": 24,
     "data.held-out": 20,
     "data.pool": 30,
@@ -51,7 +47,7 @@ SMALL: dict[str, Scalar] = {
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection():
     """Search a million imported objects for garbage once, and not again during the tests."""
     gc.disable()
     try:
@@ -62,12 +58,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     parser.addoption("--golden", action="store_true", help="write the golden values anew")
 
 
 @pytest.fixture
-def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(request, tmp_path_factory):
     """Return a kind of the corpus, named by the parameter `name`, that is played once a session.
 
     Its folder is read-only: a test copies what it changes.
@@ -92,17 +88,17 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(autouse=True)
-def _without_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_figures(request, monkeypatch):
     """Leave out the figures of runs, most of the time of a small one, but where they are tested."""
     if request.node.get_closest_marker("figures") is None:
         monkeypatch.setattr("fedsim.reports.page.Pictures.drawn", {})
 
 
 @pytest.fixture(scope="session")
-def small() -> Callable[..., Config]:
+def small():
     """Return a function that makes a small configuration with some keys changed."""
 
-    def make(changes: dict[str, Scalar] | None = None) -> Config:
+    def make(changes=None):
         return from_run_config(SMALL | (changes or {}))
 
     return make
@@ -111,11 +107,11 @@ def small() -> Callable[..., Config]:
 class Run(Protocol):
     """Runs a configuration in process and returns its transcript; `reported` with a report."""
 
-    def __call__(self, config: Config, reported: bool = ...) -> Arrays: ...
+    def __call__(self, config, reported=...): ...
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path):
     """Return a function that runs a configuration and returns its transcript.
 
     A report takes as long as the federation. The first run of a test writes one; the others, which
@@ -127,7 +123,7 @@ def run(tmp_path: Path) -> Run:
 
     runs = iter(range(100))
 
-    def execute(config: Config, reported: bool = False) -> Arrays:
+    def execute(config, reported=False):
         number = next(runs)
         plan = prepare(config.placed_at(str(tmp_path / f"run-{number}")))
         directory = plan.begin()

@@ -4,7 +4,6 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from unittest.mock import patch
@@ -23,11 +22,11 @@ class Result:
     stderr: str
 
     @property
-    def output(self) -> str:
+    def output(self):
         return self.stdout + self.stderr
 
 
-def run(arguments: str | Sequence[str], columns: int = 200, answers: str | None = None) -> Result:
+def run(arguments, columns=200, answers=None):
     """Run a command on a console of some columns; answers: lines of its standard input."""
     words = shlex.split(arguments) if isinstance(arguments, str) else [*arguments]
     output, errors = io.StringIO(), io.StringIO()
@@ -44,14 +43,14 @@ def run(arguments: str | Sequence[str], columns: int = 200, answers: str | None 
     return Result(int(ended.value.code or 0), output.getvalue(), errors.getvalue())
 
 
-def exit_of(*arguments: object) -> int:
+def exit_of(*arguments):
     """Return the exit status of a command, which writes to the outputs of this process."""
     with pytest.raises(SystemExit) as ended:
         main([*map(str, arguments)])
     return int(ended.value.code or 0)
 
 
-def refusal(arguments: str | Sequence[str]) -> str:
+def refusal(arguments):
     """Return the one line with which a command refuses its arguments."""
     result = run(arguments)
     assert (result.exit_code, result.stdout) == (2, ""), result.output

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -94,7 +93,7 @@ LIMIT_S = 1800
 """A mutant that hangs ends the command: look at it."""
 
 
-def main() -> int:
+def main():
     """Run the mutants; return the exit status."""
     parser = argparse.ArgumentParser(prog="python tests/mutants.py", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -125,7 +124,7 @@ def main() -> int:
     return int(survivors * 20 > options.count)
 
 
-def mutants(text: str) -> Iterator[tuple[int, str, str, str]]:
+def mutants(text):
     """Yield the line, the old and the new expression, and the text of each mutant."""
     lines = text.splitlines(keepends=True)
     starts = [0]
@@ -147,7 +146,7 @@ def mutants(text: str) -> Iterator[tuple[int, str, str, str]]:
                 _changed(node)  # back, since an outer expression was or will be shown with it
 
 
-def _changed(node: ast.AST) -> bool:
+def _changed(node):
     """Change an expression in place; twice is not at all. Return whether it can be changed."""
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in COMPARED:
@@ -161,7 +160,7 @@ def _changed(node: ast.AST) -> bool:
     return True
 
 
-def _status(modules: tuple[str, ...], tests: tuple[str, ...], mutant: str = "") -> int:
+def _status(modules, tests, mutant=""):
     """Return pytest's exit status in a copy of the tree, whose first module is the mutant."""
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "tree"

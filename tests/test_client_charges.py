@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from dp_accounting import dp_event
@@ -14,25 +12,25 @@ from .golden import inputs
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def machine(tmp_path, monkeypatch):
     """Return the folder of a client's machine after a first training of 4 rounds at epsilon 2."""
     monkeypatch.chdir(tmp_path)
     inputs.deployment()
     return tmp_path / "machine"
 
 
-def _report(machine: Path) -> Any:
+def _report(machine):
     ended = fedsim(("deploy", "report", str(machine), "--json"), machine.parent)
     assert ended.status == 0, ended.errors
     return json.loads(ended.output)
 
 
-def _rows(machine: Path) -> list[dict[str, Any]]:
+def _rows(machine):
     texts = (machine / "state" / "ledger.jsonl").read_text().splitlines()
     return [json.loads(text) for text in texts]
 
 
-def _epsilon(noises: list[float], delta: float) -> float:
+def _epsilon(noises, delta):
     """Return dp-accounting's epsilon of full batches whose noise has these multipliers."""
     accountant = PLDAccountant(value_discretization_interval=1e-4)
     for noise in noises:
@@ -40,7 +38,7 @@ def _epsilon(noises: list[float], delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
-def test_the_budget_is_what_dp_accounting_says_of_the_noise_of_all_answers(machine: Path) -> None:
+def test_the_budget_is_what_dp_accounting_says_of_the_noise_of_all_answers(machine):
     first = _report(machine)
     (run,) = first["runs"]
     assert first["budget"]["answers"] == 4
@@ -56,7 +54,7 @@ def test_the_budget_is_what_dp_accounting_says_of_the_noise_of_all_answers(machi
     assert both["budget"]["epsilon"] > first["budget"]["epsilon"]
 
 
-def test_a_run_may_reach_the_limit_and_not_pass_it(machine: Path) -> None:
+def test_a_run_may_reach_the_limit_and_not_pass_it(machine):
     before = _rows(machine)
     shutil.copytree(machine, machine.with_name("before"))
     inputs.deployed_training({"run.out": "second"}, {"epsilon-limit": 9.0}, 2)
@@ -91,9 +89,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("word", REFUSED)
-def test_what_the_client_did_not_agree_to_is_refused_and_nothing_is_charged(
-    word: str, machine: Path
-) -> None:
+def test_what_the_client_did_not_agree_to_is_refused_and_nothing_is_charged(word, machine):
     changes, limits = REFUSED[word]
     before = _rows(machine)
     with pytest.raises(RuntimeError, match=f"client 0 failed: .*{word}"):
@@ -103,9 +99,7 @@ def test_what_the_client_did_not_agree_to_is_refused_and_nothing_is_charged(
     assert _rows(machine) == before
 
 
-def test_with_consent_experiments_are_answered_and_reported_as_no_guarantee(
-    machine: Path,
-) -> None:
+def test_with_consent_experiments_are_answered_and_reported_as_no_guarantee(machine):
     inputs.deployed_training(
         {"run.out": "second", "privacy.noise-source": "seed"}, {"consent": "experiment"}, 2
     )

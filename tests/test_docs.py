@@ -3,12 +3,10 @@
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module, util
 from pathlib import Path
 from textwrap import dedent
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -26,7 +24,7 @@ CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
 """A change names commands that are gone."""
 
 
-def _script(path: str) -> ModuleType:
+def _script(path):
     """Return a script, which is no module of a package."""
     name = Path(path).stem
     spec = util.spec_from_file_location(name, ROOT / path)
@@ -57,21 +55,19 @@ SNIPPETS = [
 
 
 @pytest.mark.parametrize(("code", "printed"), SNIPPETS)
-def test_a_snippet_prints_what_its_page_says(
-    code: str, printed: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_snippet_prints_what_its_page_says(code, printed, capsys):
     exec(compile(code, "snippet", "exec"), {})
     out = capsys.readouterr().out.strip()
     assert printed is None or out == printed
 
 
-def test_no_snippet_is_overlooked() -> None:
+def test_no_snippet_is_overlooked():
     """Commands with surroundings of their own (a prompt, an environment) are no snippets."""
     begun = sum(len(re.findall(r"^ *python -c", page.read_text(), re.M)) for page in PAGES)
     assert begun == len(SNIPPETS) > 0
 
 
-def _on_pages(find: Callable[[str], Iterable[Any]], pages: Sequence[Path] = PAGES) -> Any:
+def _on_pages(find, pages=PAGES):
     """Return a mark with every page that has something to check, and what that is."""
     found = [
         pytest.param(page, every, id=str(page.relative_to(ROOT)))
@@ -88,38 +84,38 @@ PICTURE = re.compile(r"!\[([^]]*)\]\(")
 
 
 @_on_pages(IMPORT.findall)
-def test_what_a_page_imports_exists(page: Path, found: list[str]) -> None:
+def test_what_a_page_imports_exists(page, found):
     for line in found:
         exec(line, {})
 
 
 @_on_pages(LINK.findall)
-def test_what_a_page_links_to_exists(page: Path, found: list[tuple[str, str]]) -> None:
+def test_what_a_page_links_to_exists(page, found):
     for path, heading in found:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not heading or heading in _anchors(target), (path, heading)
 
 
-def _anchors(page: Path) -> set[str]:
+def _anchors(page):
     """Return what the headings of a page are linked by."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("path", DRAWINGS)
-def test_a_drawing_is_what_the_script_draws(path: str) -> None:
+def test_a_drawing_is_what_the_script_draws(path):
     """Otherwise: python docs/drawings.py."""
     assert (ROOT / path).read_text() == DRAWINGS[path]().svg()
 
 
 @_on_pages(PICTURE.findall)
-def test_a_picture_says_in_words_what_it_shows(page: Path, found: list[str]) -> None:
+def test_a_picture_says_in_words_what_it_shows(page, found):
     for words in found:
         assert len(words.split()) >= 5, words
 
 
-def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
+def test_the_gallery_has_a_row_for_every_kind_of_page():
     page = (ROOT / "docs" / EXECUTED.GALLERY).read_text()
     rows = EXECUTED.ROW.findall(page)
     kinds = [EXECUTED.kind_of(name) for name, _ in rows]
@@ -130,7 +126,7 @@ def test_the_gallery_has_a_row_for_every_kind_of_page() -> None:
     assert all(f'<iframe src="../gallery/{kind}.html"' in shown for kind in kinds)
 
 
-def test_a_notebook_becomes_a_page_with_its_output(tmp_path: Path) -> None:
+def test_a_notebook_becomes_a_page_with_its_output(tmp_path):
     new = nbformat.v4
     outputs = [
         new.new_output("stream", text="58%\n"),
@@ -147,7 +143,7 @@ def test_a_notebook_becomes_a_page_with_its_output(tmp_path: Path) -> None:
     assert "](one-1.png)" in text
 
 
-def test_the_readme_is_read_in_two_minutes() -> None:
+def test_the_readme_is_read_in_two_minutes():
     page = (ROOT / "README.md").read_text()
     # What the first command prints is shown whole, and skimmed.
     prose = re.sub(r"^```text\n.*?^```\n", "", page, flags=re.M | re.S)
@@ -161,7 +157,7 @@ COMMAND = re.compile(
 """A command of fedsim's: where its line begins, after a prompt, or after another command."""
 
 
-def _commands(page: str) -> Iterator[str]:
+def _commands(page):
     """Yield the commands that stand in the blocks of a page, or in its text as `code`."""
     page = re.sub(r"\$\([^)]*\)", "FILE", page.replace("\\\n", " "))
     fenced = re.findall(r"^ *```(?:sh|console|text)?\n(.*?)^ *```", page, re.M | re.S)
@@ -173,7 +169,7 @@ def _commands(page: str) -> Iterator[str]:
     yield from re.findall(r"(?<!`)`(fedsim [^`]*)`", text)
 
 
-def _parse(words: list[str]) -> None:
+def _parse(words):
     """Read a command line as far as its options go. Raises InputError or CycloptsError."""
     words = [word for word in words if word not in ("...", "…")]
     if not words or words[0] in ("--help", "--version", "--install-completion"):
@@ -188,7 +184,7 @@ def _parse(words: list[str]) -> None:
 
 
 @_on_pages(_commands, CURRENT)
-def test_the_commands_of_a_page_exist_with_their_options(page: Path, found: list[str]) -> None:
+def test_the_commands_of_a_page_exist_with_their_options(page, found):
     for line in found:
         try:
             _parse(shlex.split(line)[1:])
@@ -251,7 +247,7 @@ MADE = {
 """The command that makes what the commands of other pages made."""
 
 
-def _laid_out(folder: Path) -> None:
+def _laid_out(folder):
     """Write the files that the commands of pages name into a folder."""
     for name in ("configs", "tests"):
         (folder / name).symlink_to(ROOT / name)
@@ -265,7 +261,7 @@ def _laid_out(folder: Path) -> None:
     (folder / "rounds.toml").write_text("[[rounds]]\ncount = 90\nnoise-multiplier = 8.0\n")
 
 
-def _made(words: Sequence[str]) -> None:
+def _made(words):
     """Make what a command names, and what that takes, if it is not there."""
     for word in words:
         makes = words[0] == "init" or f"--out {word}" in " ".join(words)
@@ -277,9 +273,7 @@ def _made(words: Sequence[str]) -> None:
 
 @pytest.mark.slow
 @_on_pages(_commands, CURRENT)
-def test_the_commands_of_a_page_run_in_small_sizes(
-    page: Path, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_of_a_page_run_in_small_sizes(page, found, tmp_path, monkeypatch):
     """What a page calls bad input, or has no result, is no example."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -304,7 +298,7 @@ def test_the_commands_of_a_page_run_in_small_sizes(
         assert result.exit_code in fine, (line, result.stderr)
 
 
-def test_every_key_and_every_command_is_on_a_generated_page() -> None:
+def test_every_key_and_every_command_is_on_a_generated_page():
     keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
     for key in KNOWN_KEYS:
         assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
@@ -315,7 +309,7 @@ def test_every_key_and_every_command_is_on_a_generated_page() -> None:
     assert "| `--workers INT` | " in GENERATED["docs/reference/commands/run.md"]
 
 
-def test_every_registry_of_the_table_exists() -> None:
+def test_every_registry_of_the_table_exists():
     page = (ROOT / "docs" / "how-to" / "extending.md").read_text()
     table = next(part for part in page.split("\n\n") if part.startswith("| to add"))
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]

@@ -7,7 +7,6 @@ type do not say; what it does document has to exist.
 
 import ast
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -45,9 +44,7 @@ ENTRY = re.compile(r"^    \*{0,2}(\w+): \S")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def _public(
-    body: list[ast.stmt], within: str = "", inherits: bool = False
-) -> Iterator[tuple[str, Function]]:
+def _public(body, within="", inherits=False):
     """Yield the public functions of a module or class, and those of its public classes.
 
     inherits: a method without a docstring is left to that of the class that it is inherited from.
@@ -60,21 +57,21 @@ def _public(
             yield from [(f"{within}{node.name}", node)] if own or not inherits else []
 
 
-def _arguments(node: Function) -> list[str]:
+def _arguments(node):
     given = node.args
     several = [argument for argument in (given.vararg, given.kwarg) if argument is not None]
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *several]
     return [argument.arg for argument in every if argument.arg not in ("self", "cls")]
 
 
-def _entries(text: str, section: str) -> list[str]:
+def _entries(text, section):
     """Return the names that a section of a docstring has an entry for."""
     _, _, rest = f"\n{text}\n".partition(f"\n{section}:\n")
     lines = rest.split("\n\n")[0].splitlines()
     return [found[1] for line in lines if (found := ENTRY.match(line))]
 
 
-def _raised(node: ast.AST) -> set[str]:
+def _raised(node):
     """Return the names of the errors that a function makes and raises itself."""
     own = [each for each in ast.iter_child_nodes(node) if not isinstance(each, Function)]
     found = set[str]().union(*map(_raised, own))
@@ -83,7 +80,7 @@ def _raised(node: ast.AST) -> set[str]:
     return found
 
 
-def _faults(node: Function) -> Iterator[str]:
+def _faults(node):
     """Yield what the docstring of a function lacks, or says of arguments that it has not."""
     text = ast.get_docstring(node) or "no docstring"
     arguments, documented = _arguments(node), _entries(text, "Args")
@@ -99,12 +96,12 @@ def _faults(node: Function) -> Iterator[str]:
         yield "does not say that it raises InputError"
 
 
-def _modules(room: str) -> list[Path]:
+def _modules(room):
     path = ROOT / room
     return [path] if path.suffix else sorted(path.rglob("*.py"))
 
 
-def _field_faults(node: ast.ClassDef) -> Iterator[str]:
+def _field_faults(node):
     """Yield where the `Attributes:` of a class are others than its public fields.
 
     A public dataclass has them; another class may say what it holds elsewhere. A field of the
@@ -123,7 +120,7 @@ def _field_faults(node: ast.ClassDef) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_public_function_says_what_it_takes_returns_and_refuses(room: str) -> None:
+def test_every_public_function_says_what_it_takes_returns_and_refuses(room):
     found = []
     for path in _modules(room):
         for name, node in _public(ast.parse(path.read_text()).body):
@@ -132,7 +129,7 @@ def test_every_public_function_says_what_it_takes_returns_and_refuses(room: str)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_public_dataclass_documents_each_of_its_fields_once(room: str) -> None:
+def test_every_public_dataclass_documents_each_of_its_fields_once(room):
     found = []
     for path in _modules(room):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -141,7 +138,7 @@ def test_every_public_dataclass_documents_each_of_its_fields_once(room: str) -> 
     assert "\n".join(found) == ""
 
 
-def test_no_docstring_documents_an_argument_that_the_function_lacks() -> None:
+def test_no_docstring_documents_an_argument_that_the_function_lacks():
     found = []
     for path in sorted((ROOT / "fedsim").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

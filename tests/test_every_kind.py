@@ -9,12 +9,10 @@ import sys
 import time
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from .corpus import KINDS, Kind, Played, fedsim, play, values
+from .corpus import KINDS, Played, fedsim, play, values
 
 RESUMABLE = [kind.name for kind in KINDS.values() if kind.resumes]
 QUICK = ("digits", "train-digits", "budget")
@@ -24,18 +22,18 @@ GAPS = re.compile(r"\b(?:nan|NaN|inf|None|null|undefined)\b|\{\}|\[\]|\{\{|\}\}|
 SPOKEN = re.compile(r"(?s)<(script|style|svg|pre|code)\b.*?</\1>|<[^>]+>")
 
 
-def _refused(text: str) -> NoReturn:
+def _refused(text):
     raise AssertionError(f"{text} is not JSON")
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _once(pairs):
     names = [name for name, _ in pairs]
     assert len({*names}) == len(names), "a key stands twice"
     return dict(pairs)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_document_is_strict_json(name: str, played: Played) -> None:
+def test_every_document_is_strict_json(name, played):
     texts = [path.read_text(encoding="utf-8") for path in played.folder.rglob("*.json")]
     for path in played.folder.rglob("*.jsonl"):
         texts += path.read_text(encoding="utf-8").splitlines()
@@ -48,7 +46,7 @@ def test_every_document_is_strict_json(name: str, played: Played) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_page_has_no_gaps(name: str, played: Played) -> None:
+def test_a_page_has_no_gaps(name, played):
     for page in played.folder.rglob("*.html"):
         words = unescape(SPOKEN.sub(" ", page.read_text(encoding="utf-8")))
         found = GAPS.search(words)
@@ -56,7 +54,7 @@ def test_a_page_has_no_gaps(name: str, played: Played) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_refused_is_one_line_and_leaves_nothing(name: str, played: Played) -> None:
+def test_what_is_refused_is_one_line_and_leaves_nothing(name, played):
     for command, ended in zip(played.kind.commands, played.ended, strict=True):
         assert "Traceback" not in ended.errors
         if ended.status == 2:
@@ -68,7 +66,7 @@ def test_what_is_refused_is_one_line_and_leaves_nothing(name: str, played: Playe
     "name",
     [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in RESUMABLE],
 )
-def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_path: Path) -> None:
+def test_a_killed_one_resumes_to_the_same_bits(name, played, tmp_path):
     kind = KINDS[name]
     _killed(kind, tmp_path)
     command = (kind.commands[0][0], kind.resumes, "--quiet")
@@ -83,7 +81,7 @@ def test_a_killed_one_resumes_to_the_same_bits(name: str, played: Played, tmp_pa
     assert _spent(tmp_path / kind.resumes) >= _spent(played.folder / kind.resumes) * (1 - 1e-9)
 
 
-def _spent(run: Path) -> float:
+def _spent(run):
     """Return epsilon of all rounds of a run or a training, by its own report."""
     report = json.loads((run / "report.json").read_text())
     if report.get("kind") == "training":
@@ -92,7 +90,7 @@ def _spent(run: Path) -> float:
     return float(together["epsilon"])
 
 
-def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path: Path) -> None:
+def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path):
     begun = (*KINDS["digits"].commands[0], "privacy.noise-source=system")
     _killed(replace(KINDS["digits"], commands=(begun,)), tmp_path)
     refused = fedsim(begun, tmp_path)
@@ -104,13 +102,13 @@ def test_a_killed_run_stays_spent_and_goes_on_with_the_budget_it_names(tmp_path:
     assert planned < _spent(tmp_path / "run") <= float(named) < 2 * planned
 
 
-def _array(key: str) -> bool:
+def _array(key):
     return key.startswith(("run/transcript.npz: ", "run/public/model.safetensors: ")) and (
         "experiment" not in key and "epsilon_spent" not in key
     )
 
 
-def _killed(kind: Kind, folder: Path) -> None:
+def _killed(kind, folder):
     """Start a command in a process of its own, and kill it once a round has been charged."""
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
@@ -127,7 +125,7 @@ def _killed(kind: Kind, folder: Path) -> None:
 
 @pytest.mark.figures
 @pytest.mark.parametrize("name", QUICK)
-def test_a_changed_byte_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_changed_byte_is_refused(name, tmp_path):
     run = play(KINDS[name], tmp_path / "made", figures=True).folder / "run"
     verify = ("verify", str(run))
     assert fedsim(verify, tmp_path).status == 0  # it writes the sums

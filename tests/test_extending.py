@@ -2,9 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +11,9 @@ from sklearn.datasets import dump_svmlight_file
 from adversaries import registry
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
-from fedsim.audits.results.report import Report
 from fedsim.commands.main import main
-from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game import challenge
 from fedsim.privacy import participation
 from fedsim.privacy.accounting import accountant
@@ -32,40 +28,34 @@ EXAMPLES = dict(
 )
 """Their code by its heading."""
 
-Make = Callable[[dict[str, Scalar]], Config]
-Run = Callable[..., Arrays]
-LayDown = Callable[..., None]
 
-
-def _named(heading: str) -> dict[str, Any]:
+def _named(heading):
     """Return what the code of an example defines."""
-    named: dict[str, Any] = {}
+    named = {}
     exec(EXAMPLES[heading], named)
     return named
 
 
 @pytest.fixture
-def lay_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LayDown:
+def lay_down(tmp_path, monkeypatch):
     """Return a function that makes examples the module `mine` and allows some names of it."""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv(registry.ALLOWED, "")
     monkeypatch.delitem(sys.modules, "mine", raising=False)
 
-    def lay(*headings: str, allow: tuple[str, ...] = ()) -> None:
+    def lay(*headings, allow=()):
         (tmp_path / "mine.py").write_text("\n".join(EXAMPLES[heading] for heading in headings))
         registry.allow(f"mine:{name}" for name in allow)
 
     return lay
 
 
-def _report(tmp_path: Path, number: int = 0) -> Report:
+def _report(tmp_path, number=0):
     """Return the report of a run of the fixture `run`."""
     return results.read(RunDirectory.open(tmp_path / f"run-{number}"))
 
 
-def test_a_membership_attack_is_played_in_a_run(
-    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
-) -> None:
+def test_a_membership_attack_is_played_in_a_run(lay_down, small, run, tmp_path):
     lay_down("A membership attack", allow=("QUANTILE",))
     run(small({"audit.attacks": "mine:QUANTILE", "trials.count": 24, "trials.batch": 24}))
     found = _report(tmp_path).membership_inference["mine:QUANTILE"]
@@ -74,10 +64,10 @@ def test_a_membership_attack_is_played_in_a_run(
 
 
 def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
-    lay_down: LayDown, small: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    lay_down, small, run, tmp_path, monkeypatch
+):
     lay_down("An adversary's seat", allow=("Uninformed",))
-    seated: dict[str, Scalar] = {
+    seated = {
         "audit.mode": "mine:Uninformed",
         "federation.trust": "local",
     }
@@ -96,9 +86,7 @@ def test_a_seat_at_the_server_concludes_and_raises_no_alarm(
     assert report.contradictions == {}
 
 
-def test_a_trust_model_is_one_that_every_vantage_goes_by(
-    small: Make, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trust_model_is_one_that_every_vantage_goes_by(small, run, monkeypatch):
     """The beliefs from the noise that was drawn are those worked out from what it says."""
     monkeypatch.setattr(Trust.LOCAL, "model", _named("A trust model")["Shares"]())
     known, worked_out = (
@@ -112,12 +100,12 @@ def test_a_trust_model_is_one_that_every_vantage_goes_by(
 
 
 def test_a_participation_rule_decides_who_joins_and_what_a_client_pays(
-    small: Make, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    small, run, monkeypatch, tmp_path
+):
     rules = (*participation.RULES, _named("A participation rule")["Cyclic"])
     monkeypatch.setattr(participation, "RULES", rules)
     third = {"federation.clients": 6, "federation.sampling-rate": 1 / 3, "training.rounds": 6}
-    noise: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
+    noise = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
     config = small(third | noise)
     arrays = run(config)
     directory = RunDirectory.open(tmp_path / "run-0")
@@ -131,9 +119,7 @@ def test_a_participation_rule_decides_who_joins_and_what_a_client_pays(
     assert ((changes != 0).sum(axis=1) == 2).all()
 
 
-def test_a_report_section_stands_on_the_page_in_its_place(
-    small: Make, run: Run, tmp_path: Path
-) -> None:
+def test_a_report_section_stands_on_the_page_in_its_place(small, run, tmp_path):
     section = _named("A report section")["SECTION"]
     run(small({}))
     report = _report(tmp_path)
@@ -145,31 +131,23 @@ def test_a_report_section_stands_on_the_page_in_its_place(
     assert f"<dt>Federation</dt><dd>{report.timing.federation:.1f} s</dd>" in page
 
 
-def test_a_data_set_is_learnt_by_a_model(
-    lay_down: LayDown, small: Make, run: Run, tmp_path: Path
-) -> None:
+def test_a_data_set_is_learnt_by_a_model(lay_down, small, run, tmp_path):
     lay_down("A data set", "A model", allow=("svmlight", "tanh"))
     random, file = np.random.default_rng(0), tmp_path / "clusters.svm"
     labels = random.integers(3, size=100)
     features = 6 * np.eye(3, 20)[labels] + random.standard_normal((100, 20))
     dump_svmlight_file(features, labels, str(file))
-    own: dict[str, Scalar] = {"data.name": "mine:svmlight", "data.root": str(file)}
+    own = {"data.name": "mine:svmlight", "data.root": str(file)}
     own |= {"model.name": "mine:tanh", "training.learning-rate": 2.0}
-    few: dict[str, Scalar] = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
+    few = {"trials.count": 2, "trials.batch": 2, "privacy.rho-beta": 0.0}
     arrays = run(small(own | few | {"privacy.noise-multiplier": 0.01, "training.rounds": 20}))
     assert arrays["accuracies"][-1].mean() > 0.8
     assert _report(tmp_path).model.parameters == 21 * 32 + 33 * 3
 
 
-def test_an_accountant_calibrates_and_keeps_the_budget(
-    lay_down: LayDown,
-    small: Make,
-    run: Run,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_accountant_calibrates_and_keeps_the_budget(lay_down, small, run, tmp_path, capsys):
     lay_down("An accountant", allow=("ZCDP",))
-    target: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
+    target = {"privacy.rho-beta": 0.0, "privacy.epsilon": 2.0}
     run(small(target | {"privacy.accountant": "mine:ZCDP", "trials.count": 2, "trials.batch": 2}))
     report = _report(tmp_path)
     assert report.budget.epsilon["participant"] == pytest.approx(2)

@@ -7,13 +7,12 @@ difference. An intended change of a key or a path changes `tests/golden/names.to
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from .corpus import KINDS, Played, values
+from .corpus import KINDS, values
 
 HERE = Path(__file__).parent / "golden"
 
@@ -31,7 +30,7 @@ FIRST = 3
 """Values of an array that are kept beside its norm."""
 
 
-def _table() -> Iterator[tuple[str, str, re.Pattern[str]]]:
+def _table():
     """Yield each group, stable name and pattern, whose stars are groups."""
     table = tomllib.loads((HERE / "names.toml").read_text(encoding="utf-8"))
     for group, names in table.items():
@@ -42,9 +41,9 @@ def _table() -> Iterator[tuple[str, str, re.Pattern[str]]]:
 TABLE = list(_table())
 
 
-def _golden(found: dict[str, object]) -> dict[str, dict[str, object]]:
+def _golden(found):
     """Return the values that have a stable name, by group."""
-    named: dict[str, dict[str, object]] = {group: {} for group in TOLERANCES}
+    named = {group: {} for group in TOLERANCES}
     for key, value in found.items():
         for group, name, pattern in TABLE:
             if match := pattern.fullmatch(key):
@@ -53,7 +52,7 @@ def _golden(found: dict[str, object]) -> dict[str, dict[str, object]]:
     return named
 
 
-def _plain(value: object) -> object:
+def _plain(value):
     """Return a value as JSON has it: of an array the shape, the norm and the first values."""
     if not isinstance(value, np.ndarray):
         return value
@@ -62,7 +61,7 @@ def _plain(value: object) -> object:
     return {"shape": [*value.shape], "norm": float(np.linalg.norm(numbers)), "first": first}
 
 
-def _leaves(value: object, name: str) -> Iterator[tuple[str, object]]:
+def _leaves(value, name):
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _leaves(each, f"{name} {key}")
@@ -73,7 +72,7 @@ def _leaves(value: object, name: str) -> Iterator[tuple[str, object]]:
         yield name, value
 
 
-def _equal(here: object, golden: object, group: str) -> bool:
+def _equal(here, golden, group):
     numbers = (int, float)
     if isinstance(here, bool) or not (isinstance(here, numbers) and isinstance(golden, numbers)):
         return here == golden
@@ -82,9 +81,7 @@ def _equal(here: object, golden: object, group: str) -> bool:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_numbers_are_the_golden_ones(
-    name: str, played: Played, pytestconfig: pytest.Config
-) -> None:
+def test_the_numbers_are_the_golden_ones(name, played, pytestconfig):
     here = _golden(values(played))
     if not KINDS[name].seeded:
         here["trained"] = {}
@@ -104,11 +101,11 @@ def test_the_numbers_are_the_golden_ones(
         assert not apart, f"{len(apart)} numbers moved, (here, golden)"
 
 
-def test_every_name_has_a_value() -> None:
+def test_every_name_has_a_value():
     files = [path.read_text(encoding="utf-8") for path in (HERE / "values").glob("*.json")]
     unused = [name for _, name, _ in TABLE if not any(f'"{name}' in text for text in files)]
     assert not unused
 
 
-def test_every_kind_has_a_file_and_every_file_a_kind() -> None:
+def test_every_kind_has_a_file_and_every_file_a_kind():
     assert sorted(path.stem for path in (HERE / "values").glob("*.json")) == sorted(KINDS)

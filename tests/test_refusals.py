@@ -4,7 +4,6 @@ import hashlib
 import shlex
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ ROWS = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encodin
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     inputs.table()
     (tmp_path / "empty.csv").write_text("")
@@ -27,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _content(folder: Path) -> dict[str, str]:
+def _content(folder):
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
@@ -35,7 +34,7 @@ def _content(folder: Path) -> dict[str, str]:
     }
 
 
-def _refused(words: tuple[str, ...], says: str, folder: Path) -> None:
+def _refused(words, says, folder):
     before = _content(folder)
     ended = fedsim(words, folder)
     assert ended.status == 2, ended
@@ -46,12 +45,12 @@ def _refused(words: tuple[str, ...], says: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS["configurations"], ids=lambda row: " ".join(row["set"]))
-def test_a_configuration_is_refused(row: dict[str, Any], folder: Path) -> None:
+def test_a_configuration_is_refused(row, folder):
     _refused(("run", configuration("digits"), *options(row["set"])), row["says"], folder)
 
 
 @pytest.mark.parametrize("row", ROWS["commands"], ids=lambda row: row["run"])
-def test_a_command_is_refused(row: dict[str, str], folder: Path) -> None:
+def test_a_command_is_refused(row, folder):
     words = row["run"].format_map(
         {name: configuration(name) for name in ("digits", "train-digits")}
     )

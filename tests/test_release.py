@@ -7,9 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,7 +21,7 @@ OWN_LINK = re.compile(rf"https://[\w.-]+/[\w-]+/fedsim/(?:blob/)?v{re.escape(VER
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
-def shell(command: str, place: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def shell(command, place, **more):
     """Run a command as a workflow does."""
     words = ["bash", "-euo", "pipefail", "-c", command]
     return subprocess.run(
@@ -37,7 +35,7 @@ def shell(command: str, place: Path, **more: str) -> subprocess.CompletedProcess
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path):
     """Return a folder with the files that decide whether a tree may be published."""
     for name in (".ci/release.py", "pyproject.toml", "CHANGELOG.md", ".github/CODEOWNERS"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -49,7 +47,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_is_published_before_owner_changelog_and_tag_are_right(copy: Path) -> None:
+def test_nothing_is_published_before_owner_changelog_and_tag_are_right(copy):
     refused = shell("python .ci/release.py ready v9.9", copy)
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
@@ -64,7 +62,7 @@ def test_nothing_is_published_before_owner_changelog_and_tag_are_right(copy: Pat
     assert (accepted.returncode, accepted.stderr) == (0, "")
 
 
-def test_the_page_on_the_index_has_absolute_links_to_what_exists() -> None:
+def test_the_page_on_the_index_has_absolute_links_to_what_exists():
     printed = shell("python -m hatchling metadata", ROOT)
     metadata = json.loads(printed.stdout)
     owner = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["owner"]
@@ -79,7 +77,7 @@ def test_the_page_on_the_index_has_absolute_links_to_what_exists() -> None:
     assert "{owner}" not in page
 
 
-def test_every_fragment_of_the_changelog_is_joined_and_its_links_lead_somewhere() -> None:
+def test_every_fragment_of_the_changelog_is_joined_and_its_links_lead_somewhere():
     draft = shell(f"towncrier build --draft --version {VERSION}", ROOT).stdout
     for fragment in (ROOT / "changelog.d").glob("*.md"):
         for line in fragment.read_text().splitlines():
@@ -88,7 +86,7 @@ def test_every_fragment_of_the_changelog_is_joined_and_its_links_lead_somewhere(
         assert (ROOT / path).exists(), path
 
 
-def test_a_licence_that_would_bind_fedsim_is_refused(tmp_path: Path) -> None:
+def test_a_licence_that_would_bind_fedsim_is_refused(tmp_path):
     stated = {
         "one": "License-Expression: MIT OR GPL-3.0-only",
         "two": "Classifier: License :: OSI Approved :: BSD License",
@@ -108,7 +106,7 @@ def test_a_licence_that_would_bind_fedsim_is_refused(tmp_path: Path) -> None:
     assert re.findall(r"(\w+) \(", refused.stderr) == ["five", "six"]
 
 
-def _jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _jobs():
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"] == {}, path
@@ -116,16 +114,16 @@ def _jobs() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield path.name, name, job
 
 
-def _name(step: dict[str, Any]) -> str:
+def _name(step):
     return step["name"] if "run" in step else step["uses"].partition("@")[0]
 
 
-def _rows() -> list[tuple[str, ...]]:
+def _rows():
     row = r"^\| (\w+\.yml) \| ([\w-]+) \| `([^`]+)` \| (.+?) \|$"
     return re.findall(row, RELEASING, re.M)
 
 
-def test_the_table_of_releasing_has_every_step_and_what_became_of_it() -> None:
+def test_the_table_of_releasing_has_every_step_and_what_became_of_it():
     steps = {
         (file, name, _name(step))
         for file, name, job in _jobs()
@@ -137,7 +135,7 @@ def test_the_table_of_releasing_has_every_step_and_what_became_of_it() -> None:
     assert all(re.match(r"test$|untried: |by hand, |by `\.ci/run", row[3]) for row in rows)
 
 
-def test_actions_are_pinned_and_no_step_has_a_word_of_a_stranger_in_its_script() -> None:
+def test_actions_are_pinned_and_no_step_has_a_word_of_a_stranger_in_its_script():
     for _, _, job in _jobs():
         for step in job.get("steps", ()):
             if "uses" in step:
@@ -145,7 +143,7 @@ def test_actions_are_pinned_and_no_step_has_a_word_of_a_stranger_in_its_script()
             assert "${{" not in step.get("run", "")
 
 
-def test_the_hosted_checks_run_every_stage() -> None:
+def test_the_hosted_checks_run_every_stage():
     (line,) = re.findall(r"^ +stages=\((.*)\)$", (ROOT / ".ci" / "run").read_text(), re.M)
     (checks,) = (path for path in WORKFLOWS if path.name == "ci.yml")
     jobs = yaml.safe_load(checks.read_text())["jobs"]
@@ -153,7 +151,7 @@ def test_the_hosted_checks_run_every_stage() -> None:
 
 
 @pytest.mark.slow
-def test_the_steps_that_need_no_host_run_in_a_clone(tmp_path: Path) -> None:
+def test_the_steps_that_need_no_host_run_in_a_clone(tmp_path):
     pytest.importorskip("twine", reason='pip install -e ".[release]"')
     clone, tag = tmp_path / "fedsim", f"v{VERSION}"
     (fill_in,) = re.findall(r"^ +(sed .*)$", RELEASING, re.M)

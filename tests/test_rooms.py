@@ -7,13 +7,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from importlib import util
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -126,7 +124,7 @@ MOST_FUNCTIONS, MOST_FILES = 17, 9
 """How many functions, in how many files, may take the whole configuration."""
 
 
-def _sources() -> dict[str, Path]:
+def _sources():
     """Return the file of every module by its name."""
     found = {}
     for package in ("adversaries", "fedsim"):
@@ -139,7 +137,7 @@ def _sources() -> dict[str, Path]:
 SOURCES = _sources()
 
 
-def _imported(tree: ast.AST, deep: bool) -> Iterator[str]:
+def _imported(tree, deep):
     """Yield the modules of the house that code imports; deep: within functions too."""
     nodes = ast.walk(tree) if deep else iter(getattr(tree, "body", []))
     for node in nodes:
@@ -151,16 +149,16 @@ def _imported(tree: ast.AST, deep: bool) -> Iterator[str]:
 
 
 @cache
-def _imports(module: str, deep: bool = True) -> frozenset[str]:
+def _imports(module, deep=True):
     tree = ast.parse(SOURCES[module].read_text())
     return frozenset(_imported(tree, deep)) - {module}
 
 
-def _room(module: str) -> str:
+def _room(module):
     return module if module in ROOMS else module.rpartition(".")[0]
 
 
-def _loaded(module: str) -> set[str]:
+def _loaded(module):
     """Return everything that a module imports, and what that imports."""
     seen, ahead = set(), [module]
     while ahead:
@@ -170,15 +168,15 @@ def _loaded(module: str) -> set[str]:
     return seen
 
 
-def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it() -> None:
+def test_every_module_is_in_a_room_and_imports_only_from_rooms_before_it():
     for module in SOURCES:
         here = ROOMS.index(_room(module))
         later = [name for name in _imports(module) if ROOMS.index(_room(name)) > here]
         assert later == [], module
 
 
-def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_else() -> None:
-    def wing(room: str) -> str:
+def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_else():
+    def wing(room):
         return room.split(".")[1] if room.startswith("fedsim.") else room
 
     order = [wing(room) for room in ROOMS if wing(room) in WINGS]
@@ -188,23 +186,23 @@ def test_the_rooms_of_a_wing_are_one_after_the_other_and_no_folder_is_anything_e
     assert len(folders) <= 11
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_no_modules_import_each_other_in_a_circle():
     """Nor by imports within functions."""
     TopologicalSorter({name: _imports(name) for name in SOURCES}).prepare()
 
 
 @pytest.mark.parametrize("role", NEVER)
-def test_a_role_loads_nothing_of_another(role: str) -> None:
+def test_a_role_loads_nothing_of_another(role):
     loaded = _loaded(role)
     assert [name for name in sorted(loaded) if name.startswith(NEVER[role])] == []
 
 
-def test_what_a_clients_process_imports_is_small_enough_to_review() -> None:
+def test_what_a_clients_process_imports_is_small_enough_to_review():
     """What it does now and then, such as calibrating, planting canaries or attacking, comes on top.
 
     That is imported where it is done, so that a process that does not do it leaves it out.
     """
-    seen: set[str] = set()
+    seen = set()
     ahead = ["fedsim.client_app", "fedsim.federation.client.training_node"]
     while ahead:
         if (name := ahead.pop()) not in seen:
@@ -216,7 +214,7 @@ def test_what_a_clients_process_imports_is_small_enough_to_review() -> None:
     assert lines <= 15_000
 
 
-def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else() -> None:
+def test_a_flower_app_ships_what_a_client_and_a_server_run_and_nothing_else():
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
     assert table["fab-include"] == list(SHIPPED)
     run = _loaded("fedsim.client_app") | _loaded("fedsim.server_app")
@@ -277,11 +275,11 @@ for modules, blocked in json.loads(sys.argv[1]):
 """
 
 
-def _modules(package: ModuleType) -> list[str]:
+def _modules(package):
     return [found.name for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
 
 
-def _failing(*cases: tuple[list[str], list[str]]) -> list[dict[str, str]]:
+def _failing(*cases):
     """Return which modules cannot be imported without the blocked ones, each with the error."""
     command = [sys.executable, "-c", FAILING, json.dumps(cases)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -291,7 +289,7 @@ def _failing(*cases: tuple[list[str], list[str]]) -> list[dict[str, str]]:
     return found
 
 
-def test_what_leaves_packages_out_is_imported_without_them() -> None:
+def test_what_leaves_packages_out_is_imported_without_them():
     """Core and adversaries have torch, numpy and scipy; core and game no Flower.
 
     Flower starts a client's process for each message, and a command should begin soon: what the
@@ -314,12 +312,12 @@ def test_what_leaves_packages_out_is_imported_without_them() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_needs_ray_to_be_imported() -> None:
+def test_nothing_needs_ray_to_be_imported():
     """Clients, auditors and whoever runs in process do not install it."""
     assert _failing(([*_modules(fedsim), *_modules(adversaries)], ["ray"])) == [{}]
 
 
-def test_the_drawing_of_the_wings_has_them_in_order() -> None:
+def test_the_drawing_of_the_wings_has_them_in_order():
     spec = util.spec_from_file_location("drawings", ROOT / "docs" / "drawings.py")
     assert spec is not None and spec.loader is not None
     drawings = util.module_from_spec(spec)
@@ -328,7 +326,7 @@ def test_the_drawing_of_the_wings_has_them_in_order() -> None:
     assert tuple(drawings.WINGS) == WINGS
 
 
-def _takes_the_configuration(node: ast.AST) -> bool:
+def _takes_the_configuration(node):
     """Return whether code is a function with a parameter of the type Config."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
@@ -337,7 +335,7 @@ def _takes_the_configuration(node: ast.AST) -> bool:
     return any(re.search(r"(?<!\.)\bConfig\b", kind) for kind in kinds)
 
 
-def test_few_functions_take_the_whole_configuration() -> None:
+def test_few_functions_take_the_whole_configuration():
     """Hand a function what it reads: values, a table, an object (`configuration/objects.py`).
 
     A function that goes lowers the numbers; no change may raise them.

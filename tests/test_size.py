@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 58_200,
+    "tests": 57_000,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -6,7 +6,6 @@ The list is a floor. A pattern is here because readers had to translate sentence
 import ast
 import inspect
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from fedsim.commands import main
@@ -38,9 +37,9 @@ DOCS = [
 SOURCES = [*sorted(ROOT.glob("fedsim/**/*.py")), *sorted(ROOT.glob("adversaries/**/*.py"))]
 
 
-def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+def _texts(tree):
     """Yield the strings of a module with their lines; values in an f-string become "X"."""
-    inside: set[int] = set()
+    inside = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             inside |= set(map(id, node.values))
@@ -50,7 +49,7 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value if isinstance(node.value, str) else ""
 
 
-def _prose(markdown: str) -> Iterator[tuple[int, str]]:
+def _prose(markdown):
     """Yield the lines of a page with their numbers, but for commands and recorded output."""
     fenced = False
     for number, line in enumerate(markdown.splitlines(), start=1):
@@ -59,17 +58,17 @@ def _prose(markdown: str) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _refused(text: str) -> list[str]:
+def _refused(text):
     return [why for why, pattern in REFUSED.items() if re.search(pattern, text)]
 
 
-def _long(text: str) -> list[str]:
+def _long(text):
     """Return the sentences of a text that are too long to be read once."""
     sentences = re.split(r"(?<=[.!?:;])\s+|\n\s*\n", text)
     return [each for each in sentences if len(each.split()) > LONGEST]
 
 
-def test_docstrings_and_messages_are_in_plain_words() -> None:
+def test_docstrings_and_messages_are_in_plain_words():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {why}"
         for path in SOURCES
@@ -79,7 +78,7 @@ def test_docstrings_and_messages_are_in_plain_words() -> None:
     assert found == []
 
 
-def test_docs_are_in_plain_words() -> None:
+def test_docs_are_in_plain_words():
     found = [
         f"{path.relative_to(ROOT)}:{number}: {why}"
         for path in DOCS
@@ -89,7 +88,7 @@ def test_docs_are_in_plain_words() -> None:
     assert found == []
 
 
-def test_no_error_has_a_sentence_that_must_be_read_twice() -> None:
+def test_no_error_has_a_sentence_that_must_be_read_twice():
     found = [
         f"{path.relative_to(ROOT)}:{line}: {sentence}"
         for path in SOURCES
@@ -101,7 +100,7 @@ def test_no_error_has_a_sentence_that_must_be_read_twice() -> None:
     assert found == []
 
 
-def _helps() -> Iterator[tuple[str, str]]:
+def _helps():
     """Yield every help text with the words that lead to it."""
     for name, command in main.everything().items():
         yield name, command.words
@@ -111,7 +110,7 @@ def _helps() -> Iterator[tuple[str, str]]:
             yield f"{name} {each.name}", each.words
 
 
-def test_help_has_short_sentences_in_plain_words() -> None:
+def test_help_has_short_sentences_in_plain_words():
     helps = dict(_helps())
     assert len(helps) > 150  # it sees the commands and their options
     assert {name: [*_refused(text), *_long(text)] for name, text in helps.items() if text} == {

@@ -7,7 +7,6 @@ python tests/benchmarks [PART ...] [--smoke] [--device cuda] [--out FILE.md]
 import argparse
 import json
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ import scores
 import torch
 from contestants import NETWORKS
 from rich.console import Console
-from tables import Table, machine, markdown, show
+from tables import machine, markdown, show
 
 PARTS = (
     "clipping",
@@ -40,7 +39,7 @@ PARTS = (
 PARTS_IN_SMOKE = tuple(part for part in PARTS if part != "runtimes")
 
 
-def main() -> None:
+def main():
     """Measure the chosen parts; print every table when it is complete, and write them."""
     parser = argparse.ArgumentParser(prog="python tests/benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all if none")
@@ -77,7 +76,7 @@ def main() -> None:
             options.out.write_text(text, encoding="utf-8")
 
 
-def measure(options: argparse.Namespace) -> Iterator[Table]:
+def measure(options):
     """Yield the tables of the chosen parts."""
     where = torch.device(options.device)
     # As fedsim does; PyTorch's default for convolutions is less precise, and faster.

@@ -10,20 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from contestants import CORES, OPACUS, Opacus
-from tables import Table, Value
+from contestants import CORES, OPACUS
+from tables import Table
 from torch import nn
 
 from fedsim import configuration
 from fedsim.common import device
 from fedsim.common.randomness import SERVER
-from fedsim.configuration import Config, Scalar
 from fedsim.game import challenge, federation
 from fedsim.game.client import challenge_gradients, clean_sum, noise
 from fedsim.game.mechanisms import privacy
@@ -45,7 +43,7 @@ class Size:
     pool: int = 2000
     held_out: int = 500
 
-    def overrides(self, root: Path, where: torch.device) -> dict[str, Scalar]:
+    def overrides(self, root, where):
         """Return what differs from the configuration file."""
         return {
             "trials.count": self.trials,
@@ -60,7 +58,7 @@ class Size:
 SMOKE = Size(4, 2, opacus_trials=2, alone_trials=4, pool=20, held_out=20)
 
 
-def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Table]:
+def measure(size, root, where):
     """Yield the time of the campaign, by fedsim in both audit modes and by Opacus."""
     with tempfile.TemporaryDirectory() as scratch:
         if root is None:
@@ -76,7 +74,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         opacus = {who: _opacus(config, mode, size, where) for who, mode in OPACUS.items()}
     what = f"{size.trials} trials x {size.rounds} rounds x {config.data.records} {records}"
     command = timings["oracle"]["command"]
-    rows: list[tuple[Value, ...]] = [
+    rows = [
         (f"fedsim run, {mode} audit", timing["command"], timing["command"] / command)
         for mode, timing in timings.items()
     ]
@@ -87,7 +85,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
         f"{config.federation.clients} clients, adversary, evaluation and report. Opacus: the steps "
         f"alone, measured on {min(size.opacus_trials, size.trials)} models and scaled."
     )
-    columns: tuple[str, ...] = ("contestant", "seconds", "times fedsim's")
+    columns = ("contestant", "seconds", "times fedsim's")
     yield Table(f"Campaign: {what}", columns, rows, note)
     columns = (
         "audit",
@@ -119,7 +117,7 @@ def measure(size: Size, root: Path | None, where: torch.device) -> Iterator[Tabl
     yield Table("Campaign: where fedsim's time goes", columns, rows, note)
 
 
-def _training_alone(config: Config, size: Size) -> float:
+def _training_alone(config, size):
     """Return the seconds in which a plain loop trains all the models, scaled from some of them."""
     device.single_threaded_kernels()
     known, chosen = federation.load(config.experiment), challenge.choose(config.experiment)
@@ -127,7 +125,7 @@ def _training_alone(config: Config, size: Size) -> float:
     multiplier = privacy.noise_multiplier(config.scheme)
     timed = min(size.alone_trials, size.trials)
 
-    def train(trials: range) -> None:
+    def train(trials):
         theta = models.initial_parameters(
             lambda: federation.build_model(config.game, known.split.dataset),
             config.run.seed,
@@ -152,7 +150,7 @@ def _training_alone(config: Config, size: Size) -> float:
     return (time.perf_counter() - start) * size.trials / timed
 
 
-def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, float]:
+def _fedsim(overrides, mode, out):
     """Run the command; return its seconds and those that its report states."""
     settings = overrides | {"audit.mode": mode}
     command = [sys.executable, "-c", "from fedsim.commands.entry import main; main()"]
@@ -166,7 +164,7 @@ def _fedsim(overrides: dict[str, Scalar], mode: str, out: Path) -> dict[str, flo
     return {"command": seconds, **report["timing"]}
 
 
-def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torch.device) -> float:
+def _opacus(config, mode, size, where):
     """Return the seconds in which Opacus trains all the models, scaled from some of them."""
     torch.set_num_threads(CORES)
     known = federation.load(config.experiment)
@@ -179,7 +177,7 @@ def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torc
     multiplier = privacy.noise_multiplier(config.scheme)
     rate = config.training.learning_rate / len(labels)
 
-    def train(flat: torch.Tensor, rounds: int) -> None:
+    def train(flat, rounds):
         model = federation.build_model(config.game, dataset).to(where)
         nn.utils.vector_to_parameters(flat, model.parameters())
         opacus = mode(model, config.training.clipping_norm, multiplier, rate)
@@ -197,7 +195,7 @@ def _opacus(config: Config, mode: Callable[..., Opacus], size: Size, where: torc
     return (time.perf_counter() - start) * size.trials / len(timed)
 
 
-def write_random_mnist(root: Path, train: int, test: int) -> None:
+def write_random_mnist(root, train, test):
     """Write the four IDX files of MNIST with random pixels and labels, from a fixed seed."""
     root.mkdir(parents=True)
     generator = np.random.default_rng(0)

@@ -15,15 +15,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import psutil
-from tables import Table, Value
+from tables import Table
 
 FEATURES, CLASSES = 64, 10
 RATE, CLIPPING_NORM, NOISE = 0.1, 0.5, 1.0
@@ -51,7 +48,7 @@ class Job:
     batch: int = 10
     rounds: int = 100
 
-    def data(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    def data(self):
         """Return features [N, n, 64] and labels [N, n], the same for everybody."""
         generator = np.random.default_rng(0)
         centres = generator.normal(size=(CLASSES, FEATURES))
@@ -67,11 +64,11 @@ SIZES = (100, 1000, 10_000)
 SMOKE = Job(clients=12, records=3, cohort=4, epochs=1, batch=2, rounds=3)
 
 
-def measure(smoke: bool) -> Iterator[Table]:
+def measure(smoke):
     """Yield seconds and memory of everybody who is installed."""
     jobs = [SMOKE] if smoke else [Job(clients=clients) for clients in SIZES]
     trials = 4 if smoke else 64
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     with tempfile.TemporaryDirectory() as scratch:
         for job in jobs:
             one, one_peak = _fedsim(job, 1, Path(scratch) / f"one-{job.clients}")
@@ -99,7 +96,7 @@ def measure(smoke: bool) -> Iterator[Table]:
 NAMES = {"pfl": "pfl (Apple), simulated backend", "flower": "Flower's simulation (Ray), FedAvg"}
 
 
-def _fedsim(job: Job, trials: int, folder: Path) -> tuple[float, float]:
+def _fedsim(job, trials, folder):
     """Return seconds a round of all trials together, and the peak memory in MiB."""
     folder.mkdir()
     features, labels = (array.reshape(-1, *array.shape[2:]) for array in job.data())
@@ -141,23 +138,23 @@ def _fedsim(job: Job, trials: int, folder: Path) -> tuple[float, float]:
     return _median([each["time"] for each in events if each.get("round", 0) >= 1]), peak
 
 
-def _other(name: str, job: Job) -> tuple[float, float]:
+def _other(name, job):
     said, peak = _watched([__file__, name, json.dumps(asdict(job))])
     return _median(json.loads(said.splitlines()[-1])), peak
 
 
-def _median(ends: list[float]) -> float:
+def _median(ends):
     return statistics.median(np.diff(ends))
 
 
-def _watched(arguments: list[str]) -> tuple[str, float]:
+def _watched(arguments):
     """Run a Python process to its end; return what it printed and the peak of its tree, in MiB."""
     process = subprocess.Popen(
         [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     peak = [0.0]
 
-    def watch() -> None:
+    def watch():
         root = psutil.Process(process.pid)
         while process.poll() is None:
             held = 0
@@ -178,7 +175,7 @@ def _watched(arguments: list[str]) -> tuple[str, float]:
     return said, peak[0]
 
 
-def _pfl(job: Job) -> list[float]:
+def _pfl(job):
     """Train by pfl's simulated backend; return when each round ended."""
     import os  # noqa: PLC0415
 
@@ -201,16 +198,16 @@ def _pfl(job: Job) -> list[float]:
     features, labels = map(torch.from_numpy, job.data())
 
     class Net(torch.nn.Linear):
-        def loss(self, inputs: torch.Tensor, targets: torch.Tensor, **_: Any) -> torch.Tensor:
+        def loss(self, inputs, targets, **_):
             return torch.nn.functional.cross_entropy(self(inputs), targets)
 
-        def metrics(self, *_: Any, **__: Any) -> dict[str, float]:
+        def metrics(self, *_, **__):
             return {}
 
-    ends: list[float] = []
+    ends = []
 
-    class Clock(TrainingProcessCallback):  # type: ignore[misc]
-        def after_central_iteration(self, *_: Any, **__: Any) -> tuple[bool, Metrics]:
+    class Clock(TrainingProcessCallback):
+        def after_central_iteration(self, *_, **__):
             ends.append(time.time())
             return False, Metrics()
 
@@ -244,7 +241,7 @@ def _pfl(job: Job) -> list[float]:
     return ends
 
 
-def _flower(job: Job) -> list[float]:
+def _flower(job):
     """Train by Flower's simulation, without noise; return when each round ended."""
     import torch  # noqa: PLC0415
     from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict  # noqa: PLC0415
@@ -255,7 +252,7 @@ def _flower(job: Job) -> list[float]:
 
     client_app, server_app, ends = ClientApp(), ServerApp(), []
 
-    @client_app.train()  # type: ignore[untyped-decorator]
+    @client_app.train()
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
         user, net = int(context.node_config["partition-id"]), torch.nn.Linear(FEATURES, CLASSES)
@@ -275,7 +272,7 @@ def _flower(job: Job) -> list[float]:
         )
         return Message(content, reply_to=message)
 
-    @server_app.main()  # type: ignore[untyped-decorator]
+    @server_app.main()
     def main(grid: Grid, context: Context) -> None:
         strategy = FedAvg(
             fraction_train=job.cohort / job.clients,
@@ -295,10 +292,10 @@ def _flower(job: Job) -> list[float]:
     return ends[1:]  # before the first round it evaluates once
 
 
-_DATA: dict[Job, Any] = {}
+_DATA = {}
 
 
-def _cached(job: Job) -> Any:
+def _cached(job):
     """Return the data of a job, made once in each of Ray's processes."""
     if job not in _DATA:
         _DATA[job] = job.data()

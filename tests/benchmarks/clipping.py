@@ -3,14 +3,11 @@
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from textwrap import shorten
 
-import torch
-from contestants import CONTESTANTS, FEDSIM, OPACUS, PLAIN, Contestant, Game, Network, game
-from tables import Table, Value
-from torch import Tensor
+from contestants import CONTESTANTS, FEDSIM, OPACUS, PLAIN, game
+from tables import Table
 
 TRIALS = {"cpu": (1, 8, 64), "cuda": (1, 8, 64, 1000)}
 TURN = 0.5
@@ -30,13 +27,13 @@ NOTE = (
 )
 
 
-def measure(smoke: bool, where: torch.device, networks: Mapping[str, Network]) -> Iterator[Table]:
+def measure(smoke, where, networks):
     """Yield the times of every contestant, and fedsim's against the better mode of Opacus."""
-    rows: list[tuple[Value, ...]] = []
-    ratios: list[tuple[Value, ...]] = []
+    rows = []
+    ratios = []
     for name, network in networks.items():
         check_agreement(game(network, 2, 2 if smoke else 4, where))
-        per_trial: dict[str, float] = {}
+        per_trial = {}
         for trials in (2,) if smoke else TRIALS[where.type]:
             if trials > network.most_trials:
                 continue
@@ -52,22 +49,20 @@ def measure(smoke: bool, where: torch.device, networks: Mapping[str, Network]) -
             if better in medians:
                 ratios.append((*shape, better, _ratio(medians[better], medians)))
     title, size = "Per-example clipped gradients", ("network", "records", "T")
-    columns: tuple[str, ...] = ("contestant", "gradients/s", "fedsim is faster by", "remark")
+    columns = ("contestant", "gradients/s", "fedsim is faster by", "remark")
     yield Table(title, (*size, *columns), rows, NOTE)
     columns = ("the better mode", "fedsim is faster by")
     yield Table(f"{title}, against the better mode of Opacus", (*size, *columns), ratios)
 
 
-def seconds(
-    played: Game, rounds: int, per_trial: dict[str, float]
-) -> tuple[dict[str, float], dict[str, str]]:
+def seconds(played, rounds, per_trial):
     """Return each contestant's median seconds for a step, and remarks.
 
     A contestant that does not run has a remark alone. per_trial: what is known of the seconds for
     one trial, from fewer trials.
     """
-    entered: dict[str, Contestant] = {}
-    remarks: dict[str, str] = {}
+    entered = {}
+    remarks = {}
     for who, enter in CONTESTANTS.items():
         estimate = per_trial.get(who, 0.0) * len(played.parameters)
         if estimate > PATIENCE:
@@ -81,20 +76,20 @@ def seconds(
         else:
             entered[who] = contestant
             remarks[who] = contestant.remark
-    taken: dict[str, list[float]] = {who: [] for who in entered}
+    taken = {who: [] for who in entered}
     for _ in range(rounds):
         for who, contestant in entered.items():
             taken[who] += turn(contestant, 0.0 if rounds == 1 else TURN)
     return {who: statistics.median(times) for who, times in taken.items()}, remarks
 
 
-def turn(contestant: Contestant, least: float) -> list[float]:
+def turn(contestant, least):
     """Return the seconds of the steps that a contestant takes in at least so many seconds.
 
     Without the first if there are others: caches are cold then, and the threads of the contestant
     before may still be spinning.
     """
-    times: list[float] = []
+    times = []
     while not times or sum(times) < least:
         start = time.perf_counter()
         contestant()
@@ -102,9 +97,9 @@ def turn(contestant: Contestant, least: float) -> list[float]:
     return times[1:] or times
 
 
-def check_agreement(played: Game) -> None:
+def check_agreement(played):
     """Raise RuntimeError unless all contestants that run compute the same clipped sums."""
-    sums: dict[str, Tensor] = {}
+    sums = {}
     for who, enter in CONTESTANTS.items():
         if who == PLAIN:
             continue
@@ -120,9 +115,9 @@ def check_agreement(played: Game) -> None:
             )
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error):
     return shorten(next(iter(str(error).splitlines()), type(error).__name__), 80)
 
 
-def _ratio(median: float | None, medians: dict[str, float]) -> float | None:
+def _ratio(median, medians):
     return median / medians[FEDSIM] if median and FEDSIM in medians else None

@@ -42,7 +42,7 @@ class Network:
     hidden: int = 128
     most_trials: int = 1000
 
-    def build(self) -> nn.Module:
+    def build(self):
         """Return the module; torchvision's batch norms become group norms."""
         return build(self.model, self.shape, self.classes, self.hidden, "group-norm")
 
@@ -65,7 +65,7 @@ class Game:
     labels: Tensor
 
 
-def game(network: Network, trials: int, records: int, where: torch.device) -> Game:
+def game(network, trials, records, where):
     """Draw models by PyTorch's initialisers and uniform records, from a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     features = torch.rand(records, *network.shape, generator=generator)
@@ -84,7 +84,7 @@ class Contestant:
     step: Callable[[], Tensor]
     remark: str = ""
 
-    def __call__(self) -> Tensor:
+    def __call__(self):
         """Take the step, and wait for its end."""
         torch.set_num_threads(self.threads)
         total = self.step()
@@ -93,7 +93,7 @@ class Contestant:
         return total
 
 
-def by_fedsim(game: Game, exact: bool = False) -> Contestant:
+def by_fedsim(game, exact=False):
     """Layer by layer, as far as fedsim has rules for the layers; exact as real noise needs it."""
     model = game.network.build().to(game.parameters.device)
     clipper = Clipper(model, CLIPPING_NORM, CORES, exact=exact)
@@ -104,7 +104,7 @@ def by_fedsim(game: Game, exact: bool = False) -> Contestant:
     )
 
 
-def by_torch_func(game: Game) -> Contestant:
+def by_torch_func(game):
     """`torch.func`'s per-example gradients, in fedsim's blocks and threads."""
     model = game.network.build().to(game.parameters.device)
     clipper = Clipper(model, CLIPPING_NORM, CORES, layer_by_layer=False)
@@ -125,9 +125,7 @@ class Opacus:
     total: str
 
 
-def opacus_hooks(
-    model: nn.Module, clipping_norm: float, noise_multiplier: float = 0.0, rate: float = 1.0
-) -> Opacus:
+def opacus_hooks(model, clipping_norm, noise_multiplier=0.0, rate=1.0):
     """Opacus' default: per-example gradients of every layer, then their clipped sum."""
     wrapped = GradSampleModule(model, loss_reduction="sum")
     optimizer = DPOptimizer(
@@ -138,15 +136,13 @@ def opacus_hooks(
         loss_reduction="sum",
     )
 
-    def backward(features: Tensor, labels: Tensor) -> None:
+    def backward(features, labels):
         per_example(wrapped(features), labels).sum().backward()
 
     return Opacus(model, optimizer, backward, "summed_grad")
 
 
-def opacus_ghost(
-    model: nn.Module, clipping_norm: float, noise_multiplier: float = 0.0, rate: float = 1.0
-) -> Opacus:
+def opacus_ghost(model, clipping_norm, noise_multiplier=0.0, rate=1.0):
     """Opacus' ghost clipping: norms in a first backward pass, the clipped sum in a second."""
     wrapped = GradSampleModuleFastGradientClipping(
         model, loss_reduction="sum", max_grad_norm=clipping_norm, use_ghost_clipping=True
@@ -160,7 +156,7 @@ def opacus_ghost(
     )
     loss = DPLossFastGradientClipping(wrapped, optimizer, _Criterion(), loss_reduction="sum")
 
-    def backward(features: Tensor, labels: Tensor) -> None:
+    def backward(features, labels):
         loss(wrapped(features), labels).backward()
 
     return Opacus(model, optimizer, backward, "grad")
@@ -171,7 +167,7 @@ class _Criterion:
 
     reduction = "sum"
 
-    def __call__(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def __call__(self, logits, labels):
         assert self.reduction == "none"
         return per_example(logits, labels)
 
@@ -179,12 +175,12 @@ class _Criterion:
 OPACUS = {"Opacus, hooks": opacus_hooks, "Opacus, ghost": opacus_ghost}
 
 
-def by_opacus(mode: Callable[[nn.Module, float], Opacus], game: Game) -> Contestant:
+def by_opacus(mode, game):
     """One model after another, in one of Opacus' two modes."""
     opacus = mode(out_of_place(game.network.build()).to(game.parameters.device), CLIPPING_NORM)
     parameters = list(opacus.model.parameters())
 
-    def total() -> Tensor:
+    def total():
         opacus.optimizer.zero_grad(set_to_none=True)
         opacus.backward(game.features, game.labels)
         opacus.optimizer.clip_and_accumulate()
@@ -195,22 +191,20 @@ def by_opacus(mode: Callable[[nn.Module, float], Opacus], game: Game) -> Contest
     return _one_by_one(game, parameters, total)
 
 
-def without_privacy(game: Game) -> Contestant:
+def without_privacy(game):
     """One model after another, and the sum of the gradients unclipped."""
     model = game.network.build().to(game.parameters.device)
     parameters = list(model.parameters())
 
-    def total() -> Tensor:
+    def total():
         loss = per_example(model(game.features), game.labels).sum()
         return torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
 
     return _one_by_one(game, parameters, total)
 
 
-def _one_by_one(
-    game: Game, parameters: list[nn.Parameter], total: Callable[[], Tensor]
-) -> Contestant:
-    def step() -> Tensor:
+def _one_by_one(game, parameters, total):
+    def step():
         sums = torch.empty_like(game.parameters)
         for flat, row in zip(game.parameters, sums, strict=True):
             nn.utils.vector_to_parameters(flat, parameters)  # views, no copies
@@ -220,7 +214,7 @@ def _one_by_one(
     return Contestant(CORES, step)
 
 
-CONTESTANTS: dict[str, Callable[[Game], Contestant]] = {
+CONTESTANTS = {
     FEDSIM: by_fedsim,
     "fedsim, float64 sums": partial(by_fedsim, exact=True),
     "torch.func": by_torch_func,
@@ -230,22 +224,18 @@ CONTESTANTS: dict[str, Callable[[Game], Contestant]] = {
 
 
 @register_grad_sampler(ChannelAffine)
-def _channel_affine(
-    layer: ChannelAffine, inputs: list[Tensor], errors: Tensor
-) -> dict[nn.Parameter, Tensor]:
+def _channel_affine(layer, inputs, errors):
     products = inputs[0] * errors
     return {layer.weight: products.flatten(2).sum(-1), layer.bias: errors.flatten(2).sum(-1)}
 
 
 @register_norm_sampler(ChannelAffine)
-def _channel_affine_norms(
-    layer: ChannelAffine, inputs: list[Tensor], errors: Tensor
-) -> dict[nn.Parameter, Tensor]:
+def _channel_affine_norms(layer, inputs, errors):
     gradients = _channel_affine(layer, inputs, errors)
     return {parameter: gradient.norm(dim=1) for parameter, gradient in gradients.items()}
 
 
-def out_of_place(model: nn.Module) -> nn.Module:
+def out_of_place(model):
     """Write a network's in-place operations out of place: Opacus' hooks do not allow them."""
     for layer in model.modules():
         if isinstance(layer, nn.ReLU):
@@ -255,7 +245,7 @@ def out_of_place(model: nn.Module) -> nn.Module:
     return model
 
 
-def _residual(block: BasicBlock, x: Tensor) -> Tensor:
+def _residual(block, x):
     shortcut = x if block.downsample is None else block.downsample(x)
     hidden = block.relu(block.bn1(block.conv1(x)))
     return block.relu(block.bn2(block.conv2(hidden)) + shortcut)

@@ -7,18 +7,16 @@ of scikit-image over a sample of them.
 import gzip
 import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from memory import added
 from scipy.spatial.distance import cdist
 from skimage.metrics import structural_similarity
-from tables import Table, Value
+from tables import Table
 
-from adversaries.neighbours.dataset_sensitivity import Pair, select
+from adversaries.neighbours.dataset_sensitivity import select
 from fedsim.common import device
 from fedsim.learning import data
 
@@ -57,20 +55,20 @@ class Case:
     columns: npt.NDArray[np.int64] | None = None
 
 
-def measure(smoke: bool, mnist: Path | None, adult: Path | None) -> Iterator[Table]:
+def measure(smoke, mnist, adult):
     """Yield a row for each measure on each data set. Folders are those of the original files."""
     device.single_threaded_kernels()
     columns = ("data", "|D|", "pool", "measure", "s", "pairs/s", "reference", "its pairs/s")
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     for case in _cases(smoke, mnist, adult):
         rows += [_row(case, name, 30 if smoke else 1000) for name in case.measures]
     yield Table("The search for the pair", (*columns, "ratio", "peak MiB", "same"), rows, NOTE)
 
 
-def _row(case: Case, name: str, sample: int) -> tuple[Value, ...]:
+def _row(case, name, sample):
     n, p, threads = len(case.members), len(case.pool), device.threads(0)
 
-    def search(members: Features, pool: Features) -> Pair:
+    def search(members, pool):
         return select(members, pool, name, "replace", columns=case.columns, threads=threads)[0]
 
     members, pool = case.members, case.pool
@@ -78,7 +76,7 @@ def _row(case: Case, name: str, sample: int) -> tuple[Value, ...]:
         members, pool = members[:10], pool[: sample // 10]
     found = search(members, pool)
 
-    def refer() -> Best:
+    def refer():
         if name in SSIM:
             return _scikit_image(members, pool, **SSIM[name])
         weights = _half_of_one_hot(case.columns) if name == "gower" else None
@@ -100,10 +98,7 @@ def _row(case: Case, name: str, sample: int) -> tuple[Value, ...]:
     return (case.name, n, p, name, seconds, rate, reference, its, rate / its, peak, same)
 
 
-Best = tuple[int, int]
-
-
-def _scikit_image(members: Features, pool: Features, **options: bool) -> Best:
+def _scikit_image(members, pool, **options):
     a, b = (images.reshape(len(images), *images.shape[-2:]) for images in (members, pool))
     distances = np.array(
         [[1 - structural_similarity(x, y, data_range=1.0, **options) for y in b] for x in a]
@@ -112,9 +107,7 @@ def _scikit_image(members: Features, pool: Features, **options: bool) -> Best:
     return int(i), int(j)
 
 
-def _cdist(
-    members: Features, pool: Features, metric: str, weights: npt.NDArray[np.float64] | None
-) -> Best:
+def _cdist(members, pool, metric, weights):
     """Return the first of the largest distances, to 12 digits, of all pairs."""
     a = members.reshape(len(members), -1).astype(np.float64)
     a = a if weights is None else a * weights
@@ -131,12 +124,12 @@ def _cdist(
     return found
 
 
-def _half_of_one_hot(columns: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64]:
+def _half_of_one_hot(columns):
     assert columns is not None
     return np.where(np.bincount(columns)[columns] > 1, 0.5, 1.0)
 
 
-def _cases(smoke: bool, mnist: Path | None, adult: Path | None) -> Iterator[Case]:
+def _cases(smoke, mnist, adult):
     images = ("ssim", "manhattan", "euclidean", "cosine")
     random = np.random.default_rng(0)
     small, many = (5, 40) if smoke else (100, 69_900)
@@ -163,19 +156,16 @@ def _cases(smoke: bool, mnist: Path | None, adult: Path | None) -> Iterator[Case
     yield Case(name, features[:small], features[small:], measures, columns)
 
 
-Mixed = tuple[Features, npt.NDArray[np.int64]]
-
-
-def _mixed(count: int, random: np.random.Generator) -> Mixed:
+def _mixed(count, random):
     """Return records of six numbers and eight categories, as wide as Adult's."""
     numbers = random.random((count, 6))
     categories = [random.integers(0, 12, count).astype(str) for _ in range(8)]
     return _encoded([*numbers.T, *categories])
 
 
-def _adult(folder: Path) -> Mixed:
+def _adult(folder):
     """Return Adult's rows without missing values, from the original files or their .gz."""
-    lines: list[str] = []
+    lines = []
     for name in ("adult.data", "adult.test"):
         plain = folder / name
         packed = folder / f"{name}.gz"
@@ -188,7 +178,7 @@ def _adult(folder: Path) -> Mixed:
     return _encoded([v.astype(float) if i in numbers else v for i, v in enumerate(values)])
 
 
-def _encoded(values: list[npt.NDArray[np.generic]]) -> Mixed:
+def _encoded(values):
     """Return numbers scaled to [0, 1] and categories one-hot, and the column of each feature."""
     parts = []
     for column in values:

@@ -6,14 +6,13 @@ import resource
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import torch
 from contestants import CONTESTANTS, FEDSIM, NETWORKS, PLAIN, game
-from tables import Table, Value
+from tables import Table
 
 NETWORKS_AND_TRIALS = {
     "mnist-cnn": (8, 64),
@@ -27,9 +26,9 @@ NOTE = (
 )
 
 
-def measure(smoke: bool, where: torch.device) -> Iterator[Table]:
+def measure(smoke, where):
     """Yield the memory of every contestant."""
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     # Every figure is a process of its own, which takes seconds to start.
     contestants = (FEDSIM, PLAIN) if smoke else tuple(CONTESTANTS)
     for name, trials in [("adult", 2)] if smoke else _sizes():
@@ -40,13 +39,13 @@ def measure(smoke: bool, where: torch.device) -> Iterator[Table]:
     yield Table("Peak memory of one step, MiB", columns, rows, NOTE)
 
 
-def _sizes() -> Iterator[tuple[str, int]]:
+def _sizes():
     for name, sizes in NETWORKS_AND_TRIALS.items():
         for trials in sizes:
             yield name, trials
 
 
-def _of(name: str, who: str, trials: int, records: int, where: torch.device) -> float | str:
+def _of(name, who, trials, records, where):
     command = [sys.executable, __file__, name, who, str(trials), str(records), where.type]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -54,7 +53,7 @@ def _of(name: str, who: str, trials: int, records: int, where: torch.device) -> 
     return float(json.loads(done.stdout))
 
 
-def _one_step(name: str, who: str, trials: int, records: int, where: torch.device) -> float:
+def _one_step(name, who, trials, records, where):
     """Return how much the peak during a step lies above what is held before it, in MiB."""
     network = NETWORKS[name]
     # What a first step loads and compiles is not its memory.
@@ -68,7 +67,7 @@ def _one_step(name: str, who: str, trials: int, records: int, where: torch.devic
     return added(step)
 
 
-def added(step: Callable[[], object]) -> float:
+def added(step):
     """Return how much the peak of resident memory during a step lies above that before it, MiB."""
     # Freed memory that glibc keeps would hide what the step takes.
     with suppress(OSError, AttributeError):
@@ -81,7 +80,7 @@ def added(step: Callable[[], object]) -> float:
     return (_peak() - before) / 2**20
 
 
-def _peak() -> int:
+def _peak():
     """Return the peak resident memory in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():

@@ -4,12 +4,11 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 from opacus import PrivacyEngine
-from tables import Table, Value
+from tables import Table
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -38,12 +37,12 @@ KEPT = {"none": None, "65536": 2**16, "all": 2**62}
 """How many parameters of a step the contestants keep, None for no transcript."""
 
 
-def measure(smoke: bool) -> Iterator[Table]:
+def measure(smoke):
     """Yield the seconds of a step without and with a transcript, and its size.
 
     smoke: whether to take few steps of the smallest network.
     """
-    rows: list[tuple[Value, ...]] = []
+    rows = []
     for name in list(NETWORKS)[: 1 if smoke else None]:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,7 +60,7 @@ def measure(smoke: bool) -> Iterator[Table]:
     yield Table("A step of Opacus, recorded", columns, rows, NOTE)
 
 
-def _steps(name: str, path: Path, parameters: int | None) -> Iterator[float]:
+def _steps(name, path, parameters):
     """Train, and yield the seconds of each step; parameters: as of `KEPT`."""
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(RECORDS, 1, 28, 28), torch.randint(0, 10, (RECORDS,)))

@@ -13,17 +13,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Message
-from tables import Table, Value
+from tables import Table
 
 from fedsim import client_app, configuration, server_app
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.deployment import kit
 from fedsim.deployment import run as deployment
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -52,7 +50,7 @@ class Size:
     rounds: int = 10
 
     @property
-    def overrides(self) -> dict[str, Scalar]:
+    def overrides(self):
         """What differs from the configuration file; one thread, as Ray gives a client."""
         return {
             "trials.count": self.trials,
@@ -84,7 +82,7 @@ class Timed:
     load: float
 
 
-def measure(size: Size) -> Iterator[Table]:
+def measure(size):
     """Yield the three runtimes side by side."""
     config = configuration.load(CONFIG, size.overrides)
     with tempfile.TemporaryDirectory() as scratch:
@@ -98,7 +96,7 @@ def measure(size: Size) -> Iterator[Table]:
         counted = _message_bytes(config, folder / "counted") / size.rounds
         beliefs = inprocess.directory.read_arrays("transcript.npz")["log_odds"]
 
-        def row(name: str, run: Timed, bytes_per_round: float | None) -> tuple[Value, ...]:
+        def row(name, run, bytes_per_round):
             found = run.directory.read_arrays("transcript.npz")["log_odds"]
             apart = float(np.abs(found - beliefs).max())
             return name, run.startup, run.rate, run.command, run.load, bytes_per_round, f"{apart:g}"
@@ -116,7 +114,7 @@ def measure(size: Size) -> Iterator[Table]:
         )
 
 
-def _timed(arguments: list[str], size: Size, out: Path) -> Timed:
+def _timed(arguments, size, out):
     """Run a fedsim command and read from its events when what happened."""
     command = [*FEDSIM, *arguments, "--quiet", "--out", str(out)]
     for key, value in size.overrides.items():
@@ -144,18 +142,18 @@ class _CountingGrid(InProcessGrid):
 
     bytes = 0
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         reply = super().execute(message)
         if message.metadata.message_type.startswith("train"):
             self.bytes += sum(_size(one) for one in (message, reply))
         return reply
 
 
-def _size(message: Message) -> int:
+def _size(message):
     return sum(record.count_bytes() for record in message.content.values())
 
 
-def _message_bytes(config: Config, out: Path) -> int:
+def _message_bytes(config, out):
     grid = _CountingGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), RunDirectory.create(out, config))
     return grid.bytes
@@ -164,25 +162,25 @@ def _message_bytes(config: Config, out: Path) -> int:
 class _Relay:
     """Passes bytes between the nodes and the server, and notes when how many have passed."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target):
         self._target = target
         self._passed: list[tuple[float, int]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def passed(self, begin: float, end: float) -> int:
+    def passed(self, begin, end):
         """Return how many bytes passed between two times (epoch), in both directions."""
         return sum(count for at, count in self._passed if begin <= at <= end)
 
-    def _accept(self) -> None:
+    def _accept(self):
         while True:
             incoming, _ = self._listener.accept()
             outgoing = socket.create_connection(("127.0.0.1", self._target))
             for pair in ((incoming, outgoing), (outgoing, incoming)):
                 threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+    def _pump(self, source, target):
         try:
             while data := source.recv(1 << 16):
                 target.sendall(data)
@@ -194,7 +192,7 @@ class _Relay:
 
 
 @contextmanager
-def _deployed(directory: Path, clients: int) -> Iterator[tuple[float, _Relay]]:
+def _deployed(directory, clients):
     """Bring up a kit on loopback; yield the seconds until all nodes were connected, and the relay.
 
     Everything is stopped at the end.
@@ -224,7 +222,7 @@ def _deployed(directory: Path, clients: int) -> Iterator[tuple[float, _Relay]]:
             _script(kit.folder(directory, machine), "stop.sh")
 
 
-def _replace(path: Path, line: str, value: object) -> None:
+def _replace(path, line, value):
     """Give the setting on a line of a kit's file another value."""
     text = path.read_text(encoding="utf-8")
     if line not in text:
@@ -234,14 +232,14 @@ def _replace(path: Path, line: str, value: object) -> None:
     path.write_text(text.replace(line, f"{name}{spaced}{value}"), encoding="utf-8")
 
 
-def _script(place: Path, name: str) -> None:
+def _script(place, name):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
     command = ["sh", str(place / name)]
     subprocess.run(command, check=True, capture_output=True, env=environment, timeout=120)
 
 
-def _until(ready: Callable[[], bool]) -> None:
+def _until(ready):
     deadline = time.monotonic() + UP_TIMEOUT
     while True:
         try:
@@ -255,7 +253,7 @@ def _until(ready: Callable[[], bool]) -> None:
         time.sleep(1)
 
 
-def _free_ports(count: int) -> list[int]:
+def _free_ports(count):
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(probe.getsockname()[1]) for probe in probes]
     for probe in probes:

@@ -5,17 +5,15 @@ and independent of all rounds before. Small federations, many trials, seeds fixe
 """
 
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 from tables import Table
 
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -44,7 +42,7 @@ class Campaign:
     trust: str = "central"
     neighbouring: str = "add-remove"
 
-    def config(self, seed: int) -> Config:
+    def config(self, seed):
         """Return the experiment with a seed."""
         return from_run_config(
             {
@@ -89,7 +87,7 @@ CAMPAIGNS = (
 SMOKE = (Campaign(range(1001, 1002), 100, 2),)
 
 
-def measure(campaigns: tuple[Campaign, ...]) -> Iterator[Table]:
+def measure(campaigns):
     """Yield a row for each campaign."""
     columns = ("seeds", "trust", "neighbours", "rounds", "trials", "advantage", "theory")
     rows = []
@@ -118,7 +116,7 @@ def measure(campaigns: tuple[Campaign, ...]) -> Iterator[Table]:
     yield Table("Client level: measured scores against N(0, 1)", columns, rows, NOTE)
 
 
-def _scores(campaign: Campaign) -> tuple[npt.NDArray[np.float64], float]:
+def _scores(campaign):
     """Return every round's score [T, k] over all seeds, and the effective noise multiplier."""
     # Three clients: an adversary under local trust faces the noise of two.
     multiplier = MULTIPLIER * (np.sqrt(2) if campaign.trust == "local" else 1.0)

@@ -3,14 +3,12 @@
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table as RichTable
 
 import fedsim
@@ -29,7 +27,7 @@ class Table:
     note: str = ""
 
 
-def show(table: Table, console: Console) -> None:
+def show(table, console):
     """Print a table; the columns of numbers stand to the right."""
     printed = RichTable(title=table.title, caption=table.note or None)
     for index, column in enumerate(table.columns):
@@ -40,7 +38,7 @@ def show(table: Table, console: Console) -> None:
     console.print(printed)
 
 
-def markdown(tables: Iterable[Table], machine: dict[str, str]) -> str:
+def markdown(tables, machine):
     """Return the tables and the machine that they were measured on."""
     lines = [", ".join(f"{name} {value}" for name, value in machine.items()) + "."]
     for table in tables:
@@ -51,7 +49,7 @@ def markdown(tables: Iterable[Table], machine: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def machine() -> dict[str, str]:
+def machine():
     """Return what a figure depends on: the processor, the versions, the commit and the date."""
     described = {
         "CPU": _processor(),
@@ -68,14 +66,14 @@ def machine() -> dict[str, str]:
     return described | {"commit": commit or "unknown", "date": f"{datetime.now(UTC):%Y-%m-%d}"}
 
 
-def _processor() -> str:
+def _processor():
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _text(value: Value) -> str:
+def _text(value):
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -83,5 +81,5 @@ def _text(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:,}"
 
 
-def _row(cells: Iterable[str]) -> str:
+def _row(cells):
     return f"| {' | '.join(cells)} |"

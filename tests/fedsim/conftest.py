@@ -3,23 +3,19 @@
 import importlib
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
-from fedsim.federation.transcripts.records import Transcript
 
 APP = Path(__file__).parents[1] / "apps" / "quickstart"
 NODES = 3
-Quickstart = Callable[..., dict[str, Transcript]]
 
 
 @pytest.fixture
-def apps() -> Iterator[tuple[ModuleType, ModuleType]]:
+def apps():
     sys.path.insert(0, str(APP))
     try:
         yield (
@@ -31,7 +27,7 @@ def apps() -> Iterator[tuple[ModuleType, ModuleType]]:
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Path:
+def strangers(tmp_path):
     """Lay down a folder of installed packages in which another project has our import name."""
     information = tmp_path / "packages" / "fedsim-0.9.0.dist-info"
     information.mkdir(parents=True)
@@ -44,11 +40,11 @@ def strangers(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def quickstart(apps: tuple[ModuleType, ModuleType], tmp_path: Path) -> Quickstart:
+def quickstart(apps, tmp_path):
     """Return a function that runs the app in process and returns its transcripts by name."""
     client, server = apps
 
-    def run(**changes: bool | int | float | str) -> dict[str, Transcript]:
+    def run(**changes):
         with (APP / "pyproject.toml").open("rb") as file:
             config = tomllib.load(file)["tool"]["flwr"]["app"]["config"]
         config["transcripts"] = str(tmp_path)

@@ -5,13 +5,11 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -20,7 +18,6 @@ from torch import nn
 
 import fedsim
 from adversaries.attacks import membership_attacks
-from adversaries.attacks.shadow_models import Observations
 from adversaries.errors import InputError
 from fedsim.audits.judgement.claim import Verdict
 from fedsim.commands import main as commands
@@ -32,15 +29,13 @@ from fedsim.reports.kinds.verification import Outcome
 from fedsim.reports.tracking.progress import preparing
 
 APP = Path(__file__).parents[1] / "apps" / "dp_app"
-Floats = npt.NDArray[np.float64]
-Quickstart = Callable[..., object]
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
+def printed(capsys):
     """Return a function that runs a command in this process and reads the JSON that it prints."""
 
-    def run(*arguments: object) -> object:
+    def run(*arguments):
         with pytest.raises(SystemExit):
             main([str(argument) for argument in arguments])
         return json.loads(capsys.readouterr().out)
@@ -48,11 +43,11 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
     return run
 
 
-def as_json(document: object) -> object:
+def as_json(document):
     return json.loads(json.dumps(document).replace("Infinity", "null"))
 
 
-def test_importing_the_package_loads_neither_the_api_nor_what_it_needs(tmp_path: Path) -> None:
+def test_importing_the_package_loads_neither_the_api_nor_what_it_needs(tmp_path):
     slow = "torch flwr matplotlib scipy rich pydantic fedsim.commands"
     code = f"import fedsim, sys; print([name for name in '{slow}'.split() if name in sys.modules])"
     command = [sys.executable, "-c", code]
@@ -60,7 +55,7 @@ def test_importing_the_package_loads_neither_the_api_nor_what_it_needs(tmp_path:
     assert (done.stdout, done.stderr, list(tmp_path.iterdir())) == ("[]\n", "", [])
 
 
-def test_type_checkers_are_told_of_the_same_names() -> None:
+def test_type_checkers_are_told_of_the_same_names():
     stub = Path(fedsim.__file__).with_suffix(".pyi").read_text().splitlines()
     told = {line.rpartition(" as ")[2]: line.split()[1] for line in stub if " as " in line}
     assert told == fedsim.API
@@ -69,14 +64,14 @@ def test_type_checkers_are_told_of_the_same_names() -> None:
 
 
 @pytest.mark.source
-def test_every_command_has_a_function_or_a_reason_in_the_reference() -> None:
+def test_every_command_has_a_function_or_a_reason_in_the_reference():
     page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text("utf-8")
     named = set(re.findall(r"`fedsim ([a-z -]+)`", page.partition("## A run")[0]))
     assert {*commands.everything(), "deploy"} == named
     assert set(fedsim.API) - {"InputError"} <= set(re.findall(r"fedsim\.(\w+)", page))
 
 
-def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path: Path) -> None:
+def test_theory_is_that_of_the_commands(printed, tmp_path):
     found = fedsim.account(rho_alpha=0.25, rounds=30, trust="local", clients=4)
     command = "account --rho-alpha 0.25 --rounds 30 --trust local --clients 4 --json"
     assert printed(*command.split()) == as_json(found.report)
@@ -88,8 +83,8 @@ def test_theory_is_that_of_the_commands(printed: Callable[..., object], tmp_path
 
 @pytest.mark.figures
 def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
-    small: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small, tmp_path, monkeypatch
+):
     asked = {"trials.count": 6, "run.seed": 3}
     found = fedsim.run(small(), asked, out=tmp_path / "run", progress=False)
     (tmp_path / "small.toml").write_text(dump(small()))
@@ -127,8 +122,8 @@ def test_a_run_is_that_of_the_command_and_is_read_where_it_has_finished(
 
 
 def test_a_table_of_all_settings_and_a_comparison_are_those_of_the_commands(
-    small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
-) -> None:
+    small, printed, tmp_path
+):
     varied = {"run.seed": [0, 1]}
     swept = fedsim.choose(
         small({"trials.count": 4}), over=varied, out=tmp_path / "all", progress=False
@@ -142,9 +137,7 @@ def test_a_table_of_all_settings_and_a_comparison_are_those_of_the_commands(
         assert "<table" in shown._repr_html_()
 
 
-def test_a_rehearsal_plays_the_game_for_a_training(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_rehearsal_plays_the_game_for_a_training(small, tmp_path):
     training = {"model.name": "linear", "data.records": 24, "data.held-out": 20, "data.pool": 30}
     training |= {"run.job": "training", "privacy.rho-beta": 0.9}
     few = "trials.count=4", "training.rounds=2", "run.seed=1"
@@ -152,9 +145,7 @@ def test_a_rehearsal_plays_the_game_for_a_training(
     assert (found.log_odds.shape, found.config.run.job) == ((4, 2), "rehearsal")
 
 
-def test_a_model_predicts_and_it_is_verified(
-    printed: Callable[..., object], tmp_path: Path
-) -> None:
+def test_a_model_predicts_and_it_is_verified(printed, tmp_path):
     config = {"data.name": "digits", "data.records": 60, "data.held-out": 40, "training.rounds": 2}
     trained = fedsim.train(config, out=tmp_path / "run", progress=False).path
     features = np.random.default_rng(0).random((5, 1, 8, 8), np.float32)
@@ -169,9 +160,7 @@ def test_a_model_predicts_and_it_is_verified(
     assert (trained / "SHA256SUMS").is_file()
 
 
-def test_canaries_prove_what_the_command_says(
-    printed: Callable[..., object], tmp_path: Path
-) -> None:
+def test_canaries_prove_what_the_command_says(printed, tmp_path):
     random = np.random.default_rng(1)
     coins = random.random(400) < 0.5
     scores = 2.0 * coins + random.standard_normal(400)
@@ -189,9 +178,7 @@ def test_canaries_prove_what_the_command_says(
     assert said["bounds"]["f_dp"]["epsilon"] == found["f_dp"].epsilon > 1
 
 
-def test_membership_is_that_of_the_command(
-    small: Callable[..., Config], printed: Callable[..., object], tmp_path: Path
-) -> None:
+def test_membership_is_that_of_the_command(small, printed, tmp_path):
     (tmp_path / "small.toml").write_text(dump(small()))
     found = fedsim.attack(small(), models=40, progress=False)
     command = ("attack", tmp_path / "small.toml", "--models", 40, "--out", tmp_path / "out")
@@ -200,7 +187,7 @@ def test_membership_is_that_of_the_command(
     assert "<table" in found._repr_html_()
 
 
-def test_a_notebook_is_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_is_shown_progress(monkeypatch):
     monkeypatch.setitem(sys.modules, "ipywidgets", None)  # without which Rich says what it lacks
     with (
         pytest.warns(UserWarning, match="ipywidgets"),
@@ -209,9 +196,7 @@ def test_a_notebook_is_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         searched(0.5)
 
 
-def test_a_transcript_is_audited_as_by_the_command(
-    printed: Callable[..., object], quickstart: Quickstart, tmp_path: Path
-) -> None:
+def test_a_transcript_is_audited_as_by_the_command(printed, quickstart, tmp_path):
     quickstart()
     (path, *_) = tmp_path.glob("server*.fedt")
     claim = ["--claimed-epsilon", 1, "--claimed-delta", 1e-5, "--json"]
@@ -223,7 +208,7 @@ def test_a_transcript_is_audited_as_by_the_command(
 
 
 @pytest.mark.slow
-def test_an_app_is_audited_as_by_the_command(printed: Callable[..., object]) -> None:
+def test_an_app_is_audited_as_by_the_command(printed):
     small = {"trials": 20, "clients": 2, "rounds": 2}
     unit = {"claimed_unit": "client"}
     found = fedsim.audit(APP, "clients=2", claimed_epsilon=1.4, claimed_delta=1e-5, **unit, **small)
@@ -245,9 +230,7 @@ def train(features, labels, seed):
 
 
 @pytest.mark.slow
-def test_a_loop_is_audited_as_by_the_command(
-    printed: Callable[..., object], tmp_path: Path
-) -> None:
+def test_a_loop_is_audited_as_by_the_command(printed, tmp_path):
     (tmp_path / "mine.py").write_text(LOOP)
     function = f"{tmp_path / 'mine.py'}:train"
     found = fedsim.audit(function, claimed_epsilon=1, claimed_delta=1e-5, trials=20, records=20)
@@ -258,24 +241,23 @@ def test_a_loop_is_audited_as_by_the_command(
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.layers(x)
-        return out
+    def forward(self, x):
+        return self.layers(x)
 
 
-def low_loss(targets: Observations, shadows: Observations | None) -> Floats:
+def low_loss(targets, shadows):
     return -targets.losses
 
 
-def below_usual(targets: Observations, shadows: Observations | None) -> Floats:
+def below_usual(targets, shadows):
     return membership_attacks.ATTACKS["lira-offline"].score(targets, shadows)
 
 
-def own_records() -> tuple[Floats, npt.NDArray[np.int64]]:
+def own_records():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, 300)
     return rng.standard_normal((300, 6)) + 2 * labels[:, None], labels
@@ -290,7 +272,7 @@ OWN = {
 }
 
 
-def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Path) -> None:
+def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path):
     changes = {"data.pool": 40, "audit.evaluated-trials": 4, "trials.count": 16}
     own_attack = replace(membership_attacks.ATTACKS["lira-offline"], score=below_usual)
     given = {
@@ -312,9 +294,7 @@ def test_a_network_records_and_an_attack_of_this_process_are_taken(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_it_is(
-    tmp_path: Path,
-) -> None:
+def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_it_is(tmp_path):
     features, labels = own_records()
     path = fedsim.train(OWN, model=Net, data=(features, labels), out=tmp_path / "trained").path
     said = fedsim.predict(path, features[:200])
@@ -360,8 +340,8 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
     ],
 )
 def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
-    call: Callable[[], object], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    call, complaint, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=complaint) as refused:
         call()
@@ -370,9 +350,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
 
 
 @pytest.mark.source
-def test_answers_are_what_the_commands_print(
-    printed: Callable[..., object], tmp_path: Path
-) -> None:
+def test_answers_are_what_the_commands_print(printed, tmp_path):
     table = Path(fedsim.__file__).parents[1] / "configs" / "digits.toml"
     for found, command in (
         (fedsim.data(), "data"),
@@ -387,8 +365,8 @@ def test_answers_are_what_the_commands_print(
     assert repr(replace(fedsim.data(), page=tmp_path)).endswith(f"Report: {tmp_path}")
 
 
-def test_a_function_of_this_process_is_released_with_pac_noise() -> None:
-    def first_two(features: Floats, labels: Floats, coins: np.random.Generator) -> Floats:
+def test_a_function_of_this_process_is_released_with_pac_noise():
+    def first_two(features, labels, coins):
         return features.reshape(len(features), -1)[:, :2].mean(0)
 
     shown = fedsim.pac(first_two, own_records(), budget=0.1)
@@ -401,7 +379,7 @@ def test_a_function_of_this_process_is_released_with_pac_noise() -> None:
     assert "not differential privacy" in repr(shown)
 
 
-def test_the_best_target_is_a_value(tmp_path: Path) -> None:
+def test_the_best_target_is_a_value(tmp_path):
     small = {"data.records": 24, "data.held-out": 20, "data.pool": 30, "training.rounds": 2}
     found = fedsim.sensitivity(small, top=1, trials=2, out=tmp_path / "sensitivity")
     assert found.report["pairs"][0]["seen"][0]["rank"] >= 1

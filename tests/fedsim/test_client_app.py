@@ -3,8 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from safetensors.torch import save_file
 
 from adversaries.errors import InputError
 from fedsim import client_app
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import adversary_node, client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.consent import RefusedError
@@ -25,11 +23,10 @@ from fedsim.game import federation
 from fedsim.learning.training import pretrained
 
 PARAMETERS = 650
-Make = Callable[..., Config]
 
 
 @pytest.fixture
-def context(small: Make) -> Context:
+def context(small):
     become_task(1, 1)
     return Context(
         run_id=1,
@@ -40,7 +37,7 @@ def context(small: Make) -> Context:
     )
 
 
-def _train(round: int, role: Role, target_client: int = -1, **arrays: np.ndarray) -> Message:
+def _train(round, role, target_client=-1, **arrays):
     request = Request(round, 0, 2, 5.0, role, record=0, target_client=target_client)
     content = RecordDict({messages.REQUEST: request.to_record()})
     model = np.zeros((2, PARAMETERS), dtype=np.float32)
@@ -50,32 +47,28 @@ def _train(round: int, role: Role, target_client: int = -1, **arrays: np.ndarray
     return Message(content, 7, "train")
 
 
-def test_a_node_says_which_partition_it_holds(context: Context) -> None:
+def test_a_node_says_which_partition_it_holds(context):
     reply = client_app.app(Message(RecordDict(), 7, "query.identify"), context)
     assert messages.metric(reply, "partition") == 1
 
 
 @pytest.mark.parametrize(("deadline", "warned"), [("3600", False), ("3601", True)])
 def test_a_node_that_may_compute_for_no_reader_says_so_in_its_log(
-    context: Context,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    deadline: str,
-    warned: bool,
-) -> None:
+    context, monkeypatch, caplog, deadline, warned
+):
     monkeypatch.setenv("FEDSIM_DEADLINE", deadline)
     client_app.app(Message(RecordDict(), 7, "query.identify"), context)
     assert ("DEADLINE is 3601 s" in caplog.text) == warned
     assert ("federation.timeout = 3600 s" in caplog.text) == warned
 
 
-def test_an_ordinary_client_keeps_nothing(context: Context) -> None:
+def test_an_ordinary_client_keeps_nothing(context):
     reply = client_app.app(_train(1, Role.CLIENT), context)
     assert messages.only(reply.content.array_records[messages.REPLY]).shape == (2, PARAMETERS)
     assert len(context.state) == 0
 
 
-def test_the_adversary_answers_as_an_ordinary_client_does(context: Context) -> None:
+def test_the_adversary_answers_as_an_ordinary_client_does(context):
     replies = [
         messages.only(client_app.app(_train(1, role), context).content[messages.REPLY])
         for role in (Role.CLIENT, Role.ADVERSARY)
@@ -83,7 +76,7 @@ def test_the_adversary_answers_as_an_ordinary_client_does(context: Context) -> N
     np.testing.assert_array_equal(*replies)
 
 
-def test_the_adversary_notices_that_its_state_was_lost(context: Context) -> None:
+def test_the_adversary_notices_that_its_state_was_lost(context):
     aggregate = np.zeros((2, PARAMETERS), dtype=np.float32)
     with pytest.raises(RuntimeError, match="its Flower state was lost between rounds"):
         client_app.app(_train(2, Role.ADVERSARY, aggregate=aggregate), context)
@@ -92,7 +85,7 @@ def test_the_adversary_notices_that_its_state_was_lost(context: Context) -> None
         client_app.app(_train(3, Role.ADVERSARY, aggregate=aggregate), context)
 
 
-def test_a_new_batch_starts_from_the_prior(context: Context) -> None:
+def test_a_new_batch_starts_from_the_prior(context):
     aggregate = np.ones((2, PARAMETERS), dtype=np.float32)
     for round in (1, 2):
         client_app.app(_train(round, Role.ADVERSARY, aggregate=aggregate), context)
@@ -102,8 +95,8 @@ def test_a_new_batch_starts_from_the_prior(context: Context) -> None:
 
 
 def test_a_node_starts_from_its_own_copy_of_the_weights_and_from_no_other_file(
-    context: Context, small: Make, tmp_path: Path
-) -> None:
+    context, small, tmp_path
+):
     theirs, own = tmp_path / "theirs", tmp_path / "own"
     save_file({"1.weight": torch.ones(10, 64), "1.bias": torch.ones(10)}, own)
     agreed = {"model.weights": str(theirs), "model.weights-sha256": pretrained.digest(str(own))}
@@ -124,9 +117,7 @@ def test_a_node_starts_from_its_own_copy_of_the_weights_and_from_no_other_file(
         client_app.app(_train(1, Role.CLIENT), context)
 
 
-def test_a_node_refuses_another_schema_than_the_one_that_it_keeps(
-    context: Context, small: Make, tmp_path: Path
-) -> None:
+def test_a_node_refuses_another_schema_than_the_one_that_it_keeps(context, small, tmp_path):
     schema = 'classes = ["a", "b"]\n[columns]\nage = [0, {}]\n'
     run = {"data.name": "own", "data.public-schema": schema.format(90), "run.job": "training"}
     context.run_config = to_run_config(small(run))
@@ -149,8 +140,8 @@ def test_a_node_refuses_another_schema_than_the_one_that_it_keeps(
     ],
 )
 def test_a_node_answers_only_what_its_client_agreed_to(
-    context: Context, small: Make, tmp_path: Path, role: Role, agreed: str, answers: bool
-) -> None:
+    context, small, tmp_path, role, agreed, answers
+):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
     client = int(federation.load(from_run_config(context.run_config).experiment).client_of[0])
@@ -163,9 +154,7 @@ def test_a_node_answers_only_what_its_client_agreed_to(
             client_app.app(message, context)
 
 
-def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(
-    context: Context, small: Make, tmp_path: Path
-) -> None:
+def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(context, small, tmp_path):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
     client = int(federation.load(from_run_config(context.run_config).experiment).client_of[0])
@@ -180,23 +169,21 @@ def test_a_sensitivity_leaves_the_client_only_with_consent_to_instruments(
     assert messages.metric(reply, "round") == 1
 
 
-def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+def _agreeing_to(kinds, folder):
     said = f"central,experiment,{kinds}"
     return {"consent": said, "max-trials": 8, "state-path": str(folder / "state")}
 
 
 def test_a_node_reads_its_data_where_its_own_config_says_and_downloads_none(
-    context: Context, small: Make, tmp_path: Path
-) -> None:
+    context, small, tmp_path
+):
     context.run_config = to_run_config(small({"data.name": "mnist", "data.download": True}))
     context.node_config |= _agreeing_to("", tmp_path) | {"data-path": str(tmp_path / "own")}
     with pytest.raises(InputError, match=re.escape(f"there is no folder '{tmp_path / 'own'}'")):
         client_app.app(_train(1, Role.CLIENT), context)
 
 
-def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(
-    context: Context, small: Make, tmp_path: Path
-) -> None:
+def test_an_adversary_with_files_finds_what_one_with_flowers_state_finds(context, small, tmp_path):
     given = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     context.run_config = to_run_config(small(given))
     client_of = federation.load(from_run_config(context.run_config).experiment).client_of
@@ -255,7 +242,7 @@ for kind, content in (
 """
 
 
-def test_an_auditors_node_starts_without_what_computes(tmp_path: Path) -> None:
+def test_an_auditors_node_starts_without_what_computes(tmp_path):
     # Flower starts a process for every message, on cores that clients may need.
     command = [sys.executable, "-c", AN_AUDITORS_ROUND, str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)

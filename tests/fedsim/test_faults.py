@@ -3,10 +3,7 @@
 import copy
 import json
 import threading
-from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,22 +11,18 @@ from flwr.app import ConfigRecord, Error, Message
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.flower_private import NODE_UNAVAILABLE, Key, Stage
 from fedsim.federation.protocol.secure_aggregation import CONFIGS, SecureAggregationError
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server import nodes as node_module
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.nodes import REGISTERED, connect
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
-Fault = Callable[[Message, Message], Message | None]
 
 TINY = {"trials.count": 4, "trials.batch": 2, "training.rounds": 2}
 TOLERANT = TINY | {"federation.clients": 4, "federation.tolerated-dropouts": 1}
@@ -42,17 +35,15 @@ class FaultyGrid(InProcessGrid):
     fault: returns the reply that arrives, None for none.
     """
 
-    def __init__(self, config: Config, fault: Fault) -> None:
+    def __init__(self, config, fault):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self._fault = fault
         self._arrived: dict[str, Message] = {}
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         return list(self.pull_messages(list(self.push_messages(messages))))
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+    def push_messages(self, messages):
         ids = []
         for message in messages:
             content = copy.deepcopy(message.content)  # Flower's mod takes out what it reads
@@ -63,30 +54,30 @@ class FaultyGrid(InProcessGrid):
                 self._arrived[ids[-1]] = arriving
         return ids
 
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+    def pull_messages(self, message_ids):
         return [self._arrived.pop(id) for id in message_ids if id in self._arrived]
 
 
-def _of(message: Message, partition: int) -> bool:
+def _of(message, partition):
     return message.metadata.dst_node_id == FIRST_NODE + partition
 
 
-def _stage(message: Message) -> str:
+def _stage(message):
     """Return the stage of secure aggregation that a message asks for, "" for none."""
     record = message.content.config_records.get(CONFIGS) if message.has_content() else None
     return "" if record is None else str(record[Key.STAGE])
 
 
-def _run(config: Config, directory: RunDirectory, fault: Fault = lambda _, reply: reply) -> Arrays:
+def _run(config, directory, fault=lambda _, reply: reply):
     server_app.carry_out(FaultyGrid(config, fault), preflight(config), directory)
     return directory.read_arrays("transcript.npz")
 
 
 @pytest.fixture
-def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
+def chosen(small):
     """Return a function that tells the challenge's client, the adversary and one more client."""
 
-    def roles(config: Config) -> tuple[int, int, int]:
+    def roles(config):
         from fedsim.game import challenge  # noqa: PLC0415
 
         found = challenge.choose(config.experiment)
@@ -96,8 +87,6 @@ def chosen(small: Make) -> Callable[[Config], tuple[int, int, int]]:
     return roles
 
 
-Roles = Callable[[Config], tuple[int, int, int]]
-
 # A killed server
 
 
@@ -105,7 +94,7 @@ class Killed(BaseException):
     """What kill -9 does, in a test."""
 
 
-def _report(directory: RunDirectory) -> dict[str, Any]:
+def _report(directory):
     """Return the report without what may differ: when the run was and how long it took."""
     report = json.loads((directory.path / "report.json").read_text(encoding="utf-8"))
     return {name: value for name, value in report.items() if name not in ("created", "timing")}
@@ -124,15 +113,13 @@ KILLED = {
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(
-    name: str, small: Make, tmp_path: Path
-) -> None:
+def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(name, small, tmp_path):
     config = small(KILLED[name])
     whole = RunDirectory.create(tmp_path / "whole", config)
     expected = _run(config, whole)
     seen = []
 
-    def kill(message: Message, reply: Message) -> Message:
+    def kill(message, reply):
         # In the second round of the second batch of trials, when somebody has computed already.
         record = message.content.config_records.get(messages.REQUEST)
         if record is not None and (record["first_trial"], record["round"]) == (2, 2):
@@ -150,7 +137,7 @@ def test_a_run_killed_in_a_round_ends_as_if_it_had_not_been(
     assert _report(directory) == _report(whole)
 
 
-def test_an_event_that_a_kill_tore_is_skipped(small: Make, tmp_path: Path) -> None:
+def test_an_event_that_a_kill_tore_is_skipped(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     with (directory.path / "events.jsonl").open("w") as file:
         file.write('{"phase": "trai')
@@ -159,7 +146,7 @@ def test_an_event_that_a_kill_tore_is_skipped(small: Make, tmp_path: Path) -> No
     assert [event["phase"] for event, _ in directory.events()] == ["done"]
 
 
-def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> None:
+def test_one_directory_has_one_run_at_a_time(small, tmp_path):
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
     with (
@@ -171,7 +158,7 @@ def test_one_directory_has_one_run_at_a_time(small: Make, tmp_path: Path) -> Non
     _run(config, directory)
 
 
-def test_a_run_waits_for_the_end_of_its_last_process(small: Make, tmp_path: Path) -> None:
+def test_a_run_waits_for_the_end_of_its_last_process(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small(TINY))
     with ExitStack() as last:
         last.enter_context(directory.lock())
@@ -183,13 +170,11 @@ def test_a_run_waits_for_the_end_of_its_last_process(small: Make, tmp_path: Path
 # Clients that die, restart, or are others than they say
 
 
-def test_a_client_that_is_gone_for_a_round_is_accounted(
-    small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_a_client_that_is_gone_for_a_round_is_accounted(small, chosen, tmp_path):
     config = small(TOLERANT | {"federation.trust": "local"})
     *_, other = chosen(config)
 
-    def gone(message: Message, reply: Message) -> Message | None:
+    def gone(message, reply):
         request = message.content.config_records.get(messages.REQUEST, {})
         return None if _of(message, other) and request.get("round") == 2 else reply
 
@@ -204,14 +189,12 @@ def test_a_client_that_is_gone_for_a_round_is_accounted(
     assert all("no answer from client" in event["reason"] for event in dropped)
 
 
-def test_an_adversary_that_was_restarted_says_what_it_lost(
-    small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_an_adversary_that_was_restarted_says_what_it_lost(small, chosen, tmp_path):
     config = small(TINY)
     _, adversary, _ = chosen(config)
     directory = RunDirectory.create(tmp_path / "run", config)
 
-    def restart(message: Message, reply: Message) -> Message:
+    def restart(message, reply):
         if message.metadata.message_type == "train" and _of(message, adversary):
             grid.contexts[FIRST_NODE + adversary].state.clear()
         return reply
@@ -220,7 +203,7 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
     with pytest.raises(ClientFailedError, match=r"state is missing.*was lost between rounds"):
         server_app.carry_out(grid, preflight(config), directory)
 
-    def restart_at_last(message: Message, reply: Message) -> Message:
+    def restart_at_last(message, reply):
         if message.metadata.message_type == "evaluate" and _of(message, adversary):
             grid.contexts[FIRST_NODE + adversary].state.clear()
         return reply
@@ -230,18 +213,16 @@ def test_an_adversary_that_was_restarted_says_what_it_lost(
         server_app.carry_out(grid, preflight(config), directory)
 
 
-def _experimenting(state: Path) -> dict[str, Scalar]:
+def _experimenting(state):
     """Return the terms of a node whose records are public."""
     said = "adversary,central,challenge,experiment"
     return {"consent": said, "max-trials": 8, "state-path": str(state)}
 
 
-def test_an_adversary_with_a_state_path_outlives_its_restart(
-    small: Make, run: Run, tmp_path: Path
-) -> None:
+def test_an_adversary_with_a_state_path_outlives_its_restart(small, run, tmp_path):
     config = small(TINY)
 
-    def restart(_: Message, reply: Message) -> Message:
+    def restart(_, reply):
         for context in grid.contexts.values():
             context.state.clear()
         return reply
@@ -255,9 +236,7 @@ def test_an_adversary_with_a_state_path_outlives_its_restart(
     np.testing.assert_array_equal(found["log_odds"], run(config)["log_odds"])
 
 
-def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(
-    small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(small, tmp_path, monkeypatch):
     config = small(TINY)
     directory = RunDirectory.create(tmp_path / "run", config)
     keys = {str(client): FIRST_NODE + client for client in range(3)}
@@ -279,10 +258,10 @@ def test_a_partition_belongs_to_the_node_whose_key_is_its_clients(
         _run(config, directory)
 
 
-def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
+def test_a_node_that_died_a_moment_ago_is_waited_for(small):
     asked = []
 
-    def dead_at_first(message: Message, reply: Message) -> Message:
+    def dead_at_first(message, reply):
         asked.append(message.metadata.dst_node_id)
         if asked.count(FIRST_NODE + 1) == 1 and _of(message, 1):
             return Message(Error(NODE_UNAVAILABLE, "Node Unavailable"), reply_to=message)
@@ -293,7 +272,7 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
     assert others == [[], {}]
     assert asked.count(FIRST_NODE) == 1
 
-    def dead(message: Message, reply: Message) -> Message:
+    def dead(message, reply):
         dying = Error(NODE_UNAVAILABLE, "Node Unavailable")
         return Message(dying, reply_to=message) if _of(message, 1) else reply
 
@@ -302,10 +281,8 @@ def test_a_node_that_died_a_moment_ago_is_waited_for(small: Make) -> None:
 
 
 @pytest.mark.parametrize("claimed", [None, float("nan")])
-def test_a_node_that_does_not_say_what_it_holds_is_named(
-    claimed: float | None, small: Make
-) -> None:
-    def silent(message: Message, reply: Message) -> Message:
+def test_a_node_that_does_not_say_what_it_holds_is_named(claimed, small):
+    def silent(message, reply):
         if claimed is None:
             del reply.content[messages.METRICS]
         else:
@@ -321,10 +298,10 @@ class CrowdedGrid(FaultyGrid):
 
     STRANGER = 99
 
-    def get_node_ids(self) -> Iterable[int]:
+    def get_node_ids(self):
         return [*super().get_node_ids(), self.STRANGER]
 
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+    def push_messages(self, messages):
         return [
             id
             for message in messages
@@ -335,7 +312,7 @@ class CrowdedGrid(FaultyGrid):
             )
         ]
 
-    def _strange(self, message: Message) -> list[str]:
+    def _strange(self, message):
         reply = messages.reply(message, 0)
         id = message.metadata.message_id
         if (arriving := self._fault(message, reply)) is not None:
@@ -344,8 +321,8 @@ class CrowdedGrid(FaultyGrid):
 
 
 @pytest.mark.parametrize("claimed", [99.0, 1.0, float("inf"), 0.5])
-def test_a_node_that_is_no_clients_stops_no_run(claimed: float, small: Make) -> None:
-    def lying(message: Message, reply: Message) -> Message:
+def test_a_node_that_is_no_clients_stops_no_run(claimed, small):
+    def lying(message, reply):
         if message.metadata.dst_node_id == CrowdedGrid.STRANGER:
             reply.content.metric_records[messages.METRICS]["partition"] = claimed
         return reply
@@ -355,22 +332,20 @@ def test_a_node_that_is_no_clients_stops_no_run(claimed: float, small: Make) -> 
     assert (nodes, auditors) == (clients, [])
 
 
-def test_a_second_answer_to_one_question_is_not_heard(small: Make) -> None:
+def test_a_second_answer_to_one_question_is_not_heard(small):
     class Echoing(FaultyGrid):
-        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        def pull_messages(self, message_ids):
             return [each for reply in super().pull_messages(message_ids) for each in (reply, reply)]
 
     nodes, *_ = connect(Echoing(small(TINY), lambda _, reply: reply), 3, 1.0)
     assert nodes == {client: FIRST_NODE + client for client in range(3)}
 
 
-def test_an_absent_client_is_named_long_before_the_run_gives_up(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_client_is_named_long_before_the_run_gives_up(small, monkeypatch):
     monkeypatch.setattr(node_module, "PATIENCE", 0.0)
-    events: list[dict[str, Any]] = []
+    events = []
 
-    def absent(message: Message, reply: Message) -> Message | None:
+    def absent(message, reply):
         return None if _of(message, 1) else reply
 
     with pytest.raises(
@@ -383,9 +358,7 @@ def test_an_absent_client_is_named_long_before_the_run_gives_up(
 # Data that machines disagree about
 
 
-def test_a_node_with_other_data_is_named_before_the_first_round(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_node_with_other_data_is_named_before_the_first_round(small, tmp_path):
     rng = np.random.default_rng(0)
     table = ["a,b,label", *(f"{a:.3f},{b:.3f},{int(a > b)}" for a, b in rng.random((80, 2)))]
     for name, lines in (("ours", table), ("other", [table[0], *table[:0:-1]])):
@@ -406,15 +379,15 @@ def test_a_node_with_other_data_is_named_before_the_first_round(
 
 @pytest.mark.parametrize(("trust", "factor"), [("central", 1.3), ("local", 1e30)])
 def test_a_sum_is_no_longer_than_its_clients_records_and_noise_allow(
-    trust: str, factor: float, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+    trust, factor, small, chosen, tmp_path
+):
     # One record of 24 each for two clients: the federation's records would allow 25 C.
     config = small(TINY | {"federation.trust": trust, "federation.partition": "quantity"})
     *_, other = chosen(config)
     held = len(federation.load(config.experiment).owned_by(other))
 
-    def scaled(by: float) -> Fault:
-        def fault(message: Message, reply: Message) -> Message:
+    def scaled(by):
+        def fault(message, reply):
             if _of(message, other) and messages.REPLY in reply.content:
                 total = messages.only(reply.content.array_records[messages.REPLY])
                 longest = np.linalg.norm(total, axis=1, keepdims=True)
@@ -434,11 +407,11 @@ def test_a_sum_is_no_longer_than_its_clients_records_and_noise_allow(
     _run(config, RunDirectory.create(tmp_path / "true", config), scaled(1.0))
 
 
-def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_path: Path) -> None:
+def test_noise_that_is_not_told_is_no_belief(small, chosen, tmp_path):
     config = small(TINY | {"federation.trust": "local", "audit.mode": "oracle"})
     *_, other = chosen(config)
 
-    def secretive(message: Message, reply: Message) -> Message:
+    def secretive(message, reply):
         if _of(message, other):
             reply.content.pop(messages.MEASUREMENT, None)
         return reply
@@ -450,13 +423,11 @@ def test_noise_that_is_not_told_is_no_belief(small: Make, chosen: Roles, tmp_pat
         _run(config, directory, secretive)
 
 
-def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
-    small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(small, chosen, tmp_path):
     config = small(TINY | {"federation.trust": "distributed"})
     *_, other = chosen(config)
 
-    def wild(message: Message, reply: Message) -> Message:
+    def wild(message, reply):
         if _of(message, other) and messages.REPLY in reply.content:
             words = messages.only(reply.content.array_records[messages.REPLY]).copy()
             words[0, 0] = 2**31
@@ -468,21 +439,19 @@ def test_a_message_beyond_its_range_does_not_wrap_into_the_sum(
         _run(config, directory, wild)
 
 
-def test_all_colluders_disclose_their_noise_and_nobody_else(
-    small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_all_colluders_disclose_their_noise_and_nobody_else(small, chosen, tmp_path):
     config = small(
         TINY | {"federation.clients": 4, "federation.trust": "local", "federation.colluding": 1}
     )
     client, _, colluder = chosen(config)  # the lowest-numbered of the others
 
-    def intruding(message: Message, reply: Message) -> Message:
+    def intruding(message, reply):
         if _of(message, client) and messages.REPLY in reply.content:
             noise = messages.array_record(noise=np.ones((2, 650)))
             reply.content[messages.DISCLOSED] = noise
         return reply
 
-    def silent(message: Message, reply: Message) -> Message:
+    def silent(message, reply):
         if _of(message, colluder):
             reply.content.pop(messages.DISCLOSED, None)
         return reply
@@ -507,12 +476,12 @@ def test_all_colluders_disclose_their_noise_and_nobody_else(
     ],
 )
 def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
-    norms: list[float], round: int, reason: str, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+    norms, round, reason, small, chosen, tmp_path
+):
     config = small(TINY | {"privacy.sensitivity": "local"})
     client, *_ = chosen(config)
 
-    def false(message: Message, reply: Message) -> Message:
+    def false(message, reply):
         if messages.SENSITIVITY in reply.content:
             reply.content[messages.SENSITIVITY] = messages.array_record(norms=np.asarray(norms))
             reply.content.metric_records[messages.METRICS]["round"] = round
@@ -537,20 +506,18 @@ def test_no_noise_is_scaled_to_a_sensitivity_that_cannot_be(
         (Stage.COLLECT_MASKED_VECTORS, "failing"),
     ],
 )
-def test_a_client_may_be_lost_in_any_stage_before_its_sum(
-    stage: str, how: str, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_a_client_may_be_lost_in_any_stage_before_its_sum(stage, how, small, chosen, tmp_path):
     clear = small(TOLERANT | {"federation.trust": "distributed", "trials.count": 2})
     masked = small(TOLERANT | SECAGG | {"trials.count": 2})
     *_, other = chosen(clear)
 
-    def lost(message: Message) -> Message | None:
+    def lost(message):
         return None if how == "silent" else Message(Error(0, "gone"), reply_to=message)
 
-    def lost_in_stage(message: Message, reply: Message) -> Message | None:
+    def lost_in_stage(message, reply):
         return lost(message) if _of(message, other) and _stage(message) == stage else reply
 
-    def lost_in_clear(message: Message, reply: Message) -> Message | None:
+    def lost_in_clear(message, reply):
         return lost(message) if _of(message, other) and messages.REPLY in reply.content else reply
 
     found = _run(masked, RunDirectory.create(tmp_path / "masked", masked), lost_in_stage)
@@ -559,14 +526,12 @@ def test_a_client_may_be_lost_in_any_stage_before_its_sum(
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
 
 
-def test_a_client_may_be_lost_in_the_last_stage_and_not_two(
-    small: Make, run: Run, chosen: Roles, tmp_path: Path
-) -> None:
+def test_a_client_may_be_lost_in_the_last_stage_and_not_two(small, run, chosen, tmp_path):
     config = small(TOLERANT | SECAGG | {"trials.count": 2})
     client, _, other = chosen(config)
 
-    def lost(*clients: int) -> Fault:
-        def fault(message: Message, reply: Message) -> Message | None:
+    def lost(*clients):
+        def fault(message, reply):
             absent = any(_of(message, each) for each in clients)
             return None if absent and _stage(message) == Stage.UNMASK else reply
 
@@ -585,14 +550,14 @@ def test_a_client_may_be_lost_in_the_last_stage_and_not_two(
     assert [event["of"] for event in silent] == ["unmasking"] * 2
 
 
-def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Path) -> None:
+def test_a_false_share_unmasks_nothing(small, chosen, tmp_path):
     config = small(TINY | SECAGG | {"trials.count": 2})
     *_, other = chosen(config)
 
-    def forged(message: Message, reply: Message) -> Message:
+    def forged(message, reply):
         if _of(message, other) and _stage(message) == Stage.UNMASK:
             record = reply.content.config_records[CONFIGS]
-            shares: Any = record[Key.SHARE_LIST]
+            shares = record[Key.SHARE_LIST]
             record[Key.SHARE_LIST] = [bytes([*part[:-1], part[-1] ^ 1]) for part in shares]
         return reply
 
@@ -602,13 +567,11 @@ def test_a_false_share_unmasks_nothing(small: Make, chosen: Roles, tmp_path: Pat
 
 
 @pytest.mark.parametrize("key", [Key.PUBLIC_KEY_1, Key.CIPHERTEXT_LIST, Key.SHARE_LIST])
-def test_what_is_missing_from_a_stage_is_named(
-    key: str, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_what_is_missing_from_a_stage_is_named(key, small, chosen, tmp_path):
     config = small(TINY | SECAGG | {"trials.count": 2})
     *_, other = chosen(config)
 
-    def lacking(message: Message, reply: Message) -> Message:
+    def lacking(message, reply):
         if _of(message, other) and reply.has_content():
             reply.content.config_records.get(CONFIGS, {}).pop(key, None)
         return reply
@@ -618,25 +581,25 @@ def test_what_is_missing_from_a_stage_is_named(
         _run(config, directory, lacking)
 
 
-def _a_key_that_is_none(record: ConfigRecord) -> None:
+def _a_key_that_is_none(record):
     if Key.PUBLIC_KEY_2 in record:
         record[Key.PUBLIC_KEY_2] = b"x"
 
 
-def _one_key_twice(record: ConfigRecord) -> None:
+def _one_key_twice(record):
     if Key.PUBLIC_KEY_2 in record:
         record[Key.PUBLIC_KEY_2] = record[Key.PUBLIC_KEY_1]
 
 
-def _shares_for_one_alone(record: ConfigRecord) -> None:
+def _shares_for_one_alone(record):
     if Key.DESTINATION_LIST in record:
-        destinations: Any = record[Key.DESTINATION_LIST]
+        destinations = record[Key.DESTINATION_LIST]
         record[Key.DESTINATION_LIST] = destinations[:1] * len(destinations)
 
 
-def _endless_shares(record: ConfigRecord) -> None:
+def _endless_shares(record):
     if Key.CIPHERTEXT_LIST in record:
-        ciphertexts: Any = record[Key.CIPHERTEXT_LIST]
+        ciphertexts = record[Key.CIPHERTEXT_LIST]
         record[Key.CIPHERTEXT_LIST] = [part * 100 for part in ciphertexts]
 
 
@@ -649,15 +612,13 @@ DEFECTS = {
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_what_others_would_fail_at_is_its_clients_fault_alone(
-    name: str, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_what_others_would_fail_at_is_its_clients_fault_alone(name, small, chosen, tmp_path):
     """One client may be missing: were the others to fail as well, the run would end."""
     spoil, reason = DEFECTS[name]
     config = small(TOLERANT | SECAGG | {"trials.count": 2, "training.rounds": 1})
     *_, other = chosen(config)
 
-    def defective(message: Message, reply: Message) -> Message:
+    def defective(message, reply):
         if _of(message, other) and reply.has_content():
             spoil(reply.content.config_records.get(CONFIGS, ConfigRecord()))
         return reply
@@ -678,9 +639,7 @@ class LateGrid(FaultyGrid):
     late: int
     stage: str
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages, *, timeout=None):
         asked = list(messages)
         stage = next(map(_stage, asked), "")
         replies = list(super().send_and_receive(asked, timeout=timeout))
@@ -702,9 +661,7 @@ class LateGrid(FaultyGrid):
         (Stage.COLLECT_MASKED_VECTORS, "it took no part in the exchange of keys"),
     ],
 )
-def test_who_has_no_keys_has_no_part_in_the_sum(
-    stage: str, reason: str, small: Make, chosen: Roles, tmp_path: Path
-) -> None:
+def test_who_has_no_keys_has_no_part_in_the_sum(stage, reason, small, chosen, tmp_path):
     config = small(TOLERANT | SECAGG | {"trials.count": 2, "training.rounds": 1})
     *_, other = chosen(config)
     directory = RunDirectory.create(tmp_path / "run", config)

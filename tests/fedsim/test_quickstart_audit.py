@@ -1,33 +1,26 @@
 """Flower's own DP, in a quickstart app that fedsim records with one line, audited offline."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.federation.transcripts.records import Transcript
 
 DELTA, CONFIDENCE, NODES, ROUNDS, NORM, Z = 1e-5, 0.999, 3, 3, 0.5, 1.0
-Quickstart = Callable[..., dict[str, Transcript]]
-Report = dict[str, Any]
 
 
-def report_of(transcript: Transcript) -> Report:
+def report_of(transcript):
     return audit(transcript, AuditOptions(delta=DELTA, confidence=CONFIDENCE)).report
 
 
-def alarms(report: Report) -> list[str]:
+def alarms(report):
     return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.parametrize("privacy", ["server", "client"])
-def test_central_dp_has_the_noise_it_claims_for_an_average_client(
-    quickstart: Quickstart, privacy: str
-) -> None:
+def test_central_dp_has_the_noise_it_claims_for_an_average_client(quickstart, privacy):
     release = report_of(quickstart(privacy=privacy)["server"])["details"]["release"]
     ends = release["noise_multiplier"]
     assert ends["low"] <= Z <= ends["high"]
@@ -41,17 +34,13 @@ def test_central_dp_has_the_noise_it_claims_for_an_average_client(
         assert client["mu"]["high"] >= mu * 0.99
 
 
-def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(
-    quickstart: Quickstart,
-) -> None:
+def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(quickstart):
     report = report_of(quickstart(privacy="server")["server"])
     said = " ".join(one["why"] for one in report["findings"])
     assert "a client has a weight of up to 0.5, while the noise assumes 0.333 for each" in said
 
 
-def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
-    quickstart: Quickstart,
-) -> None:
+def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(quickstart):
     found = quickstart(privacy="local", local_epsilon=1.0)
     multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
     for node in range(NODES):
@@ -66,16 +55,14 @@ def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(
     assert report_of(found["server"])["details"]["release"]["noise"] == "none"
 
 
-def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart: Quickstart) -> None:
+def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart):
     release = report_of(quickstart()["server"])["details"]["release"]
     assert release["noise"] == "none"
     assert all(client["belief"][-1] == 1 for client in release["clients"])
 
 
 @pytest.mark.slow
-def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(
-    quickstart: Quickstart,
-) -> None:
+def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(quickstart):
     rounds, z = 60, 0.2
     found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
     canary = report_of(found["client-0"])["details"]["canary"]

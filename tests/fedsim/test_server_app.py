@@ -1,30 +1,21 @@
 """A run's results depend on its configuration alone, and a killed run goes on where it was."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
-from flwr.serverapp.strategy import Result
 
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, to_run_config
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.configuration import to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import nodes
 from fedsim.federation.server.plan import fit_batch, preflight, prepare
 from fedsim.federation.server.strategy import DPSGD
 
-Run = Callable[[Config], Arrays]
-Make = Callable[..., Config]
-
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 @pytest.mark.parametrize("scale", ["global", "local"])
-def test_beliefs_do_not_depend_on_the_size_of_the_batch(
-    trust: str, scale: str, small: Make, run: Run
-) -> None:
+def test_beliefs_do_not_depend_on_the_size_of_the_batch(trust, scale, small, run):
     mode = {"federation.trust": trust, "privacy.sensitivity": scale}
     whole = run(small(mode))
     parts = run(small(mode | {"trials.batch": 3}))
@@ -34,33 +25,29 @@ def test_beliefs_do_not_depend_on_the_size_of_the_batch(
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_beliefs_do_not_depend_on_the_number_of_threads(small: Make, run: Run) -> None:
+def test_beliefs_do_not_depend_on_the_number_of_threads(small, run):
     one, three = run(small()), run(small({"run.threads": 3}))
     np.testing.assert_array_equal(one["log_odds"], three["log_odds"])
 
 
-def test_another_seed_is_another_experiment(small: Make, run: Run) -> None:
+def test_another_seed_is_another_experiment(small, run):
     assert not np.array_equal(run(small())["log_odds"], run(small({"run.seed": 1}))["log_odds"])
 
 
-def test_noise_from_the_operating_system_is_another_experiment_each_time(
-    small: Make, run: Run
-) -> None:
+def test_noise_from_the_operating_system_is_another_experiment_each_time(small, run):
     config = small({"privacy.noise-source": "system"})
     first, second = run(config), run(config)
     np.testing.assert_array_equal(first["worlds"], second["worlds"])
     assert not np.array_equal(first["log_odds"], second["log_odds"])
 
 
-def test_noise_scaled_to_local_sensitivity_makes_every_step_equally_informative(
-    small: Make, run: Run
-) -> None:
+def test_noise_scaled_to_local_sensitivity_makes_every_step_equally_informative(small, run):
     transcript = run(small({"privacy.sensitivity": "local"}))
     ratio = transcript["sensitivities"] / transcript["noise_stds"]
     np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-12)
 
 
-def test_local_trust_hides_behind_the_noise_of_the_others(small: Make, run: Run) -> None:
+def test_local_trust_hides_behind_the_noise_of_the_others(small, run):
     mode = {"federation.trust": "local", "privacy.noise-multiplier": 3.0, "privacy.rho-beta": 0.0}
     transcript = run(small(mode))
     np.testing.assert_allclose(transcript["noise_stds"], 3.0 * np.sqrt(2))
@@ -70,20 +57,18 @@ class Killed(BaseException):
     """What a signal does, in a test."""
 
 
-def test_a_killed_run_resumes_after_its_last_batch(
-    small: Make, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_resumes_after_its_last_batch(small, run, tmp_path, monkeypatch):
     config = small({"trials.batch": 2})
     expected = run(config)
     directory = RunDirectory.create(tmp_path / "killed", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     batches = []
 
-    def run_two_batches(*arguments: object, **options: object) -> Result:
+    def run_two_batches(*arguments, **options):
         if len(batches) == 2:
             raise Killed
         batches.append(arguments)
-        return start(*arguments, **options)  # type: ignore[arg-type]
+        return start(*arguments, **options)
 
     start = DPSGD.start
     monkeypatch.setattr(DPSGD, "start", run_two_batches)
@@ -101,9 +86,7 @@ def test_a_killed_run_resumes_after_its_last_batch(
     ("key", "value", "offered"),
     [("training.optimizer", "adma", "adam"), ("training.schedule", "linaer", "linear")],
 )
-def test_what_a_round_would_refuse_is_refused_before_any_work(
-    key: str, value: str, offered: str, small: Make, tmp_path: Path
-) -> None:
+def test_what_a_round_would_refuse_is_refused_before_any_work(key, value, offered, small, tmp_path):
     config = small({key: value, "run.out": str(tmp_path / "run")})
     with pytest.raises(InputError, match=rf"{key} is '{value}'.*did you mean '{offered}'"):
         prepare(config)
@@ -111,7 +94,7 @@ def test_what_a_round_would_refuse_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_every_optimiser_and_schedule_runs_in_any_batch(trust: str, small: Make, run: Run) -> None:
+def test_every_optimiser_and_schedule_runs_in_any_batch(trust, small, run):
     mode = {"federation.trust": trust, "training.optimizer": "adam", "training.schedule": "cosine"}
     mode |= {"training.learning-rate": 0.05, "training.sampling-rate": 0.5}
     whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
@@ -120,20 +103,20 @@ def test_every_optimiser_and_schedule_runs_in_any_batch(trust: str, small: Make,
     np.testing.assert_allclose(parts["accuracies"], whole["accuracies"], atol=0.051)
 
 
-def test_local_steps_do_not_depend_on_the_size_of_the_batch(small: Make, run: Run) -> None:
+def test_local_steps_do_not_depend_on_the_size_of_the_batch(small, run):
     mode = {"federation.trust": "local", "training.local-steps": 3}
     whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
     np.testing.assert_allclose(parts["log_odds"], whole["log_odds"], rtol=1e-5, atol=1e-5)
 
 
-def test_too_few_clients_are_named_and_not_waited_for_without_end(small: Make) -> None:
+def test_too_few_clients_are_named_and_not_waited_for_without_end(small):
     config = small()
     grid = InProcessGrid(client_app.app, 2, to_run_config(config))
     with pytest.raises(Exception, match=r"2 of 3 clients connected within 0\.1 s"):
         nodes.connect(grid, 3, timeout=0.1)
 
 
-def test_a_batch_without_a_size_takes_what_memory_allows(small: Make, tmp_path: Path) -> None:
+def test_a_batch_without_a_size_takes_what_memory_allows(small, tmp_path):
     place = {"run.out": str(tmp_path / "run"), "trials.batch": 0}
     assert fit_batch(small(place)).trials.batch == 100  # on a CPU
     tight = small(place | {"run.max-memory": "1MB", "trials.count": 400})
@@ -143,7 +126,7 @@ def test_a_batch_without_a_size_takes_what_memory_allows(small: Make, tmp_path: 
     assert prepare(tight).batches == plan.batches
 
 
-def test_batches_that_were_fitted_to_memory_stay_as_they_are(small: Make, tmp_path: Path) -> None:
+def test_batches_that_were_fitted_to_memory_stay_as_they_are(small, tmp_path):
     asked = small({"trials.batch": 8, "run.out": str(tmp_path / "run")})
     fitted = prepare(asked.with_batch(3))
     directory = fitted.begin()

@@ -5,13 +5,9 @@ rows is the order of precedence. The test of an audit goes through every combina
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
-
-import pytest
 
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.app.audit import AppAudit
@@ -34,7 +30,6 @@ from fedsim.audits.recorded.releases import ProvenPrivacy, ReleaseReport
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.commands import gate
-from fedsim.configuration import Config
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.trust.model import Vantage
@@ -42,14 +37,12 @@ from fedsim.privacy.trust.model import Vantage
 EPSILON, DELTA = 2.0, 1e-5
 INF = float("inf")
 
-Evidence = dict[str, Any]
-Row = tuple[Mapping[str, Any], str]
 
 SIZES = {"below": 0.5, "rounding": 1 + 5e-7, "above": 1.5, "infinite": INF, "unknown": None}
 """An epsilon as a multiple of the claimed one; "rounding" is above it by less than 1e-6."""
 
 
-def deciding(table: list[Row], evidence: Evidence) -> int:
+def deciding(table, evidence):
     """Return the place of the first row whose conditions all hold; a tuple holds alternatives."""
     for place, (conditions, _) in enumerate(table):
         if all(
@@ -60,14 +53,12 @@ def deciding(table: list[Row], evidence: Evidence) -> int:
     raise AssertionError(f"no row is for {evidence}")
 
 
-def every(axes: Mapping[str, tuple[Any, ...]]) -> Iterator[Evidence]:
+def every(axes):
     for values in product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
 
 
-def differing(
-    axes: Mapping[str, tuple[Any, ...]], table: list[Row], judged: Callable[[Evidence], str]
-) -> list[tuple[Evidence, str, str]]:
+def differing(axes, table, judged):
     """Return each combination of evidence that is judged otherwise than the table says."""
     cases = [(each, deciding(table, each)) for each in every(axes)]
     assert {place for _, place in cases} == set(range(len(table)))  # no row without a case
@@ -75,19 +66,19 @@ def differing(
     return [each for each in found if each[1] != each[2]]
 
 
-def _epsilon(size: str) -> Any:
+def _epsilon(size):
     return None if SIZES[size] is None else EPSILON * SIZES[size]
 
 
-def _bound(size: str) -> EpsilonBound:
+def _bound(size):
     return EpsilonBound(_epsilon(size), DELTA, 0.9999, "a test", "nothing")
 
 
-def _claim(unit: str | None = None) -> Claim:
+def _claim(unit=None):
     return Claim(EPSILON, DELTA, Scope.RUN, "given", unit=unit)
 
 
-def _findings(broken: bool) -> tuple[Finding, ...]:
+def _findings(broken):
     return (Finding("why", "mend", rule="a-rule"),) if broken else ()
 
 
@@ -103,7 +94,7 @@ STATUSES = {
 }
 
 
-def test_exit_statuses() -> None:
+def test_exit_statuses():
     found = {each.value: (exit_status(each, False), exit_status(each, True)) for each in Verdict}
     assert found == STATUSES
 
@@ -119,7 +110,7 @@ APP_AXES = {
     "server": ("right", "moved", "alarm", "counted alarm"),  # the last one is in theory's epsilon
     "broken rule": (False, True),  # which decides nothing
 }
-APP: list[Row] = [
+APP = [
     ({"claim": False}, "no claim"),
     ({"training unseen": True}, "not judged"),
     ({"proven": ("rounding", "above", "infinite")}, "convicted"),
@@ -133,7 +124,7 @@ APP: list[Row] = [
 ]
 
 
-def _app(evidence: Evidence) -> str:
+def _app(evidence):
     central = CentralNoise("a strategy", 1.0, (1.0,), (1.0,), 5)
     own = "own" in evidence["noise"]
     central = replace(central, own_noise=own, varies=evidence["noise"] == "uneven")
@@ -141,7 +132,7 @@ def _app(evidence: Evidence) -> str:
     checks = tuple(Finding("why", rule=each) for each in rule)
     moved = "the model was moved" if evidence["server"] == "moved" else ""
     observation = AppObservation((), {}, (), False, False, (), checks=checks, unsure=moved)
-    unused: Any = None
+    unused = None
     return AppAudit(
         app="a test",
         configuration=Configuration(3, ("a strategy",), central=central, observation=observation),
@@ -166,7 +157,7 @@ def _app(evidence: Evidence) -> str:
     ).verdict.value
 
 
-def test_apps() -> None:
+def test_apps():
     assert differing(APP_AXES, APP, _app) == []
 
 
@@ -183,7 +174,7 @@ LOOP_AXES = {
     "share": ("not measured", "enough", "short"),
     "at measured noise": ("below", "rounding", "above", "unknown"),
 }
-LOOP: list[Row] = [
+LOOP = [
     ({"claim": False}, "no claim"),
     ({"proven": ("rounding", "above", "infinite")}, "convicted"),
     ({"broken rule": True}, "suspect"),
@@ -200,8 +191,8 @@ LOOP: list[Row] = [
 ]
 
 
-def _loop(evidence: Evidence) -> str:
-    unused: Any = None
+def _loop(evidence):
+    unused = None
     noise = None
     if evidence["share"] != "not measured":
         share = 0.98 if evidence["share"] == "enough" else 0.96
@@ -233,7 +224,7 @@ def _loop(evidence: Evidence) -> str:
     ).verdict.value
 
 
-def test_loops() -> None:
+def test_loops():
     assert differing(LOOP_AXES, LOOP, _loop) == []
 
 
@@ -250,7 +241,7 @@ RECORDED_AXES = {
     "at most": ("below", "rounding", "above"),
     "doubt": ("none", "unsure", "alike"),
 }
-RECORDED: list[Row] = [
+RECORDED = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared")}, "not judged"),
     ({"canaries": ("rounding", "above")}, "convicted"),
@@ -265,7 +256,7 @@ RECORDED: list[Row] = [
 ]
 
 
-def _recorded(evidence: Evidence) -> str:
+def _recorded(evidence):
     if not evidence["claim"]:
         return UNCLAIMED.verdict.value
     kind = evidence["release"]
@@ -289,7 +280,7 @@ def _recorded(evidence: Evidence) -> str:
         }
     )
     all_rounds = _epsilon_or_none(evidence["canaries"])
-    canary: Any = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
+    canary = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
         canary=None if evidence["canaries"] == "none" else canary,
@@ -301,11 +292,11 @@ def _recorded(evidence: Evidence) -> str:
     return audit.judged(_claim(unit), measured, found, missing, {}).verdict.value
 
 
-def _epsilon_or_none(size: str) -> Any:
+def _epsilon_or_none(size):
     return None if size not in SIZES else _epsilon(size)
 
 
-def test_recorded_federations() -> None:
+def test_recorded_federations():
     assert differing(RECORDED_AXES, RECORDED, _recorded) == []
 
 
@@ -322,7 +313,7 @@ LIVE_AXES = {
     "trials missed": (False, True),
     "could be refuted": (False, True),
 }
-LIVE: list[Row] = [
+LIVE = [
     ({"claim": False}, "no claim"),
     ({"round seen": False}, "not judged"),
     ({"unit": "another"}, "not judged"),
@@ -336,11 +327,11 @@ LIVE: list[Row] = [
 ]
 
 
-def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Mechanism) -> str:
+def _live(evidence, protecting, failing, mechanism):
     if not evidence["claim"]:
         return UNCLAIMED.verdict.value
     config = failing if evidence["no guarantee"] else protecting
-    audit: Any = SimpleNamespace(
+    audit = SimpleNamespace(
         config=config if evidence["round seen"] else None,
         everything=lambda: mechanism,
         trials=config.trials.count - evidence["trials missed"],
@@ -356,12 +347,12 @@ def _live(evidence: Evidence, protecting: Config, failing: Config, mechanism: Me
     return judgement.verdict.value
 
 
-def test_live_federations(small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_federations(small, monkeypatch):
     protecting = small({"federation.trust": "local", "privacy.noise-source": "system"})
     failing = small({"federation.trust": "local"})  # noise from the seed
     mechanism = Mechanism.alike(1.0, 3)
 
-    def judged(evidence: Evidence) -> str:
+    def judged(evidence):
         # Theory's epsilon, exactly as far from the claim as the table says.
         size = _epsilon(evidence["theory"])
         monkeypatch.setattr(PLD.__class__, "epsilon", lambda *_: size)
@@ -381,7 +372,7 @@ RUN_AXES = {
     "exact posterior": (False, True),
 }
 AT_OR_ABOVE = ((0.2, 0.4), (0.1, 0.3), (0.3, 0.5))
-RUN: list[Row] = [
+RUN = [
     ({"alarm": "advantage here"}, "contradicted"),
     ({"alarm": "noise", "audited here": True}, "contradicted"),
     ({"limit": 1.0}, "no-limit"),
@@ -395,7 +386,7 @@ RUN: list[Row] = [
 ]
 
 
-def _run(evidence: Evidence) -> str:
+def _run(evidence):
     alarms = {
         "none": [],
         "advantage here": ["advantage_participant"],
@@ -403,19 +394,19 @@ def _run(evidence: Evidence) -> str:
         "noise": ["noise_of_sums"],
     }[evidence["alarm"]]
     vantage = "participant" if evidence["audited here"] else "server"
-    attack: Any = None
+    attack = None
     if evidence["interval"] is not None:
         attack = SimpleNamespace(interval=evidence["interval"], best=evidence["exact posterior"])
-    limit: Any = Limit.of_epsilon(evidence["epsilon"], evidence["limit"], "theory")
+    limit = Limit.of_epsilon(evidence["epsilon"], evidence["limit"], "theory")
     alarmed = rows.alarmed(dict.fromkeys(alarms, "why"), vantage, "participant")
     row = RunRow("participant", "not-measured", limit, attack, None, None, "")
     return standing(row, alarmed=alarmed)
 
 
-def test_runs() -> None:
+def test_runs():
     assert differing(RUN_AXES, RUN, _run) == []
 
 
-def test_no_state_of_a_run_changes_its_exit_status_but_for_conditions_of_the_user() -> None:
+def test_no_state_of_a_run_changes_its_exit_status_but_for_conditions_of_the_user():
     report = {"alarms": 1, "rows": {"server": {"standing": "contradicted"}}}
     assert gate.parsed(None, "run").status(report) == 0

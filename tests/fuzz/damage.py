@@ -1,55 +1,51 @@
 """Damage to bytes, every kind of it reproducible from a name and a number."""
 
 import io
-import random
 import re
 import zipfile
-from collections.abc import Callable
-
-Mutation = Callable[[bytes, random.Random], bytes]
 
 HUGE = (b"9" * 25, b"1" + b"0" * 400, b"-1", b"1e400", b"18446744073709551615")
 
 
-def _flipped(content: bytes, draw: random.Random) -> bytes:
+def _flipped(content, draw):
     changed = bytearray(content)
     for _ in range(draw.choice((1, 1, 1, 2, 8))):
         changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
     return bytes(changed)
 
 
-def _set(content: bytes, draw: random.Random) -> bytes:
+def _set(content, draw):
     changed = bytearray(content)
     changed[draw.randrange(len(changed))] = draw.choice(b'\x00\xff\x80\n"[]{}.,=0\\')
     return bytes(changed)
 
 
-def _cut(content: bytes, draw: random.Random) -> bytes:
+def _cut(content, draw):
     return content[: draw.randrange(len(content))]
 
 
-def _part(content: bytes, draw: random.Random) -> tuple[int, int]:
+def _part(content, draw):
     start = draw.randrange(len(content))
     return start, min(len(content), start + draw.choice((1, 4, 16, 64, 1024)))
 
 
-def _removed(content: bytes, draw: random.Random) -> bytes:
+def _removed(content, draw):
     start, stop = _part(content, draw)
     return content[:start] + content[stop:]
 
 
-def _spliced(content: bytes, draw: random.Random) -> bytes:
+def _spliced(content, draw):
     start, stop = _part(content, draw)
     place = draw.randrange(len(content))
     return content[:place] + content[start:stop] * draw.choice((1, 1, 2, 500)) + content[place:]
 
 
-def _overwritten(content: bytes, draw: random.Random) -> bytes:
+def _overwritten(content, draw):
     start, stop = _part(content, draw)
     return content[:start] + draw.randbytes(stop - start) + content[stop:]
 
 
-def _huge(content: bytes, draw: random.Random) -> bytes:
+def _huge(content, draw):
     numbers = list(re.finditer(rb"[0-9]+", content))
     if not numbers:
         return _set(content, draw)
@@ -57,18 +53,18 @@ def _huge(content: bytes, draw: random.Random) -> bytes:
     return content[: found.start()] + draw.choice(HUGE) + content[found.end() :]
 
 
-def _nested(content: bytes, draw: random.Random) -> bytes:
+def _nested(content, draw):
     place = draw.randrange(len(content))
     return content[:place] + draw.choice((b"[", b"{", b'{"a":', b"a.")) * 30_000 + content[place:]
 
 
-RAW: tuple[Mutation, ...] = (_flipped, _set, _cut, _removed, _spliced, _overwritten)
+RAW = (_flipped, _set, _cut, _removed, _spliced, _overwritten)
 """Accidents: what a checksum is there to notice."""
 
-TEXT: tuple[Mutation, ...] = (*RAW, _huge, _nested)
+TEXT = (*RAW, _huge, _nested)
 
 
-def repacked(content: bytes, draw: random.Random) -> bytes:
+def repacked(content, draw):
     """Return an archive that is whole, with a member changed, renamed, swapped, doubled or gone."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
@@ -89,7 +85,7 @@ def repacked(content: bytes, draw: random.Random) -> bytes:
     return packed.getvalue()
 
 
-def _header(content: bytes, draw: random.Random) -> bytes:
+def _header(content, draw):
     """Change the type or the shape that an array's header says, in as many characters."""
     start, stop = 10, min(len(content), 128)
     for old, new in draw.sample(

@@ -52,25 +52,25 @@ class Reader:
     grows: bool = False
 
 
-READERS: dict[str, Callable[[Path], Reader]] = {}
+READERS = {}
 
 
-def _reader(name: str) -> Callable[[Callable[[Path], Reader]], Callable[[Path], Reader]]:
-    def add(make: Callable[[Path], Reader]) -> Callable[[Path], Reader]:
+def _reader(name):
+    def add(make):
         READERS[name] = make
         return make
 
     return add
 
 
-def experiment() -> Config:
+def experiment():
     """Return the experiment whose run is damaged."""
     changes = {"data.records": 24, "data.held-out": 24, "federation.clients": 3, "model.hidden": 4}
     changes |= {"training.rounds": 2, "trials.count": 8, "trials.batch": 4}
     return configuration.from_run_config(to_run_config(Config()) | changes)
 
 
-def played(path: Path) -> RunDirectory:
+def played(path):
     """Return a finished run."""
     settings = experiment()
     directory = RunDirectory.create(path, settings)
@@ -79,8 +79,8 @@ def played(path: Path) -> RunDirectory:
     return directory
 
 
-def _of_run(name: str, read: Callable[[RunDirectory], object], **options: Any) -> None:
-    def make(folder: Path) -> Reader:
+def _of_run(name, read, **options):
+    def make(folder):
         directory = RunDirectory(folder / "run")
         return Reader(directory.path / name, lambda: read(directory), **options)
 
@@ -97,7 +97,7 @@ _of_run("identity", lambda run: run.identity)
 _of_run("nodes.json", nodes.registered_nodes)
 
 
-def _batches(run: RunDirectory) -> object:
+def _batches(run):
     file = run.batch_file(0)
     return (
         batches.Batches(run.config, run).ranges(),
@@ -110,10 +110,10 @@ _of_run("batches/000000.npz", _batches, **NPZ)
 _of_run("transcript.npz", run_transcript.read, **NPZ)
 
 
-def _repacked(name: str) -> None:
+def _repacked(name):
     make = READERS[name]
 
-    def remake(folder: Path) -> Reader:
+    def remake(folder):
         reader = make(folder)
         return Reader(reader.path, reader.read, (damage.repacked,))
 
@@ -121,14 +121,14 @@ def _repacked(name: str) -> None:
 
 
 @_reader("sums")
-def _sums(folder: Path) -> Reader:
+def _sums(folder):
     path = folder / "SHA256SUMS"
     path.write_text(f"{'0' * 64}  report.json\n{'1' * 64}  figures/belief.svg\n")
     return Reader(path, lambda: verification.read_sums(path))
 
 
-def _recording(name: str) -> None:
-    def make(folder: Path) -> Reader:
+def _recording(name):
+    def make(folder):
         path = folder / "recording.fedt"
         if not path.exists():
             arrays = {"w": np.arange(6.0).reshape(2, 3)}
@@ -138,7 +138,7 @@ def _recording(name: str) -> None:
                     writer.append(records.ObservedRound(round, arrays, replies))
                 writer.end()
 
-        def read() -> object:
+        def read():
             found = reader.read_transcript(path)
             return [found.facts, found.ended, *found.rounds]
 
@@ -153,14 +153,14 @@ _repacked("a recording's 000002.npz")
 
 
 @_reader("a description of rounds")
-def _description(folder: Path) -> Reader:
+def _description(folder):
     path = folder / "rounds.toml"
     path.write_text("[[rounds]]\nnoise-multiplier = 1.5\ncount = 10\nsampling-rate = 0.5\n")
     return Reader(path, lambda: releases.load(path))
 
 
-def _loaded(name: str, root: Path, **options: Any) -> Callable[[], object]:
-    def read() -> object:
+def _loaded(name, root, **options):
+    def read():
         found = data.DATASETS[name](Source(name, str(root), **options))
         return found.train.features, found.train.labels, found.classes, found.attributes
 
@@ -168,20 +168,20 @@ def _loaded(name: str, root: Path, **options: Any) -> Callable[[], object]:
 
 
 @_reader("arrays of one's own")
-def _npz(folder: Path) -> Reader:
+def _npz(folder):
     path = folder / "own.npz"
     np.savez_compressed(path, features=np.eye(8), labels=np.arange(8) % 2, key=np.arange(8))
     return Reader(path, _loaded("npz", path), **cast(Any, NPZ))
 
 
 @_reader("a table")
-def _csv(folder: Path) -> Reader:
+def _csv(folder):
     path = folder / "own.csv"
     path.write_text("age,town,label\n" + "".join(f"{n},t{n % 3},{n % 2}\n" for n in range(12)))
     return Reader(path, _loaded("csv", path))
 
 
-def _idx(folder: Path, pack: Callable[[bytes], bytes], ending: str) -> Path:
+def _idx(folder, pack, ending):
     images = struct.pack(">4B3I", 0, 0, 8, 3, 6, 4, 4) + bytes(range(96))
     labels = struct.pack(">4BI", 0, 0, 8, 1, 6) + bytes([0, 1, 2, 0, 1, 2])
     folder.mkdir()
@@ -192,19 +192,19 @@ def _idx(folder: Path, pack: Callable[[bytes], bytes], ending: str) -> Path:
 
 
 @_reader("IDX")
-def _plain_idx(folder: Path) -> Reader:
+def _plain_idx(folder):
     path = _idx(folder / "idx", bytes, "")
     return Reader(path, _loaded("idx", path.parent), damage.RAW)
 
 
 @_reader("IDX, packed")
-def _packed_idx(folder: Path) -> Reader:
+def _packed_idx(folder):
     path = _idx(folder / "idx-gz", lambda content: gzip.compress(content, mtime=0), ".gz")
     return Reader(path, _loaded("idx", path.parent), damage.RAW, sealed=True)
 
 
 @_reader("pictures")
-def _pictures(folder: Path) -> Reader:
+def _pictures(folder):
     root = folder / "pictures"
     for name in ("a", "b"):
         (root / name).mkdir(parents=True)
@@ -214,7 +214,7 @@ def _pictures(folder: Path) -> Reader:
 
 
 @_reader("purchases")
-def _purchases(folder: Path) -> Reader:
+def _purchases(folder):
     path = folder / "purchases" / "dataset_purchase"
     path.parent.mkdir()
     path.write_text("".join(f"{n + 1}," + ",".join("01" * 300) + "\n" for n in range(4)))
@@ -223,14 +223,14 @@ def _purchases(folder: Path) -> Reader:
 
 
 @_reader("scores of canaries")
-def _scores(folder: Path) -> Reader:
+def _scores(folder):
     path = folder / "scores.csv"
     path.write_text("trial,canary,included,score\n0,0,1,0.5\n0,1,0,-0.5\n1,0,1,1e3\n")
     return Reader(path, lambda: one_run.read_scores(path, None))
 
 
 @_reader("what a node remembers")
-def _memory(folder: Path) -> Reader:
+def _memory(folder):
     place = SimpleNamespace(run_id=1, node_id=2, node_config={"state-path": str(folder / "state")})
     context = cast(Context, place)
     node_machine.remember(context, "ratios", {"a": np.eye(3)})
@@ -239,7 +239,7 @@ def _memory(folder: Path) -> Reader:
 
 
 @_reader("a report that may be replaced")
-def _replaced(folder: Path) -> Reader:
+def _replaced(folder):
     place = folder / "replaced"
     place.mkdir()
     (place / "report.json").write_text('{"kind": "sweep", "runs": [1, 2.5, null]}')
@@ -249,7 +249,7 @@ def _replaced(folder: Path) -> Reader:
 
 
 @_reader("the nodes of a kit")
-def _registered(folder: Path) -> Reader:
+def _registered(folder):
     place = folder / "server"
     place.mkdir()
     nodes_of = {"client-0": {"node": "12", "key": "SHA256:x", "replaced": []}}

@@ -10,8 +10,6 @@ import shutil
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,14 +24,14 @@ MOST_MEMORY = 2**29
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("fuzz") / "run"
     directory = played(path)
     directory.write_json("nodes.json", {str(client): 1000 + client for client in range(3)})
     return path
 
 
-def _plain(value: Any) -> Any:
+def _plain(value):
     """Return what was read as something that can be compared."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
@@ -48,14 +46,12 @@ def _plain(value: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_file_is_refused_in_one_line_or_read_as_it_was(
-    name: str, run: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused_in_one_line_or_read_as_it_was(name, run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     reader = READERS[name](tmp_path)
     whole = reader.path.read_bytes()
     expected = _plain(reader.read())
-    counts: Counter[str] = Counter()
+    counts = Counter()
     peak = 0
     tracemalloc.start()
     try:

@@ -2,34 +2,30 @@
 
 import gzip
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 from variants import BASE
 
 import fedsim
-from fedsim.configuration import Scalar
 from fedsim.game.client import noise
 from fedsim.studies import rounds
 
 TRIALS = 400
 
-GAMES: Mapping[str, Mapping[str, Any]] = {
+GAMES = {
     "which of 20 records": {"candidates": 20},
     "which label": {"column": "label"},
 }
 
-PLAYED: dict[str, Scalar] = {
+PLAYED = {
     **BASE,
     **{"training.rounds": 8, "privacy.rho-beta": 0.99, "trials.batch": 200},
 }
 
 
-def noise_of(share: float) -> AbstractContextManager[Any]:
+def noise_of(share):
     """Add noise of a share of the standard deviation that is accounted for."""
     return patch.object(rounds, "noise", lambda *drawn: noise(*drawn) * share)
 
@@ -39,9 +35,7 @@ def noise_of(share: float) -> AbstractContextManager[Any]:
     [pytest.param(game, marks=pytest.mark.slow if game == "which label" else ()) for game in GAMES],
 )
 @pytest.mark.parametrize("rate", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
-    game: str, rate: float
-) -> None:
+def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(game, rate):
     keys = PLAYED | {"training.sampling-rate": rate}
     with noise_of(0.8):
         mutant = fedsim.attack(keys, {"trials.count": TRIALS}, progress=False, **GAMES[game]).report
@@ -53,7 +47,7 @@ def test_noise_of_four_fifths_is_alarmed_and_the_claimed_noise_is_not(
     assert honest["baseline"] < measured["interval"][0] < honest["bound"]
 
 
-def test_without_noise_the_success_itself_is_above_its_bound() -> None:
+def test_without_noise_the_success_itself_is_above_its_bound():
     with noise_of(0.3):
         report = fedsim.attack(PLAYED, "trials.count=100", progress=False, candidates=20).report
     assert "The success is above its bound" in report["contradictions"]["success"]
@@ -66,7 +60,7 @@ ADULT = Path(__file__).resolve().parents[3] / "shared" / "data" / "adult"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not ADULT.is_dir(), reason="needs ../shared/data/adult")
-def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -> None:
+def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path):
     for name in ("adult.data", "adult.test"):
         (tmp_path / name).write_bytes(gzip.decompress((ADULT / f"{name}.gz").read_bytes()))
     sizes = {"data.records": 300, "data.held-out": 100, "training.rounds": 10}
@@ -74,7 +68,7 @@ def test_on_adult_the_guessed_label_shows_noise_of_four_fifths(tmp_path: Path) -
     privacy |= {"privacy.neighbouring": "add-remove"}
     keys = {"data.root": str(tmp_path), "run.device": "cpu", **sizes, **privacy}
 
-    def played(share: float) -> Mapping[str, Any]:
+    def played(share):
         with noise_of(share):
             return fedsim.attack(
                 CONFIG, keys, "trials.count=1000", column="label", progress=False

@@ -1,15 +1,11 @@
 """The audit convicts every broken DP-SGD, says why, and accuses no correct one."""
 
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 from variants import CORRECT, MUTANTS, Variant, noise_of, play
 
 from fedsim.audits.measurements.residual_report import SHARED
-from fedsim.configuration import Scalar
 from fedsim.privacy.participation import sampling
 from fedsim.privacy.participation.sampling import participation
 
@@ -51,7 +47,7 @@ CHANCES = {
 }
 """The others' number."""
 
-ORACLE: dict[str, Scalar] = {
+ORACLE = {
     "audit.mode": "oracle",
     "training.sampling-rate": 0.1,
     "training.clipping-norm": 1.0,
@@ -59,7 +55,7 @@ ORACLE: dict[str, Scalar] = {
 }
 
 
-def joined_more_often() -> AbstractContextManager[Any]:
+def joined_more_often():
     """Let records take part half as often again as is accounted for."""
     return patch.object(
         sampling,
@@ -94,7 +90,7 @@ REPEATED = {
     ],
     ids=lambda mutant: mutant.name,
 )
-def test_a_mutant_is_convicted_and_its_fault_is_named(mutant: Variant, tmp_path: Path) -> None:
+def test_a_mutant_is_convicted_and_its_fault_is_named(mutant, tmp_path):
     report = play(mutant, tmp_path / "run", TRIALS, ROUNDS).report
     alarm, cause = CAUSES[mutant.name]
     assert cause in report["contradictions"].get(alarm, "")
@@ -106,14 +102,14 @@ def test_a_mutant_is_convicted_and_its_fault_is_named(mutant: Variant, tmp_path:
 
 
 @pytest.mark.parametrize("variant", HALF, ids=lambda variant: variant.name)
-def test_a_correct_variant_is_not_accused(variant: Variant, tmp_path: Path) -> None:
+def test_a_correct_variant_is_not_accused(variant, tmp_path):
     report = play(variant, tmp_path / "run", TRIALS, ROUNDS).report
     assert report["contradictions"] == {}
     assert report["chance_alarms"] == CHANCES.get(variant.name, FULL_BATCHES)
     assert report["residuals"]["noise"]["degrees_of_freedom"] > TRIALS * ROUNDS
 
 
-def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_path: Path) -> None:
+def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_path):
     """Epsilon is 0 at so large a delta: half of the trials pass it, though by next to nothing."""
     milder = Variant(
         "far below the clipping norm",
@@ -137,9 +133,7 @@ def test_a_record_that_moves_the_sums_little_is_not_surer_than_it_may_be(tmp_pat
 
 
 @pytest.mark.slow
-def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
-    tmp_path: Path,
-) -> None:
+def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(tmp_path):
     """An oracle audit has the log-odds alone; some gradients are below the clipping norm."""
     more = Variant("q", ORACLE, joined_more_often)
     report = play(more, tmp_path / "more", trials=1000, rounds=10).report
@@ -156,11 +150,11 @@ def test_records_that_join_more_often_than_claimed_are_noticed_where_norms_vary(
     ids=["participant", "oracle"],
 )
 def test_noise_that_falls_as_short_as_an_honest_audit_would_have_noticed_is_convicted(
-    changes: dict[str, Any], trials: int, least: float, tmp_path: Path
-) -> None:
+    changes, trials, least, tmp_path
+):
     """With 95 %: fewer than six of eight are an accident of one in two hundred."""
 
-    def played(share: float, seed: int) -> dict[str, Any]:
+    def played(share, seed):
         scaled = Variant("less noise", changes, lambda: noise_of(share))
         return play(scaled, tmp_path / f"{share}-{seed}", trials, rounds=6, seed=seed).report
 
@@ -173,7 +167,7 @@ def test_noise_that_falls_as_short_as_an_honest_audit_would_have_noticed_is_conv
     assert sum(bool(played(share, seed)["alarms"]) for seed in range(1, 9)) >= 6
 
 
-def test_there_are_fifteen_that_leak_one_that_does_not_and_ten_correct_ones() -> None:
+def test_there_are_fifteen_that_leak_one_that_does_not_and_ten_correct_ones():
     assert (sum(mutant.leaks for mutant in MUTANTS), len(MUTANTS), len(CORRECT)) == (15, 16, 10)
     assert [mutant.name for mutant in MUTANTS] == list(CAUSES)
     assert not any(mutant.correct for mutant in MUTANTS)

@@ -7,44 +7,37 @@ leaves everything else as it is: the messages, the adversary, the report. Nothin
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from scipy.special import ndtr
-from torch import Tensor
 
 from fedsim import client_app, server_app
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common.randomness import StreamRole, gaussian_noise, generator
-from fedsim.configuration import Config, Scalar, from_run_config, to_run_config
-from fedsim.configuration.objects import GameRules, Scheme
+from fedsim.configuration import Scalar, from_run_config, to_run_config
 from fedsim.federation.client import training_node
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import acceptance
-from fedsim.federation.server.batch import BegunRound, ReceivedReplies
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
 from fedsim.game import federation as federations
-from fedsim.game.federation import Federation
-from fedsim.game.known_round import KnownRound
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.models import parameter_shapes
 from fedsim.privacy import noise as noise_module
-from fedsim.privacy.noise import Noised
 from fedsim.privacy.participation import sampling
 from fedsim.reports import page
 
-BASE: dict[str, Scalar] = {
+BASE = {
     "data.records": 30,
     "data.held-out": 20,
     "data.pool": 30,
@@ -77,7 +70,7 @@ class Variant:
     leaks: bool = True
 
     @property
-    def correct(self) -> bool:
+    def correct(self):
         """Whether nothing is wrong with it."""
         return self.broken is nullcontext
 
@@ -90,19 +83,12 @@ class Outcome:
     convicting_trials: int | None
 
 
-def play(
-    variant: Variant,
-    directory: Path,
-    trials: int,
-    rounds: int,
-    fewer: Sequence[int] = (),
-    seed: int = 0,
-) -> Outcome:
+def play(variant, directory, trials, rounds, fewer=(), seed=0):
     """Run a variant in process and audit it, also by its first trials alone.
 
     fewer: how many of them, even numbers.
     """
-    sizes: dict[str, Scalar] = {"trials.count": trials, "training.rounds": rounds, "run.seed": seed}
+    sizes = {"trials.count": trials, "training.rounds": rounds, "run.seed": seed}
     config = from_run_config(BASE | sizes | variant.changes)
     run = RunDirectory.create(directory, config)
     # The verdict is in report.json; drawing the page takes ten times as long as a small game.
@@ -122,7 +108,7 @@ def play(
     return Outcome(report, convicting)
 
 
-def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
+def _alarms(config, run, trials):
     """Return the alarms of a report on the first trials of a run, half of them of each world."""
     few = config.model_copy(update={"trials": config.trials.model_copy(update={"count": trials})})
     arrays = run.read_arrays("transcript.npz")
@@ -145,45 +131,42 @@ def _alarms(config: Config, run: RunDirectory, trials: int) -> dict[str, str]:
     return found.contradictions
 
 
-Rows = np.ndarray
-
-
-def _noise_as(change: Callable[..., Rows]) -> AbstractContextManager[Any]:
+def _noise_as(change):
     """Let the server's noise be change(seed, trials, round, partition, size)."""
     return patch.object(noise_module, "gaussian_noise", change)
 
 
-def no_noise() -> AbstractContextManager[Any]:
+def no_noise():
     """Forget the noise."""
     return _noise_as(lambda _seed, trials, _round, _partition, size: np.zeros((len(trials), size)))
 
 
-def noise_of(share: float) -> AbstractContextManager[Any]:
+def noise_of(share):
     """Add noise of a share of the standard deviation that is accounted for."""
     return _noise_as(lambda *stream: gaussian_noise(*stream) * share)
 
 
-def half_the_noise() -> AbstractContextManager[Any]:
+def half_the_noise():
     """Add noise of half the standard deviation that is accounted for."""
     return noise_of(0.5)
 
 
-def uniform_noise() -> AbstractContextManager[Any]:
+def uniform_noise():
     """Add uniform noise of the standard deviation that is accounted for, which hides no outlier."""
     return _noise_as(lambda *stream: math.sqrt(12) * (ndtr(gaussian_noise(*stream)) - 0.5))
 
 
-def laplace_noise() -> AbstractContextManager[Any]:
+def laplace_noise():
     """Add Laplace's noise of the standard deviation that is accounted for."""
 
-    def noise(*stream: Any) -> Rows:
+    def noise(*stream):
         normal = gaussian_noise(*stream)
         return -np.sign(normal) * np.log(2 * ndtr(-np.abs(normal))) / math.sqrt(2)
 
     return _noise_as(noise)
 
 
-def noise_once_per_epoch() -> AbstractContextManager[Any]:
+def noise_once_per_epoch():
     """Add noise in the first round of every epoch only."""
     return _noise_as(
         lambda seed, trials, round, *rest: (
@@ -192,7 +175,7 @@ def noise_once_per_epoch() -> AbstractContextManager[Any]:
     )
 
 
-def noise_in_one_round_of_an_epoch() -> AbstractContextManager[Any]:
+def noise_in_one_round_of_an_epoch():
     """Add all noise of an epoch in its first round, but for a fiftieth of what others claim."""
     rest = 0.02
     first = math.sqrt(EPOCH - (EPOCH - 1) * rest**2)
@@ -203,19 +186,15 @@ def noise_in_one_round_of_an_epoch() -> AbstractContextManager[Any]:
     )
 
 
-def reused_seed() -> AbstractContextManager[Any]:
+def reused_seed():
     """Draw the noise of every round from one seed."""
     return _noise_as(lambda seed, trials, _round, *rest: gaussian_noise(seed, trials, 1, *rest))
 
 
-Summed = Callable[[GameRules, Federation, Tensor, Tensor, Tensor], Tensor]
-"""Parameters [T, P], unclipped gradients [T, n, P], weights [T, n] -> the client's sum [T, P]."""
-
-
-def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
+def _contribution_as(total):
     """Let every client, and not the adversary's replay of it, sum its gradients in another way."""
 
-    def contribution(seen: KnownRound, client: int, worlds: Tensor | None = None) -> Tensor:
+    def contribution(seen, client, worlds=None):
         federation, parameters, participation = seen.federation, seen.parameters, seen.participation
         positions = federation.owned_by(client)
         features, labels = federation.members(positions)
@@ -231,18 +210,18 @@ def _contribution_as(total: Summed) -> AbstractContextManager[Any]:
     return patch.object(training_node, "contribution", contribution)
 
 
-def _scaled_down(vectors: Tensor, norm: float) -> Tensor:
+def _scaled_down(vectors, norm):
     return vectors * (norm / vectors.norm(dim=-1, keepdim=True)).clamp(max=1)
 
 
-def _weighted(gradients: Tensor, weights: Tensor) -> Tensor:
+def _weighted(gradients, weights):
     return torch.einsum("tnp,tn->tp", gradients, weights)
 
 
-def clipping_after_averaging() -> AbstractContextManager[Any]:
+def clipping_after_averaging():
     """Clip the mean of a batch's gradients, in place of each of them."""
 
-    def total(rules: GameRules, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+    def total(rules, _, __, each, weights):
         count = weights.sum(1, keepdim=True)
         return count * _scaled_down(
             _weighted(each, weights) / count, rules.scheme.training.clipping_norm
@@ -251,16 +230,16 @@ def clipping_after_averaging() -> AbstractContextManager[Any]:
     return _contribution_as(total)
 
 
-def noise_of_a_mean() -> AbstractContextManager[Any]:
+def noise_of_a_mean():
     """Take the sum for a mean, whose sensitivity is C/n, and scale the noise to that."""
     return _noise_as(lambda *stream: gaussian_noise(*stream) / BASE["data.records"])
 
 
 @contextmanager
-def mean_in_place_of_sum() -> Iterator[None]:
+def mean_in_place_of_sum():
     """Divide the sum by the number of all records, and its noise too, which is no less private."""
 
-    def total(rules: GameRules, _: Federation, __: Tensor, each: Tensor, weights: Tensor) -> Tensor:
+    def total(rules, _, __, each, weights):
         clipped = _scaled_down(each, rules.scheme.training.clipping_norm)
         return _weighted(clipped, weights) / rules.scheme.records
 
@@ -269,15 +248,13 @@ def mean_in_place_of_sum() -> Iterator[None]:
 
 
 @contextmanager
-def one_layer_unclipped() -> Iterator[None]:
+def one_layer_unclipped():
     """Clip over all parameters but the last layer's weight and bias, which stay as they are.
 
     A server that bounds its clients' sums refuses some of them, so that this one does not.
     """
 
-    def total(
-        rules: GameRules, federation: Federation, _: Tensor, each: Tensor, weights: Tensor
-    ) -> Tensor:
+    def total(rules, federation, _, each, weights):
         *_, weight, bias = parameter_shapes(federation.model).values()
         rest = each.shape[-1] - math.prod(weight) - math.prod(bias)
         clipped = _scaled_down(each[..., :rest], rules.scheme.training.clipping_norm)
@@ -287,10 +264,10 @@ def one_layer_unclipped() -> Iterator[None]:
         yield
 
 
-def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
+def weighted_mean_after_clipping():
     """Weight the clients' sums by their sizes, as FedAvg does: m n_j/n in place of 1."""
 
-    def total(strategy: DPSGD, round: BegunRound, received: ReceivedReplies) -> Rows:
+    def total(strategy, round, received):
         config = strategy.batch.plan.config
         known, clients = federations.load(config.experiment), config.federation.clients
         summed = np.zeros(round.shape)
@@ -303,10 +280,10 @@ def weighted_mean_after_clipping() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def shuffled_batches() -> Iterator[None]:
+def shuffled_batches():
     """Cut shuffled records into batches of one size, in place of a coin for each of them."""
 
-    def batch(seed: int, trials: range, round: int, records: int, rate: float) -> Rows:
+    def batch(seed, trials, round, records, rate):
         size = int(rate * records)
         epoch, place = divmod(round - 1, records // size)
         chosen = np.zeros((len(trials), records), dtype=bool)
@@ -321,10 +298,10 @@ def shuffled_batches() -> Iterator[None]:
 
 
 @contextmanager
-def weighted_batches() -> Iterator[None]:
+def weighted_batches():
     """Let every second record take part twice as often as accounted for."""
 
-    def batch(seed: int, trials: range, round: int, records: int, rate: float) -> Rows:
+    def batch(seed, trials, round, records, rate):
         weights = 1 + np.arange(records) % 2
         return np.array(
             [
@@ -338,14 +315,14 @@ def weighted_batches() -> Iterator[None]:
         yield
 
 
-def divisor_of_the_data() -> AbstractContextManager[Any]:
+def divisor_of_the_data():
     """Divide by q times the records that there are, noise and all, in place of the public q n.
 
     As Opacus does, which takes it from the loader: without the target the noise has another scale.
     """
     added = DPSGD._add_noise
 
-    def add(strategy: DPSGD, round: BegunRound, total: Rows) -> Noised:
+    def add(strategy, round, total):
         noised, batch = added(strategy, round, total), strategy.batch
         records = batch.plan.config.data.records
         there = records - ~batch.worlds
@@ -355,11 +332,11 @@ def divisor_of_the_data() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def epsilon_reset_every_round() -> Iterator[None]:
+def epsilon_reset_every_round():
     """Calibrate and claim one round's epsilon, and run them all."""
     calibrated = privacy.noise_multiplier
 
-    def one_round(scheme: Scheme) -> Scheme:
+    def one_round(scheme):
         training = scheme.training.model_copy(update={"rounds": 1})
         return dataclasses.replace(scheme, training=training)
 
@@ -374,8 +351,8 @@ def epsilon_reset_every_round() -> Iterator[None]:
         yield
 
 
-POISSON: dict[str, Scalar] = {"training.sampling-rate": 0.2}
-UNEQUAL: dict[str, Scalar] = {
+POISSON = {"training.sampling-rate": 0.2}
+UNEQUAL = {
     "federation.partition": "quantity",
     "federation.dirichlet-alpha": 0.5,
 }

@@ -1,29 +1,25 @@
 """Items of Triastcyn and Faltings, held against closed forms, plain counts and integrals."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from fedsim.privacy import bayesian
-from papers.findings import Means, Number, Reproduced, Scale
+from papers.findings import Means, Scale
 from papers.registry import ITEMS
 from papers.triastcyn import estimator, growth, members, orders, outlier, table
 
 
 @pytest.fixture
-def smoke(tmp_path: Path) -> Means:
+def smoke(tmp_path):
     return Means(Scale.SMOKE, tmp_path, say=lambda what: None)
 
 
-def _number(finding: Reproduced, name: str) -> Number:
+def _number(finding, name):
     return next(one for one in finding.numbers if one.name == name)
 
 
-def test_lambda_must_be_searched_and_equal_distances_are_the_moments_accountant(
-    smoke: Means,
-) -> None:
+def test_lambda_must_be_searched_and_equal_distances_are_the_moments_accountant(smoke):
     least, unsearched, core = orders.searched(smoke).numbers[-3:]
     assert least.name.endswith("at λ = 12")
     # 10,000 times log E exp(K(K-1)/2) of K ~ Binomial(lambda + 1, q): without the accountant.
@@ -35,7 +31,7 @@ def test_lambda_must_be_searched_and_equal_distances_are_the_moments_accountant(
     assert least.ours == pytest.approx(core.ours, rel=1e-9)
 
 
-def test_distances_of_pairs_are_those_of_a_plain_count() -> None:
+def test_distances_of_pairs_are_those_of_a_plain_count():
     vectors = growth.weibull_gradients(np.random.default_rng(1), 2)[:, :4, :7]
     plain = [
         [np.linalg.norm(of[i] - of[j]) for i in range(4) for j in range(i + 1, 4)] for of in vectors
@@ -48,7 +44,7 @@ def test_distances_of_pairs_are_those_of_a_plain_count() -> None:
     )
 
 
-def test_equal_distances_cost_what_the_moments_accountant_says() -> None:
+def test_equal_distances_cost_what_the_moments_accountant_says():
     distances = np.ones((5, 1225))
     costs = bayesian.step_costs(growth.ORDERS, distances, 1.0, 5, growth.RATE)
     found = growth.epsilons_so_far(costs)
@@ -58,7 +54,7 @@ def test_equal_distances_cost_what_the_moments_accountant_says() -> None:
 
 
 @pytest.mark.slow
-def test_growth_falls_with_the_noise_and_a_searched_order_hardly_grows(smoke: Means) -> None:
+def test_growth_falls_with_the_noise_and_a_searched_order_hardly_grows(smoke):
     numbers = growth.followed(smoke).numbers
     fixed = [one.ours for one in numbers[2::2]]
     assert fixed[:-1] == sorted(fixed[:-1], reverse=True)
@@ -70,7 +66,7 @@ def test_growth_falls_with_the_noise_and_a_searched_order_hardly_grows(smoke: Me
     assert numbers[0].ours == pytest.approx((8 * np.log(law) + np.log(1e5)) / 16, rel=1e-9)
 
 
-def test_clipping_keeps_the_bayesian_epsilon_below_dp(smoke: Means) -> None:
+def test_clipping_keeps_the_bayesian_epsilon_below_dp(smoke):
     found = growth.compared(smoke)
     bounded = _number(found, "bounded: largest BDP ε − DP ε").ours
     assert bounded < 0
@@ -78,14 +74,14 @@ def test_clipping_keeps_the_bayesian_epsilon_below_dp(smoke: Means) -> None:
     assert _number(found, "unbounded: largest BDP ε − DP ε").ours > bounded
 
 
-def test_theorem_3_is_exact_at_no_gradient_and_far_too_small_at_long_ones() -> None:
+def test_theorem_3_is_exact_at_no_gradient_and_far_too_small_at_long_ones():
     near, far = orders.moment(0.0), orders.moment(8.0)
     assert near == pytest.approx(1.732367731e-5, rel=1e-6)
     # (1 - q) + q exp(lambda (lambda + 1)/2): the record's part has nothing to hide in.
     assert far == pytest.approx(np.log1p(1e-3 * np.expm1(10.0)), rel=1e-5)
 
 
-def test_the_rest_of_the_town_is_within_the_accountants_bound() -> None:
+def test_the_rest_of_the_town_is_within_the_accountants_bound():
     assert outlier.accuracy(2.0) == pytest.approx(0.880797, abs=1e-6)
     distances, noise = outlier.resident_distances(2_000), outlier.multiplier(2.0)
     exact = outlier.exact_rest(distances, noise)
@@ -95,7 +91,7 @@ def test_the_rest_of_the_town_is_within_the_accountants_bound() -> None:
     assert alone == pytest.approx(0.15 * stats.norm.isf(1e-5) + 0.15**2 / 2, rel=1e-6)
 
 
-def test_the_binary_estimator_never_says_none_and_covers_what_it_says() -> None:
+def test_the_binary_estimator_never_says_none_and_covers_what_it_says():
     for gamma in estimator.GAMMAS:
         said = float(estimator.estimated(0, 100, gamma))
         assert said == pytest.approx(1 - gamma ** (1 / 101), abs=1e-12)
@@ -109,7 +105,7 @@ def test_the_binary_estimator_never_says_none_and_covers_what_it_says() -> None:
     assert estimator.least_covered()[1] < 0.95
 
 
-def test_the_continuous_estimator_covers_normal_data_and_not_heavy_tails() -> None:
+def test_the_continuous_estimator_covers_normal_data_and_not_heavy_tails():
     assert estimator.covered("normal", 20, 20_000).ours == pytest.approx(0.95, abs=0.0062)
     assert estimator.covered("log-normal, s = 3", 20, 2_000).ours < 0.5
     # What each law says is the expectation: a mean of many draws, where it has a variance.
@@ -118,12 +114,12 @@ def test_the_continuous_estimator_covers_normal_data_and_not_heavy_tails() -> No
     assert values.mean() == pytest.approx(np.exp(log_mean), rel=0.01)
 
 
-def test_a_larger_share_of_records_costs_more() -> None:
+def test_a_larger_share_of_records_costs_more():
     for curve in estimator.by_percentile(3).values():
         assert (np.diff(curve) > 0).all()
 
 
-def test_the_estimators_own_divergences_are_the_integrals() -> None:
+def test_the_estimators_own_divergences_are_the_integrals():
     at = np.linspace(-30, 30, 400_001)
     first, second = stats.norm.logpdf(at), stats.norm.logpdf(at, 0.4, np.sqrt(1.1))
     order = estimator.ORDERS[500]
@@ -140,7 +136,7 @@ def test_the_estimators_own_divergences_are_the_integrals() -> None:
     )
 
 
-def test_p_values_tell_distributions_apart_and_leave_equal_ones_alone() -> None:
+def test_p_values_tell_distributions_apart_and_leave_equal_ones_alone():
     draw = np.random.default_rng(4)
     same = members.Distances(draw.normal(5, 1, (3, 400)), draw.normal(5, 1, (3, 400)))
     apart = members.Distances(draw.normal(5, 1, (3, 400)), draw.normal(6, 2, (3, 400)))
@@ -149,7 +145,7 @@ def test_p_values_tell_distributions_apart_and_leave_equal_ones_alone() -> None:
 
 
 @pytest.mark.slow
-def test_the_items_of_data_are_made_of_digits(smoke: Means) -> None:
+def test_the_items_of_data_are_made_of_digits(smoke):
     found = table.made(smoke, "mnist")
     worst = _number(found, "C = 1: DP ε, moments at integer orders").ours
     tight = _number(found, "C = 1: DP ε, privacy loss distribution").ours
@@ -160,7 +156,7 @@ def test_the_items_of_data_are_made_of_digits(smoke: Means) -> None:
     assert len(members.compared(smoke).pictures) == 3
 
 
-def test_every_item_is_listed_with_the_data_that_it_needs() -> None:
+def test_every_item_is_listed_with_the_data_that_it_needs():
     needs = {one.name: one.needs for one in ITEMS if one.source == "triastcyn"}
     assert needs["table-1-abalone"] == ("abalone",)
     assert needs["figure-2"] == ("mnist",)

@@ -15,7 +15,7 @@ from papers.findings import (
 )
 
 
-def test_a_difference_that_chance_explains_agrees_and_another_departs() -> None:
+def test_a_difference_that_chance_explains_agrees_and_another_departs():
     recorded = advantage_of_wins(616, 993)
     wins = binomtest(616, 993).proportion_ci(0.95, "exact")
     assert recorded.range == pytest.approx((2 * wins.low - 1, 2 * wins.high - 1), abs=1e-9)
@@ -31,7 +31,7 @@ def test_a_difference_that_chance_explains_agrees_and_another_departs() -> None:
     assert agreement(Number("x", 0.22, (0.16, 0.28), None, (reference,))).kind == "agrees"
 
 
-def test_cells_that_agree_one_by_one_may_depart_together() -> None:
+def test_cells_that_agree_one_by_one_may_depart_together():
     reference = Reference(0.3, (0.24, 0.36), sampled=True)
     cells = [Number(name, 0.22, (0.16, 0.28), None, (reference,)) for name in "abcd"]
     assert {agreement(one).kind for one in cells} == {"agrees"}
@@ -42,7 +42,7 @@ def test_cells_that_agree_one_by_one_may_depart_together() -> None:
     assert together(cells[:1]) is None
 
 
-def test_true_values_depart_together_as_often_as_the_confidence_says() -> None:
+def test_true_values_depart_together_as_often_as_the_confidence_says():
     random, said = np.random.default_rng(0), 0
     for _ in range(400):
         ours, theirs = random.normal(0, 1, (2, 6))
@@ -58,14 +58,14 @@ def test_true_values_depart_together_as_often_as_the_confidence_says() -> None:
 @pytest.mark.parametrize(
     ("ours", "kind"), [(0.1449, "agrees"), (0.1351, "agrees"), (0.146, "departs")]
 )
-def test_a_printed_number_stands_for_all_that_round_to_it(ours: float, kind: str) -> None:
+def test_a_printed_number_stands_for_all_that_round_to_it(ours, kind):
     assert agreement(Number("rho_alpha", ours, references=(printed(0.14, 2),))).kind == kind
 
 
-def test_a_number_that_differs_for_no_known_reason_says_so() -> None:
+def test_a_number_that_differs_for_no_known_reason_says_so():
     found = agreement(Number("x", 2.0, references=(Reference(1.0, (1.0, 1.0)),)))
     assert found.text == "departs from the published value for an unknown reason"
 
 
-def test_a_number_that_no_source_has_agrees_with_nothing() -> None:
+def test_a_number_that_no_source_has_agrees_with_nothing():
     assert agreement(Number("x", 2.0, (1.0, 3.0), 2.5)).kind == "alone"

@@ -15,7 +15,7 @@ from fedsim.privacy import calibration
 from papers import making
 from papers.abadi import accuracies
 from papers.bernau import audit_figures, identification, norms, sensitivities
-from papers.findings import Means, Reproduced, Scale, agreement
+from papers.findings import Means, Scale, agreement
 from papers.registry import ITEMS
 from papers.xiao import clusters, network
 
@@ -25,14 +25,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Means:
+def smoke(tmp_path_factory):
     """One folder for all items, which share their runs."""
     return Means(Scale.SMOKE, tmp_path_factory.mktemp("reproduction"), say=lambda what: None)
 
 
-def test_noise_scaled_to_local_sensitivity_has_the_advantage_of_the_whole_budget(
-    smoke: Means,
-) -> None:
+def test_noise_scaled_to_local_sensitivity_has_the_advantage_of_the_whole_budget(smoke):
     numbers = {one.name: one for one in identification.table(smoke, "mnist").numbers}
     wanted = calibration.epsilon_at_most(math.log(9), 0.01, "rdp-classic")
     allowed = gaussian.advantage(math.sqrt(2) / calibration.noise_multiplier(wanted, 2))
@@ -47,15 +45,13 @@ def test_noise_scaled_to_local_sensitivity_has_the_advantage_of_the_whole_budget
         assert number.interval[0] <= number.ours <= number.interval[1]
 
 
-def test_beliefs_in_d_are_above_one_half_on_average_where_d_was_used(smoke: Means) -> None:
+def test_beliefs_in_d_are_above_one_half_on_average_where_d_was_used(smoke):
     found = identification.beliefs(smoke, "mnist")
     assert all(0.3 < one.ours < 0.9 for one in found.numbers)
     assert found.pictures[0].svg.startswith("<?xml")
 
 
-def test_epsilon_from_sensitivities_is_the_target_under_local_and_less_under_global_noise(
-    smoke: Means,
-) -> None:
+def test_epsilon_from_sensitivities_is_the_target_under_local_and_less_under_global_noise(smoke):
     numbers = {one.name: one for one in audit_figures.audit(smoke, "mnist").numbers}
     for belief in (0.75, 0.9):
         local = numbers[f"ρβ = {belief:g}, local sensitivity: ε′ from sensitivities"]
@@ -66,7 +62,7 @@ def test_epsilon_from_sensitivities_is_the_target_under_local_and_less_under_glo
         assert abs(inferred.ours) < 0.5
 
 
-def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke: Means) -> None:
+def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke):
     numbers = {one.name: one for one in sensitivities.followed(smoke, "mnist").numbers}
     highest, lowest = numbers["RMS LS, bounded, max 1"], numbers["RMS LS, bounded, min 1"]
     assert lowest.ours < highest.ours <= 6 * (1 + 1e-6)
@@ -74,7 +70,7 @@ def test_dissimilar_pairs_move_a_step_more_than_similar_ones(smoke: Means) -> No
     assert highest.interval[0] <= highest.ours <= highest.interval[1]
 
 
-def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -> None:
+def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke):
     chosen = [item for item in ITEMS if item.name == "table-2b"]
     (first,) = making.make(chosen, smoke)
     counted = replace(chosen[0], make=_never)
@@ -86,18 +82,18 @@ def test_what_was_made_is_kept_and_what_is_damaged_is_made_again(smoke: Means) -
     assert mended.finding == first.finding
 
 
-def _never(means: Means) -> Reproduced:
+def _never(means):
     raise AssertionError("what was kept is made again")
 
 
-def test_an_item_has_its_pictures_beside_it(smoke: Means) -> None:
+def test_an_item_has_its_pictures_beside_it(smoke):
     (made,) = making.make(making.chosen(["bernau/figure-1"]), smoke)
     (picture,) = made.finding.pictures
     drawn = smoke.folder / "items" / f"smoke-bernau-figure-1-{picture.name}.svg"
     assert drawn.read_text(encoding="utf-8") == picture.svg
 
 
-def test_what_has_no_data_is_skipped_and_the_reason_says_how_to_get_it(tmp_path: Path) -> None:
+def test_what_has_no_data_is_skipped_and_the_reason_says_how_to_get_it(tmp_path):
     full = Means(Scale.FULL, tmp_path)
     items = making.chosen(["bernau/figure-3", "bernau/table-2a-adult"])
     ((title, why),) = making.skipped(items, full, []).items()
@@ -105,7 +101,7 @@ def test_what_has_no_data_is_skipped_and_the_reason_says_how_to_get_it(tmp_path:
     assert why.startswith("put UCI's adult.data")
 
 
-def test_what_takes_days_is_made_only_when_it_is_named(tmp_path: Path) -> None:
+def test_what_takes_days_is_made_only_when_it_is_named(tmp_path):
     item = replace(next(one for one in ITEMS if not one.needs), minutes=1700.0, make=_never)
     full = Means(Scale.FULL, tmp_path)
     said = making.skipped([item], full, [item.source])
@@ -120,12 +116,12 @@ def test_what_takes_days_is_made_only_when_it_is_named(tmp_path: Path) -> None:
         ("bernau/figure-99", "bernau has no item 'figure-99'; its items: figure-1"),
     ],
 )
-def test_what_is_not_there_is_refused_by_name(name: str, said: str) -> None:
+def test_what_is_not_there_is_refused_by_name(name, said):
     with pytest.raises(InputError, match=said):
         making.chosen([name])
 
 
-def test_one_command_makes_items_and_writes_their_notes(tmp_path: Path) -> None:
+def test_one_command_makes_items_and_writes_their_notes(tmp_path):
     command = [sys.executable, ROOT / "papers", "abadi/composition", "bernau/table-2b", "--smoke"]
     subprocess.run([*command, "--out", tmp_path], check=True)
     assert "python papers abadi/composition --smoke" in (tmp_path / "abadi.md").read_text("utf-8")
@@ -134,11 +130,11 @@ def test_one_command_makes_items_and_writes_their_notes(tmp_path: Path) -> None:
     assert refused.returncode == 2
 
 
-def test_names_of_items_are_their_own() -> None:
+def test_names_of_items_are_their_own():
     assert len({(item.source, item.name) for item in ITEMS}) == len(ITEMS)
 
 
-def test_accuracy_is_the_mean_of_its_trainings(smoke: Means) -> None:
+def test_accuracy_is_the_mean_of_its_trainings(smoke):
     found = identification.trained(smoke)
     assert len(found.numbers) == 4
     for number in found.numbers:
@@ -147,14 +143,14 @@ def test_accuracy_is_the_mean_of_its_trainings(smoke: Means) -> None:
         assert number.interval[0] <= number.ours <= number.interval[1]
 
 
-def test_norms_without_clipping_are_above_those_with_it(smoke: Means) -> None:
+def test_norms_without_clipping_are_above_those_with_it(smoke):
     numbers = {one.name: one for one in norms.surveyed(smoke, "mnist").numbers}
     share = numbers["share of norms above C = 3, first models"].ours
     median = numbers["median norm, first models"].ours
     assert (median > 3) == (share > 0.5)
 
 
-def test_k_means_needs_more_noise_for_more_clusters(smoke: Means) -> None:
+def test_k_means_needs_more_noise_for_more_clusters(smoke):
     few, many = clusters.clustered(smoke).numbers
     assert few.ours < many.ours
     for number in (few, many):
@@ -162,7 +158,7 @@ def test_k_means_needs_more_noise_for_more_clusters(smoke: Means) -> None:
         assert number.interval[0] <= number.ours <= number.interval[1]
 
 
-def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Means) -> None:
+def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke):
     numbers = {one.name: one.ours for one in network.released(smoke).numbers}
     estimated = numbers["noise √E|B|², as if the spread were known"]
     assert estimated < numbers["noise √E|B|², with 95 % confidence"] < 2 * estimated
@@ -172,7 +168,7 @@ def test_a_private_network_is_between_chance_and_the_one_without_noise(smoke: Me
     assert 0.5 < list(numbers.values())[-1] < 0.52
 
 
-def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
+def test_dissimilarities_choose_pairs_and_are_ordered(smoke):
     numbers = {one.name: one for one in sensitivities.compared(smoke, "mnist").numbers}
     assert "rank correlation, SSIM" in numbers
     order = [one.ours for name, one in numbers.items() if name.startswith("rank")]
@@ -190,9 +186,7 @@ def test_dissimilarities_choose_pairs_and_are_ordered(smoke: Means) -> None:
         (0.1, 0.3, "No difference is seen"),
     ],
 )
-def test_a_measure_is_better_where_the_intervals_are_apart(
-    low: float, high: float, said: str
-) -> None:
+def test_a_measure_is_better_where_the_intervals_are_apart(low, high, said):
     found = {
         "ssim": RankCorrelation((low + high) / 2, low, high),
         "euclidean": RankCorrelation(0.25, 0.2, 0.3),
@@ -200,7 +194,7 @@ def test_a_measure_is_better_where_the_intervals_are_apart(
     assert said in sensitivities.better("ssim", "euclidean", found)
 
 
-def test_accuracy_falls_with_epsilon(smoke: Means) -> None:
+def test_accuracy_falls_with_epsilon(smoke):
     numbers = {one.name: one.ours for one in accuracies.private(smoke).numbers}
     plain = numbers["ε = ∞, all pixels: accuracy"]
     assert plain > numbers["ε = 0.5, all pixels: accuracy"]

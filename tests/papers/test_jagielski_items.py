@@ -1,7 +1,6 @@
 """Poisoned trainings, held against what they must prove and must not."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,15 +19,15 @@ SIZE = Size(records=60, batch=6, epochs=12, trainings=60, copies=(1, 4), hidden=
 
 
 @pytest.fixture
-def smoke(tmp_path: Path) -> Means:
+def smoke(tmp_path):
     return Means(Scale.SMOKE, tmp_path, say=lambda what: None)
 
 
-def test_a_thousand_trainings_of_a_world_prove_what_is_printed_at_most() -> None:
+def test_a_thousand_trainings_of_a_world_prove_what_is_printed_at_most():
     assert table.ceiling(1000) == pytest.approx(4.54, abs=0.005)
 
 
-def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means) -> None:
+def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke):
     found = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 2.0, 0.0))
     # Of four records group privacy divides by four; a threshold that half of the trainings chose
     # may miss one of the others.
@@ -42,23 +41,21 @@ def test_without_noise_and_chance_poisoned_records_are_always_seen(smoke: Means)
 
 
 @pytest.mark.slow
-def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(
-    smoke: Means, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_poison_is_left_out_or_drowned_nothing_is_proven(smoke, monkeypatch):
     drowned = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 2.0, 50.0))
     assert drowned.best(paid=True) < 0.3
     sample = setting._sample
 
-    def clean(*given: object) -> torch.Tensor:
+    def clean(*given):
         rate, count, records, poison, _, draw = given
-        return sample(rate, count, records, poison, 0, draw)  # type: ignore[arg-type]
+        return sample(rate, count, records, poison, 0, draw)
 
     monkeypatch.setattr(setting, "_sample", clean)
     absent = play(smoke, JagielskiSetting(smoke, SIZE), JagielskiCell("fixed", 1.0, 0.0))
     assert absent.best(paid=True) == 0
 
 
-def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke: Means) -> None:
+def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke):
     here = JagielskiSetting(smoke, SIZE)
     draws = [torch.Generator().manual_seed(1) for _ in range(3)]
     clipbkd, backdoor = (ATTACKS[name](here) for name in ("ClipBKD", "backdoor"))
@@ -72,7 +69,7 @@ def test_poisoned_records_have_the_coins_of_those_that_made_room(smoke: Means) -
     assert (copied[:, 2:60] == before[:, 2:60]).all()
 
 
-def test_first_models_are_alike_or_as_far_apart_as_is_said(smoke: Means) -> None:
+def test_first_models_are_alike_or_as_far_apart_as_is_said(smoke):
     here = JagielskiSetting(smoke, Size(records=60, batch=6, trainings=60, hidden=64))
     draw = torch.Generator().manual_seed(1)
     fixed = here.first("fixed", 5, draw)

@@ -1,17 +1,15 @@
 """The documentation has one pooled table, and every number in a note of its source."""
 
-from pathlib import Path
-
 from papers import notes
 from papers.findings import MadeItem, Number, Reference, Reproduced
 
 
-def _made(name: str, *numbers: Number) -> MadeItem:
+def _made(name, *numbers):
     finding = Reproduced("It holds.", numbers)
     return MadeItem("xiao", name, f"Item {name}: δ′", "full", "0", "", 0.0, f"make {name}", finding)
 
 
-def _number(name: str, ours: float, source: float | None = None, why: str = "") -> Number:
+def _number(name, ours, source=None, why=""):
     exact = () if source is None else (Reference(source, (source - 0.01, source + 0.01)),)
     return Number(name, ours, (ours - 0.05, ours + 0.05), None, exact, why)
 
@@ -21,7 +19,7 @@ DEPARTS = _made("two", _number("first", 0.5, 0.5), _number("second", 0.5, 0.9, "
 ALONE = _made("three", _number("only", 0.5))
 
 
-def test_the_pooled_table_shows_what_departs_before_what_agrees() -> None:
+def test_the_pooled_table_shows_what_departs_before_what_agrees():
     text = notes.pooled([AGREES, DEPARTS, ALONE], "notes")
     link = "[Item one: δ′](notes/xiao.md#item-one-δ)"
     ours = "0.500 (0.450 to 0.550)"
@@ -30,7 +28,7 @@ def test_the_pooled_table_shows_what_departs_before_what_agrees() -> None:
     assert "Item three" not in text
 
 
-def test_a_note_has_every_number_in_a_grid_where_names_make_one() -> None:
+def test_a_note_has_every_number_in_a_grid_where_names_make_one():
     grid, listed = notes.note("xiao", [AGREES, DEPARTS]).split("## Item two")
     shown = "0.500 (0.450 to 0.550); 0.520 published, agrees"
     assert f"| number | x | y |\n|---|---|---|\n| a | {shown} | 0.250 (0.200 to 0.300) |" in grid
@@ -39,12 +37,12 @@ def test_a_note_has_every_number_in_a_grid_where_names_make_one() -> None:
     assert "Departs because C is another." in listed
 
 
-def test_a_sparse_grid_is_a_list() -> None:
+def test_a_sparse_grid_is_a_list():
     names = ("a: x", "b: y", "c: z")
     note = notes.note("xiao", [_made("four", *(_number(name, 0.5) for name in names))])
     assert all(f"| {name} | 0.500 (0.450 to 0.550) |" in note for name in names)
 
 
-def test_a_folder_gets_a_note_of_each_source(tmp_path: Path) -> None:
+def test_a_folder_gets_a_note_of_each_source(tmp_path):
     notes.write_notes(tmp_path, [AGREES], "above\n\n")
     assert (tmp_path / "xiao.md").read_text("utf-8") == notes.note("xiao", [AGREES], "above\n\n")

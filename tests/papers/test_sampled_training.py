@@ -11,7 +11,7 @@ from fedsim.privacy.participation.sampling import participation
 from papers.abadi.accuracies import SERVER, SampledSteps, train_on_samples
 
 
-def test_a_step_is_the_clipped_sum_of_its_sample_with_noise_over_the_expected_size() -> None:
+def test_a_step_is_the_clipped_sum_of_its_sample_with_noise_over_the_expected_size():
     torch.manual_seed(1)
     model = nn.Linear(3, 2)
     features, labels = torch.randn(40, 3), torch.randint(2, (40,))

@@ -1,7 +1,6 @@
 """Items that train nothing, held against closed forms and what was printed."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,20 +11,20 @@ from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Mechanism, Steps
 from papers.abadi import accuracies, composition
 from papers.bernau import norms, scores
-from papers.findings import Means, Number, Reproduced, Scale, agreement
+from papers.findings import Means, Scale, agreement
 from papers.xiao import means
 
 
 @pytest.fixture
-def smoke(tmp_path: Path) -> Means:
+def smoke(tmp_path):
     return Means(Scale.SMOKE, tmp_path, say=lambda what: None)
 
 
-def _number(finding: Reproduced, name: str) -> Number:
+def _number(finding, name):
     return next(one for one in finding.numbers if one.name == name)
 
 
-def test_the_decision_changes_midway_and_errs_as_often_as_the_normal_law_says(smoke: Means) -> None:
+def test_the_decision_changes_midway_and_errs_as_often_as_the_normal_law_says(smoke):
     assert scores.boundary(smoke).numbers[0].ours == pytest.approx(0.5, abs=1e-9)
     for number in scores.errors(smoke).numbers:
         assert number.interval is not None
@@ -37,19 +36,17 @@ def test_the_decision_changes_midway_and_errs_as_often_as_the_normal_law_says(sm
     assert scores.errors(smoke).numbers[0].closed_form == pytest.approx(0.428719, abs=1e-6)
 
 
-def test_every_number_of_table_2b_is_the_one_that_was_printed(smoke: Means) -> None:
+def test_every_number_of_table_2b_is_the_one_that_was_printed(smoke):
     numbers = scores.settings(smoke).numbers
     assert len(numbers) == 24
     assert {agreement(one).kind for one in numbers if one.references} == {"agrees"}
 
 
-def test_theorem_2_lies_below_what_a_tightly_calibrated_mechanism_allows(smoke: Means) -> None:
+def test_theorem_2_lies_below_what_a_tightly_calibrated_mechanism_allows(smoke):
     assert 0.05 < scores.curves(smoke).numbers[0].ours < 0.2
 
 
-def test_compositions_are_in_their_order_and_the_moments_are_those_of_abadi_et_al(
-    smoke: Means,
-) -> None:
+def test_compositions_are_in_their_order_and_the_moments_are_those_of_abadi_et_al(smoke):
     found = composition.compared(smoke)
     at_100 = {one.name.partition(", ")[2]: one for one in found.numbers}
     order = ["basic", "basic, amplified", "strong (Azuma), amplified", "moments", "Rényi"]
@@ -63,7 +60,7 @@ def test_compositions_are_in_their_order_and_the_moments_are_those_of_abadi_et_a
     assert at_100["strong (Azuma), amplified"].ours == pytest.approx(9.35, abs=0.02)
 
 
-def test_the_mean_tells_of_a_record_what_the_closed_form_says(smoke: Means) -> None:
+def test_the_mean_tells_of_a_record_what_the_closed_form_says(smoke):
     for number in means.estimated(smoke).numbers:
         assert number.interval is not None
         assert number.closed_form is not None
@@ -71,9 +68,9 @@ def test_the_mean_tells_of_a_record_what_the_closed_form_says(smoke: Means) -> N
         assert abs(number.ours - number.closed_form) < half
 
 
-def test_the_law_of_a_sum_of_laplace_records_is_a_density_with_their_variance() -> None:
-    def moment(power: int, count: int) -> float:
-        def weighed(at: float) -> float:
+def test_the_law_of_a_sum_of_laplace_records_is_a_density_with_their_variance():
+    def moment(power, count):
+        def weighed(at):
             density = means._log_laplace(np.array([at]), count)[0]
             return float(at**power * np.exp(density))
 
@@ -86,7 +83,7 @@ def test_the_law_of_a_sum_of_laplace_records_is_a_density_with_their_variance() 
     assert one == pytest.approx(stats.laplace.logpdf(0.3), rel=1e-9)
 
 
-def test_a_private_median_is_near_the_median_and_private() -> None:
+def test_a_private_median_is_near_the_median_and_private():
     lengths = np.random.default_rng(1).gamma(4.0, 1.0, 1000)
     found = [
         norms.private_median(lengths, 1.0, 100.0, np.random.default_rng(seed)) for seed in range(50)
@@ -104,7 +101,7 @@ def test_a_private_median_is_near_the_median_and_private() -> None:
     assert np.abs(np.log(shares[0] / shares[1])).max() < 1.1
 
 
-def test_noisy_components_span_the_data_and_less_of_it_with_more_noise() -> None:
+def test_noisy_components_span_the_data_and_less_of_it_with_more_noise():
     draw = np.random.default_rng(5)
     # Records in a plane of eighty dimensions.
     plane = np.linalg.qr(draw.standard_normal((80, 2)))[0]
@@ -117,7 +114,7 @@ def test_noisy_components_span_the_data_and_less_of_it_with_more_noise() -> None
     assert kept[1] > 0.99 * math.sqrt(2) > kept[2]
 
 
-def test_all_steps_and_the_components_together_have_the_wanted_epsilon() -> None:
+def test_all_steps_and_the_components_together_have_the_wanted_epsilon():
     noise = accuracies.spent(2.0, 300, reduced=True)
     assert noise.components == 7.0
     both = Mechanism((Steps(7.0, 1), Steps(noise.step, 300, 0.01)))

@@ -173,14 +173,19 @@ def _solutions(hand: ByHand, target: Target, delta: float, vantage: Vantage) -> 
             "note": accountant(name).note(mechanism, delta),
         }
 
-    solved = {} if target.of_epsilon is None else _by_accountant(row)
+    own = target.accountant or ""
+    solved = {} if target.of_epsilon is None else _by_accountant(row, own)
     return {"found": unknown, "solutions": solved}
 
 
-def _by_accountant(row: Callable[[str], Row]) -> dict[str, Row]:
-    """Return a row of every accountant with what it covers, or its reason for refusing."""
+def _by_accountant(row: Callable[[str], Row], own: str = "") -> dict[str, Row]:
+    """Return a row of every accountant with what it covers, or its reason for refusing.
+
+    own: name of one of the user's own, which has a row too.
+    """
     rows = {}
-    for name, each in ACCOUNTANTS.items():
+    for name in dict.fromkeys((*ACCOUNTANTS, *([own] if own else []))):
+        each = accountant(name)
         try:
             rows[name] = {**row(name), "covers": each.covers}
         except InputError as reason:
@@ -294,7 +299,7 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: fl
 
     def row(name: str) -> Row:
         bound = identifiability.bounds(mechanism, delta, name)
-        note = ACCOUNTANTS[name].note(mechanism, delta)
+        note = accountant(name).note(mechanism, delta)
         if note is None and math.isinf(bound.epsilon):
             note = "epsilon is larger than any float, so that it has no value"
         return {
@@ -306,7 +311,8 @@ def _document(releases: Releases, vantage: Vantage, bounds: Bounds, baseline: fl
             "note": note,
         }
 
-    rows, baselines = _by_accountant(row), sorted({*risks.BASELINES, baseline}, reverse=True)
+    rows = _by_accountant(row, bounds.accountant)
+    baselines = sorted({*risks.BASELINES, baseline}, reverse=True)
     return {
         **_described(releases, vantage),
         **asdict(bounds),

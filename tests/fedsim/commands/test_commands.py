@@ -4,22 +4,18 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 
 import pytest
 
 import fedsim
 from fedsim.commands import main
-from fedsim.commands.main import Argument
 from fedsim.configuration.documentation import every_key
-
-Fedsim = Callable[..., tuple[int, str, str]]
 
 SLOW = ("torch", "flwr", "scipy", "matplotlib", "pydantic", "numpy")
 COMMANDS = main.everything()
 
 
-def _loaded_by(*arguments: str, **environment: str) -> tuple[str, set[str]]:
+def _loaded_by(*arguments, **environment):
     """Return what a command prints in a process of its own, and the slow modules it imports."""
     ended = "print(*({*sys.modules} & {*SLOW}), file=sys.stderr)"
     code = (
@@ -34,13 +30,13 @@ def _loaded_by(*arguments: str, **environment: str) -> tuple[str, set[str]]:
 
 
 @pytest.mark.parametrize("asked", [(), ("--help",), ("--version",)])
-def test_help_imports_no_command(asked: tuple[str, ...]) -> None:
+def test_help_imports_no_command(asked):
     said, slow = _loaded_by(*asked, PYTHONPATH=":".join(sys.path))
     assert said != ""
     assert slow == set()
 
 
-def test_the_first_help_has_fifteen_lines_and_three_groups(fedsim: Fedsim) -> None:
+def test_the_first_help_has_fifteen_lines_and_three_groups(fedsim):
     status, said, _ = fedsim("-h")
     lines = said.splitlines()
     assert (status, len(lines)) == (0, 15)
@@ -52,14 +48,14 @@ def test_the_first_help_has_fifteen_lines_and_three_groups(fedsim: Fedsim) -> No
     assert max(map(len, lines)) <= 90
 
 
-def test_fedsim_alone_names_the_three_first_commands(fedsim: Fedsim) -> None:
+def test_fedsim_alone_names_the_three_first_commands(fedsim):
     status, said, err = fedsim()
     assert (status, err) == (0, "")
     assert re.findall(r"^  fedsim (\w+)", said, re.M) == ["run", "init", "audit"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_its_function(name: str) -> None:
+def test_a_command_is_its_function(name):
     """The options are its arguments, but for those that only Python can give, and of printing."""
     function = main.function(COMMANDS[name])
     assert f"fedsim {name}" in (inspect.getdoc(function) or "")
@@ -75,7 +71,7 @@ def test_a_command_is_its_function(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_is_printed(name: str, fedsim: Fedsim) -> None:
+def test_the_help_of_a_command_is_printed(name, fedsim):
     status, said, err = fedsim(*name.split(), "--help")
     assert (status, err) == (0, "")
     assert said.startswith(f"Usage: fedsim {name}")
@@ -83,7 +79,7 @@ def test_the_help_of_a_command_is_printed(name: str, fedsim: Fedsim) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_commands_and_options(shell: str) -> None:
+def test_a_shell_completes_commands_and_options(shell):
     script = main.application().generate_completion(shell=shell)
     for word in ("account", "sensitivity", "certificates", "halfwidth", "claimed-epsilon"):
         assert word in script
@@ -119,21 +115,19 @@ def test_a_shell_completes_commands_and_options(shell: str) -> None:
         (["config", "rho-bta"], "did you mean privacy.rho-beta?"),
     ],
 )
-def test_a_mistake_is_one_line_that_names_what_to_type(
-    fedsim: Fedsim, words: list[str], said: str
-) -> None:
+def test_a_mistake_is_one_line_that_names_what_to_type(fedsim, words, said):
     status, out, err = fedsim(*words)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
 
 
-def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim: Fedsim) -> None:
+def test_a_key_is_explained_by_its_last_name_where_that_is_the_only_one(fedsim):
     status, out, _ = fedsim("config", "rho-beta")
     assert status == 0
     assert out.strip().startswith("privacy.rho-beta\n")
 
 
-def parameters() -> Iterator[tuple[str, Argument]]:
+def parameters():
     """Yield every argument and option of every command, with the command's name."""
     for name in COMMANDS:
         yield from ((name, each) for each in main.arguments(name))
@@ -143,7 +137,7 @@ UNCLEAR = re.compile(r"\b(as of|likewise|whoever|nobody|somebody|is none|told|ho
 """Wording that a noun phrase replaces in a help text."""
 
 
-def test_help_is_made_of_short_plain_sentences() -> None:
+def test_help_is_made_of_short_plain_sentences():
     texts = {f"{name} {each.name}": each.words for name, each in parameters()}
     texts |= {name: command.words for name, command in COMMANDS.items()}
     texts |= {key.key: key.meaning for key in every_key().values()}
@@ -154,7 +148,7 @@ def test_help_is_made_of_short_plain_sentences() -> None:
         assert not UNCLEAR.search(text), place
 
 
-def test_one_option_has_the_same_words_in_every_command() -> None:
+def test_one_option_has_the_same_words_in_every_command():
     """But for what a command adds to them."""
     words = {
         "--cluster-tls": "certificates of the cluster: a folder with ca.pem, cert.pem and key.pem.",

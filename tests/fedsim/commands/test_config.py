@@ -1,18 +1,15 @@
 """`fedsim config`, and bundled configurations by their names."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from fedsim.configuration import KNOWN_KEYS, Config, documentation, to_run_config
 
 LINES = {ord(each): " " for each in "│┌┐└┘─┬┴"}
-Fedsim = Callable[..., tuple[int, str, str]]
 
 
-def test_every_key_is_listed_with_its_default_and_a_meaning(fedsim: Fedsim) -> None:
+def test_every_key_is_listed_with_its_default_and_a_meaning(fedsim):
     status, out, err = fedsim("config", "--json")
     assert (status, err) == (0, "")
     keys = json.loads(out)["keys"]
@@ -21,7 +18,7 @@ def test_every_key_is_listed_with_its_default_and_a_meaning(fedsim: Fedsim) -> N
     assert [key["key"] for key in keys if len(key["meaning"]) < 5] == []
 
 
-def test_the_list_has_one_line_for_each_key_and_the_usual_ones_first(fedsim: Fedsim) -> None:
+def test_the_list_has_one_line_for_each_key_and_the_usual_ones_first(fedsim):
     status, out, _ = fedsim("config")
     assert status == 0
     lines = out.splitlines()
@@ -34,7 +31,7 @@ def test_the_list_has_one_line_for_each_key_and_the_usual_ones_first(fedsim: Fed
     assert line.endswith('  Unit of protection. "record" or "client".')
 
 
-def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
+def test_a_key_is_explained_with_what_it_goes_with(fedsim):
     status, out, _ = fedsim("config", "training.local-steps", "--json")
     found = json.loads(out)
     assert status == 0
@@ -45,7 +42,7 @@ def test_a_key_is_explained_with_what_it_goes_with(fedsim: Fedsim) -> None:
     assert '"record" or "client"' in out
 
 
-def test_an_explanation_has_type_values_and_default(fedsim: Fedsim) -> None:
+def test_an_explanation_has_type_values_and_default(fedsim):
     _, out, _ = fedsim("config", "training.optimizer")
     said = " ".join(out.translate(LINES).split())
     assert 'Type text Values sgd, adam, normalized Default "normalized" Change' in said
@@ -58,17 +55,15 @@ def test_an_explanation_has_type_values_and_default(fedsim: Fedsim) -> None:
     ("wrong", "meant"),
     [("privacy.delt", "privacy.delta"), ("sampling-rate", "training.sampling-rate")],
 )
-def test_a_wrong_key_is_one_line_that_names_what_is_near(
-    wrong: str, meant: str, fedsim: Fedsim
-) -> None:
+def test_a_wrong_key_is_one_line_that_names_what_is_near(wrong, meant, fedsim):
     status, out, err = fedsim("config", wrong)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert f"did you mean {meant}" in err
 
 
 def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fedsim, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     status, out, _ = fedsim("init", "--list", "--json")
     names = [each["name"] for each in json.loads(out)["examples"]]
@@ -84,9 +79,7 @@ def test_a_bundled_configuration_goes_by_its_name_where_there_is_no_such_file(
     assert (status, "fedsim init --list" in err) == (2, True)
 
 
-def test_a_runs_directory_in_place_of_a_configuration_is_named_as_such(
-    fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_a_runs_directory_in_place_of_a_configuration_is_named_as_such(fedsim, tmp_path):
     (tmp_path / "config.toml").write_text("[data]\nrecords = 4\n")
     for command in ("attack", "data"):
         status, out, err = fedsim(command, tmp_path)

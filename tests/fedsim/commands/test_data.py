@@ -2,24 +2,20 @@
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import fedsim as api
 from fedsim.learning.data import DATASETS
 
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def fedsim(fedsim: Command) -> Command:
+def fedsim(fedsim):
     """`fedsim data`."""
     return lambda *arguments: fedsim("data", *arguments)
 
 
-def test_without_a_configuration_the_datasets_are_listed(fedsim: Command) -> None:
+def test_without_a_configuration_the_datasets_are_listed(fedsim):
     status, out, err = fedsim()
     assert (status, err) == (0, "")
     assert all(name in out for name in DATASETS)
@@ -30,7 +26,7 @@ def test_without_a_configuration_the_datasets_are_listed(fedsim: Command) -> Non
     assert set(listed[0]) == {"name", "what", "files", "licence"}
 
 
-def test_json_says_what_the_data_are_and_who_holds_them(fedsim: Command, experiment: Path) -> None:
+def test_json_says_what_the_data_are_and_who_holds_them(fedsim, experiment):
     status, out, err = fedsim(experiment, "--json", "federation.partition=dirichlet")
     assert (status, err) == (0, "")
     report = json.loads(out)
@@ -51,9 +47,7 @@ def test_json_says_what_the_data_are_and_who_holds_them(fedsim: Command, experim
     assert report["partition"]["key"] is None
 
 
-def test_the_terminal_shows_a_row_for_each_client(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_the_terminal_shows_a_row_for_each_client(fedsim, experiment, tmp_path):
     before = set(tmp_path.iterdir())
     status, out, err = fedsim(experiment)
     assert (status, err) == (0, "")
@@ -62,13 +56,11 @@ def test_the_terminal_shows_a_row_for_each_client(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_many_clients_are_cut_on_the_terminal_and_said_to_be(
-    fedsim: Command, experiment: Path
-) -> None:
+def test_many_clients_are_cut_on_the_terminal_and_said_to_be(fedsim, experiment):
     assert "Clients not shown: 4" in fedsim(experiment, "federation.clients=24")[1]
 
 
-def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experiment: Path) -> None:
+def test_a_key_is_shown_with_the_values_of_every_client(fedsim, experiment):
     key = ("federation.partition=key", "federation.partition-key=label")
     report = json.loads(fedsim(experiment, "--json", *key)[1])
     assert report["partition"]["key"] == "label"
@@ -92,9 +84,7 @@ def test_a_key_is_shown_with_the_values_of_every_client(fedsim: Command, experim
         (["EXPERIMENT", "federation.clients=25"], "25 clients need a record each"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(
-    fedsim: Command, experiment: Path, arguments: list[str], wrong: str
-) -> None:
+def test_bad_input_is_one_line_and_status_2(fedsim, experiment, arguments, wrong):
     given = [str(experiment) if argument == "EXPERIMENT" else argument for argument in arguments]
     status, out, err = fedsim(*given)
     assert (status, out) == (2, "")
@@ -112,9 +102,7 @@ clients = 2
 """
 
 
-def test_clients_own_records_are_counted_where_one_machine_may_read_all(
-    fedsim: Command, tmp_path: Path
-) -> None:
+def test_clients_own_records_are_counted_where_one_machine_may_read_all(fedsim, tmp_path):
     schema = 'classes = ["no", "yes"]\n[columns]\nage = [0, 110]\n'
     (tmp_path / "schema.toml").write_text(schema)
     (tmp_path / "own.toml").write_text(OWN)

@@ -3,13 +3,12 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from fedsim.configuration import Config, dump
+from fedsim.configuration import dump
 from fedsim.deployment import kit, run
 from fedsim.deployment import run as deployment
 from fedsim.deployment.certificates import node_key
@@ -17,13 +16,12 @@ from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.flower_command import FlowerError, Submission
 from fedsim.federation.server.nodes import ended_runs, registered_nodes
 
-Fedsim = Callable[..., tuple[int, str, str]]
 CAMPAIGN = {"privacy.noise-source": "system"}
 SYSTEM = CAMPAIGN | {"trials.count": 1}
 DISTRIBUTED = {"federation.trust": "distributed"}
 
 
-def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_init_writes_a_kit_for_the_given_address(fedsim, tmp_path):
     directory = tmp_path / "kit"
     status, out, _ = fedsim(
         "deploy", "init", directory, "--clients", 2, "--server-address", "a.example:9443"
@@ -42,7 +40,7 @@ def test_init_writes_a_kit_for_the_given_address(fedsim: Fedsim, tmp_path: Path)
     "address",
     ["a.example:0", "a.example:x", ":8443", "a b", "a;b", "::1", ".", "a..b", "999.1.1.1"],
 )
-def test_an_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path, address: str) -> None:
+def test_an_address_that_is_none_is_refused(fedsim, tmp_path, address):
     status, _, err = fedsim("deploy", "init", tmp_path / "kit", "--server-address", address)
     assert status == 2
     assert len(err.splitlines()) == 1
@@ -50,7 +48,7 @@ def test_an_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path, addr
     assert not (tmp_path / "kit").exists()
 
 
-def test_a_certificate_is_renewed_where_the_kit_is(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_a_certificate_is_renewed_where_the_kit_is(fedsim, tmp_path):
     command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
     assert fedsim(*command, "--days", 5)[0] == 0
     status, out, _ = fedsim("deploy", "renew", tmp_path / "kit", "--days", 9)
@@ -60,9 +58,7 @@ def test_a_certificate_is_renewed_where_the_kit_is(fedsim: Fedsim, tmp_path: Pat
     assert (status, len(err.splitlines())) == (2, 1)
 
 
-def test_an_own_certificate_comes_with_its_key_and_authority(
-    fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_an_own_certificate_comes_with_its_key_and_authority(fedsim, tmp_path):
     command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
     status, _, err = fedsim(*command, "--certificate", tmp_path / "a.crt")
     assert (status, "needs all of --certificate, --key and --ca" in err) == (2, True)
@@ -72,7 +68,7 @@ def test_an_own_certificate_comes_with_its_key_and_authority(
     assert "nodes would refuse" in err
 
 
-def test_a_listening_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_a_listening_address_that_is_none_is_refused(fedsim, tmp_path):
     command = ["deploy", "init", tmp_path / "kit", "--server-address", "a.example"]
     status, _, err = fedsim(*command, "--listen", "a; touch pwned")
     assert status == 2
@@ -81,23 +77,21 @@ def test_a_listening_address_that_is_none_is_refused(fedsim: Fedsim, tmp_path: P
     assert not (tmp_path / "kit").exists()
 
 
-def test_an_existing_directory_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_an_existing_directory_is_refused(fedsim, tmp_path):
     status, _, err = fedsim("deploy", "init", tmp_path, "--server-address", "a.example")
     assert status == 2
     assert "name a new directory" in err
     assert not list(tmp_path.iterdir())
 
 
-def test_two_services_on_one_port_are_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_two_services_on_one_port_are_refused(fedsim, tmp_path):
     status, _, err = fedsim(
         "deploy", "init", tmp_path / "kit", "--server-address", "a.example:8000"
     )
     assert (status, "--superlink-port" in err) == (2, True)
 
 
-def test_check_says_by_its_status_and_in_json_what_is_wrong(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_check_says_by_its_status_and_in_json_what_is_wrong(fedsim, tmp_path, monkeypatch):
     commands = Path(sys.executable).parent
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
@@ -136,13 +130,8 @@ def test_check_says_by_its_status_and_in_json_what_is_wrong(
     ],
 )
 def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
-    fedsim: Fedsim,
-    small: Callable[..., Config],
-    tmp_path: Path,
-    changes: dict,
-    options: list[str],
-    complaint: str,
-) -> None:
+    fedsim, small, tmp_path, changes, options, complaint
+):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     (tmp_path / "small.toml").write_text(dump(small({"federation.clients": 2} | changes)))
     command = ["deploy", "run", tmp_path / "kit", tmp_path / "small.toml"]
@@ -153,7 +142,7 @@ def test_a_run_that_should_not_be_is_refused_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_a_manifest_of_other_types_is_refused(fedsim, tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     path = tmp_path / "kit" / "deploy.json"
     path.write_text(path.read_text().replace('"clients": 2', '"clients": "2"'))
@@ -163,7 +152,7 @@ def test_a_manifest_of_other_types_is_refused(fedsim: Fedsim, tmp_path: Path) ->
     assert len(err.splitlines()) == 1
 
 
-def _registered(directory: Path) -> None:
+def _registered(directory):
     """Write down nodes for the keys that the kit has."""
     server = directory / "server"
     nodes = enumerate(run.key_files(server).items(), start=70)
@@ -176,16 +165,11 @@ def _registered(directory: Path) -> None:
     )
 
 
-def test_a_run_is_told_which_node_each_client_is(
-    fedsim: Fedsim,
-    small: Callable[..., Config],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_is_told_which_node_each_client_is(fedsim, small, tmp_path, monkeypatch):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
 
-    def away(*_: object) -> None:
+    def away(*_):
         raise FlowerError("away")
 
     monkeypatch.setattr(deployment, "runs", lambda _: {})
@@ -196,12 +180,7 @@ def test_a_run_is_told_which_node_each_client_is(
     assert registered_nodes(RunDirectory.open(tmp_path / "run")) == {0: 70, 1: 71}
 
 
-def test_a_submitted_run_that_has_not_begun_is_followed(
-    fedsim: Fedsim,
-    small: Callable[..., Config],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_submitted_run_that_has_not_begun_is_followed(fedsim, small, tmp_path, monkeypatch):
     """Its command was killed. A second run of the directory would end the first that begins."""
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
@@ -221,11 +200,8 @@ def test_a_submitted_run_that_has_not_begun_is_followed(
 
 
 def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
-    fedsim: Fedsim,
-    small: Callable[..., Config],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    fedsim, small, tmp_path, monkeypatch
+):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 4, superlink_port=2)
     _registered(tmp_path / "kit")
     nodes = run.registered(tmp_path / "kit" / "server")
@@ -233,7 +209,7 @@ def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
     run.write_registered(tmp_path / "kit" / "server", nodes)
     started = []
 
-    def start(*arguments: object) -> None:
+    def start(*arguments):
         started.append(arguments)
         raise FlowerError("away")
 
@@ -256,9 +232,7 @@ def test_a_training_says_its_largest_epsilon_and_leaves_out_who_may_be_missing(
     assert ended_runs(directory) == "5,7"
 
 
-def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(
-    fedsim: Fedsim, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_run_with_a_key_that_is_not_the_registered_one_is_refused(fedsim, small, tmp_path):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 1, 2, superlink_port=2)
     _registered(tmp_path / "kit")
     (tmp_path / "kit" / "server" / "keys" / "client-1.pub").write_bytes(node_key().public)

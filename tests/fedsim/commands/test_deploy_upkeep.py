@@ -2,10 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,14 +19,14 @@ SINCE = "2026-01-02T03:04:05+00:00"
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+def nodes(monkeypatch):
     """What the SuperLink says of its nodes: one is there, one was."""
     listed = [
         {"node-id": "7", "status": "online", "online-at": SINCE},
         {"node-id": "8", "status": "offline", "offline-at": SINCE},
     ]
 
-    def flwr(_: Path, command: str, *__: str) -> dict[str, Any]:
+    def flwr(_, command, *__):
         if not listed:
             raise FlowerError("listing ...\n\nunavailable")
         return {"nodes": listed} if command == "supernode" else {"runs": [{"status": "running"}]}
@@ -41,7 +38,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return listed
 
 
-def _deployed(tmp_path: Path, **options: Any) -> Path:
+def _deployed(tmp_path, **options):
     kit.write_kit(tmp_path / "kit", "127.0.0.1", 8443, 2, **options)
     server = tmp_path / "kit" / "server"
     known = {f"client-{k}": Registration(str(7 + k), "SHA256:") for k in range(2)}
@@ -49,12 +46,7 @@ def _deployed(tmp_path: Path, **options: Any) -> Path:
     return server
 
 
-def test_status_says_who_is_away_and_which_round_is_done(
-    fedsim: Callable[..., tuple[int, str, str]],
-    tmp_path: Path,
-    nodes: list[dict[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_status_says_who_is_away_and_which_round_is_done(fedsim, tmp_path, nodes, monkeypatch):
     server = _deployed(tmp_path)
     (tmp_path / "run").mkdir()
     directory = RunDirectory(tmp_path / "run")
@@ -88,9 +80,7 @@ def test_status_says_who_is_away_and_which_round_is_done(
     assert "N/A" not in out
 
 
-def test_status_says_which_client_keeps_the_server_waiting(
-    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
-) -> None:
+def test_status_says_which_client_keeps_the_server_waiting(fedsim, tmp_path, nodes):
     server = _deployed(tmp_path)
     nodes[1] = {"node-id": "8", "status": "online", "online-at": SINCE}
     (tmp_path / "run").mkdir()
@@ -106,9 +96,7 @@ def test_status_says_which_client_keeps_the_server_waiting(
     assert json.loads(out)["run"]["busy"] == []
 
 
-def test_status_says_what_ends_and_that_the_superlink_is_away(
-    fedsim: Callable[..., tuple[int, str, str]], tmp_path: Path, nodes: list[dict[str, str]]
-) -> None:
+def test_status_says_what_ends_and_that_the_superlink_is_away(fedsim, tmp_path, nodes):
     server = _deployed(tmp_path, now=datetime.now(UTC) - timedelta(days=360))
     nodes.clear()
     status, out, _ = fedsim("deploy", "status", server)

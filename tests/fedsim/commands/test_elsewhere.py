@@ -1,11 +1,6 @@
 """`--workers` and `--cluster` as a user types them: what is refused, before anything is written."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(
@@ -19,8 +14,8 @@ Command = Callable[..., tuple[int, str, str]]
     ],
 )
 def test_what_cannot_be_trained_elsewhere_is_refused_in_one_line(
-    fedsim: Command, experiment: Path, tmp_path: Path, options: list[str], why: str
-) -> None:
+    fedsim, experiment, tmp_path, options, why
+):
     status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", *options)
     said = " ".join(err.split())
     assert (status, out) == (2, "")

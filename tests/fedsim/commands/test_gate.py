@@ -4,19 +4,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from fedsim.commands.answer import Answer, lines
-from fedsim.commands.settings import Each
 from fedsim.common.randomness import gaussian_noise
 from fedsim.privacy import noise
 from tests.console import refusal
-
-Fedsim = Callable[..., tuple[int, str, str]]
 
 GATE = (
     *("--fail-if", "advantage.low > .32", "--fail-if", "epsilon > 2.3", "--fail-if", "alarms > 0"),
@@ -27,9 +22,7 @@ GATE = (
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(
-    fedsim: Fedsim, experiment: Path, tmp_path: Path
-) -> None:
+def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(fedsim, experiment, tmp_path):
     status, _, said = fedsim("run", experiment, "--out", tmp_path / "honest", *GATE)
     assert (status, said) == (0, "")
     # In the configuration: theory tells at once, and what is measured agrees.
@@ -46,16 +39,14 @@ def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(
     assert all(line.startswith("Gate shut: ") for line in said.splitlines())
 
 
-def _multiplier(run: Path) -> float:
+def _multiplier(run):
     from fedsim.federation.runs.run_directory import RunDirectory  # noqa: PLC0415
 
     return float(RunDirectory.open(run).read_facts()["noise_multiplier"])
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_report_is_held_to_other_conditions_later(
-    fedsim: Fedsim, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_report_is_held_to_other_conditions_later(fedsim, experiment, tmp_path):
     run = tmp_path / "run"
     assert fedsim("run", experiment, "--out", run, "--quiet", "--fail-if", "rows.# > 3")[0] == 0
     other = shutil.copytree(run, tmp_path / "other")
@@ -68,9 +59,7 @@ def test_a_report_is_held_to_other_conditions_later(
     assert "Gate shut: cannot tell whether one_run.count > 0: its 'one_run' is null" in said
 
 
-def test_nothing_is_run_for_a_condition_that_is_none(
-    fedsim: Fedsim, experiment: Path, tmp_path: Path
-) -> None:
+def test_nothing_is_run_for_a_condition_that_is_none(fedsim, experiment, tmp_path):
     status, _, said = fedsim(
         "run", experiment, "--out", tmp_path / "run", "--fail-if", "advantag > 0"
     )
@@ -82,8 +71,8 @@ def test_nothing_is_run_for_a_condition_that_is_none(
     ("found", "shut", "status"), [(0, False, 0), (0, True, 3), (3, False, 3), (4, True, 4)]
 )
 def test_of_an_answer_and_its_gate_the_larger_status_counts(
-    found: int, shut: bool, status: int, fedsim: Fedsim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    found, shut, status, fedsim, monkeypatch
+):
     report = {"kind": "training", "alarms": 1 if shut else 0}
     answer = Answer(report=report, status=found)
     monkeypatch.setattr("fedsim.commands.run.train", lambda config, /: answer)
@@ -91,9 +80,9 @@ def test_of_an_answer_and_its_gate_the_larger_status_counts(
 
 
 def test_every_run_of_a_folder_that_is_followed_is_printed_and_held_to_the_gate(
-    fedsim: Fedsim, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def followed(target: str, /, *, each: Each = None) -> None:
+    fedsim, monkeypatch
+):
+    def followed(target, /, *, each=None):
         assert each is not None
         for alarms in (1, 0):
             report = {"kind": "live audit", "alarms": alarms}
@@ -105,15 +94,13 @@ def test_every_run_of_a_folder_that_is_followed_is_printed_and_held_to_the_gate(
     assert (status, out.split("\n")[:2], err.count("Gate shut")) == (3, ["1 alarms", "0 alarms"], 1)
 
 
-def test_a_transcript_that_could_not_be_audited_passes_no_gate(
-    fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_a_transcript_that_could_not_be_audited_passes_no_gate(fedsim, tmp_path):
     (tmp_path / "bad.fedt").write_bytes(b"what is this, and why is it here?")
     status, _, err = fedsim("audit", tmp_path, "--follow", "--once", "--fail-if", "alarms > 0")
     assert (status, "not a fedsim transcript" in err) == (2, True)
 
 
-def test_an_answer_outlives_a_reader_that_leaves(tmp_path: Path) -> None:
+def test_an_answer_outlives_a_reader_that_leaves(tmp_path):
     """The status is that of the answer, and not that of the pipe."""
     command = [sys.executable, "-m", "fedsim", "config", "nosuchkey"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2

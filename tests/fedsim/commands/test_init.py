@@ -3,8 +3,6 @@
 import io
 import sys
 import tomllib
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +12,12 @@ from fedsim.game.mechanisms.privacy import noise_multiplier
 from fedsim.learning.data import distribution, schema
 from tests.console import run
 
-Fedsim = Callable[..., tuple[int, str, str]]
-
 FEW = ("trials.count=4", "training.rounds=1", "--quiet", "trials.batch=4")
 CANCER = ("--data", "breast-cancer")
 
 
 @pytest.fixture
-def patients(tmp_path: Path) -> Path:
+def patients(tmp_path):
     generator = np.random.default_rng(0)
     rows = [f"{age},{generator.random():.3f},{age % 2}" for age in range(80)]
     (tmp_path / "patients.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
@@ -29,8 +25,8 @@ def patients(tmp_path: Path) -> Path:
 
 
 def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
-    fedsim: Fedsim, patients: Path, tmp_path: Path, without_pages: None
-) -> None:
+    fedsim, patients, tmp_path, without_pages
+):
     file = tmp_path / "first.toml"
     answers = ("--data", patients, "--clients", 4, "--trust", "local", "--max-belief", 0.8)
     status, out, err = fedsim("init", file, *answers, "--label", "ill", "--rounds", 30)
@@ -53,9 +49,7 @@ def test_what_it_writes_runs_and_says_of_every_key_what_it_means(
     assert (tmp_path / "run" / "report.json").exists()
 
 
-def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
-    fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(fedsim, tmp_path):
     generator = np.random.default_rng(0)
     months = np.where(np.arange(80) % 20 == 19, 999, generator.integers(60, size=80))
     ages = [f"{n % 9},5" if n > 6 else "" for n in range(80)]
@@ -85,7 +79,7 @@ def test_a_table_is_read_by_a_schema_whose_doubts_are_said_in_one_message(
     assert not load(tmp_path / "plain.toml").data.public_schema
 
 
-def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim, tmp_path):
     rows = [f"{n % 7},{n % 31 + 0.5}" for n in range(120)]
     (tmp_path / "own.csv").write_text("\n".join(["age,days", *rows]) + "\n")
     file = tmp_path / "first.toml"
@@ -103,9 +97,7 @@ def test_a_label_of_many_numbers_is_predicted_as_a_number(fedsim: Fedsim, tmp_pa
         (("data.held-out=400",), 169, 400),
     ],
 )
-def test_what_is_not_said_fits_beside_what_is(
-    said: tuple[str, ...], records: int, held_out: int, fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_what_is_not_said_fits_beside_what_is(said, records, held_out, fedsim, tmp_path):
     file = tmp_path / "sized.toml"
     assert fedsim("init", file, "--yes", *CANCER, *said)[0] == 0
     config = load(file)
@@ -114,7 +106,7 @@ def test_what_is_not_said_fits_beside_what_is(
     assert len(split.pool) >= config.data.pool
 
 
-def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim, tmp_path):
     rows = [f"{number % 90},{number % 7},{number % 2}" for number in range(1250)]
     (tmp_path / "table.csv").write_text("\n".join(["age,value,ill", *rows]) + "\n")
     file = tmp_path / "first.toml"
@@ -123,9 +115,7 @@ def test_delta_of_a_round_number_of_records_is_not_rounded(fedsim: Fedsim, tmp_p
     assert (load(file).data.records, load(file).privacy.delta) == (1000, 1e-4)
 
 
-def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
-    fedsim: Fedsim, patients: Path, tmp_path: Path
-) -> None:
+def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(fedsim, patients, tmp_path):
     files = tmp_path / "all.toml", tmp_path / "few.toml"
     table = ("--data", patients, "--label", "ill", "--yes", "--rounds", 7)
     assert fedsim("init", files[0], *table)[0] == 0
@@ -140,7 +130,7 @@ def test_a_rehearsal_keeps_the_delta_and_the_noise_of_all_records(
     )
 
 
-def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_asks_for_what_no_option_says(tmp_path, monkeypatch):
     file = tmp_path / "asked.toml"
     monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     arguments = ["init", str(file), "--clients", "5"]
@@ -153,8 +143,8 @@ def test_it_asks_for_what_no_option_says(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
-) -> None:
+    tmp_path, monkeypatch, patients
+):
     file = tmp_path / "asked.toml"
     monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     given = f"{patients}\ndiagnosis\nill\n\n\n0.3\n0.8\n\n"  # two that will not do
@@ -166,9 +156,7 @@ def test_a_table_without_a_column_label_is_asked_about_before_the_rest(
     assert schema.parse(config.data.public_schema).label == "ill"
 
 
-def test_the_end_of_the_input_is_said_and_writes_nothing(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_of_the_input_is_said_and_writes_nothing(fedsim, tmp_path, monkeypatch):
     monkeypatch.setattr("fedsim.commands.init.on_terminal", lambda: True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("digits\n"))
     status, _, err = fedsim("init", tmp_path / "new.toml")
@@ -176,9 +164,7 @@ def test_the_end_of_the_input_is_said_and_writes_nothing(
     assert not (tmp_path / "new.toml").exists()
 
 
-def test_what_is_wrong_is_one_line_and_leaves_nothing(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patients: Path
-) -> None:
+def test_what_is_wrong_is_one_line_and_leaves_nothing(fedsim, tmp_path, monkeypatch, patients):
     file = tmp_path / "new.toml"
     (tmp_path / "old.toml").write_text("precious")
     monkeypatch.setattr(sys, "stdin", io.StringIO())

@@ -2,17 +2,11 @@
 
 import errno
 import os
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 
-def test_the_version_of_a_program_that_shares_its_name_is_refused(
-    fedsim: Callable[..., tuple[int, str, str]],
-    strangers: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_version_of_a_program_that_shares_its_name_is_refused(fedsim, strangers, monkeypatch):
     monkeypatch.syspath_prepend(strangers)
     status, out, err = fedsim("--version")
     assert (status, out) == (2, "")
@@ -21,13 +15,8 @@ def test_the_version_of_a_program_that_shares_its_name_is_refused(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_one_line_and_status_2(
-    code: int,
-    fedsim: Callable[..., tuple[int, str, str]],
-    experiment: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_a_full_disk_is_one_line_and_status_2(code, fedsim, experiment, monkeypatch):
+    def full(*_, **__):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fedsim.federation.runs.run_directory.RunDirectory.log_event", full)

@@ -1,29 +1,26 @@
 """README, tutorial and the page on reports show what the commands beside them print."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Fedsim = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(__file__).parents[3]
 README, START = ROOT / "README.md", ROOT / "docs/start"
 
 
-def _words(text: str) -> str:
+def _words(text):
     """Return text without line breaks and indentation, which depend on the terminal."""
     return " ".join(text.split())
 
 
-def _printed(fedsim: Fedsim, *arguments: object) -> str:
+def _printed(fedsim, *arguments):
     status, out, err = fedsim("run", *arguments)
     assert status == 0, err
     return _words(out + err)
 
 
-def _blocks(page: Path, beginning: str) -> list[str]:
+def _blocks(page, beginning):
     """Return the blocks of a page that begin with some words, each as one line."""
     text = page.read_text()
     fenced = re.findall(r"^```text\n(.*?)^```", text, re.M | re.S)
@@ -32,9 +29,7 @@ def _blocks(page: Path, beginning: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_first_run_prints_what_the_pages_show(
-    fedsim: Fedsim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_run_prints_what_the_pages_show(fedsim, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     printed = _printed(fedsim, "configs/digits.toml", "--out", tmp_path / "run")
     beginning = "fedsim run configs/digits.toml 400 trials, 30 rounds, 3 clients"
@@ -50,9 +45,7 @@ def test_the_first_run_prints_what_the_pages_show(
 
 
 @pytest.mark.slow
-def test_every_observer_is_called_what_the_tutorial_calls_it(
-    fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_every_observer_is_called_what_the_tutorial_calls_it(fedsim, tmp_path):
     config = ROOT / "configs/vantages.toml"
     printed = _printed(fedsim, config, "trials.count=200", "--out", tmp_path / "run")
     (shown,) = [

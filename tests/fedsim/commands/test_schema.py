@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -13,13 +12,11 @@ from adversaries.errors import InputError
 from fedsim.learning.data import own_records, schema
 from fedsim.learning.data.columns import Dates, NumberColumn, Values
 
-Command = Callable[..., tuple[int, str, str]]
-
 RECORDS = 60
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     """A table as a hospital has it: gaps, dates, an id, a category that one patient has."""
     draw = np.random.default_rng(3)
     rows = [
@@ -42,9 +39,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_proposal_reads_the_table_that_it_is_of(
-    fedsim: Command, table: Path, tmp_path: Path
-) -> None:
+def test_a_proposal_reads_the_table_that_it_is_of(fedsim, table, tmp_path):
     out = tmp_path / "schema.toml"
     status, said, _ = fedsim("data", table, "--label", "readmitted", "--out", out, "--yes")
     assert status == 0
@@ -61,9 +56,7 @@ def test_a_proposal_reads_the_table_that_it_is_of(
     assert found.ignored == ("patient id", "note")
 
 
-def test_lines_that_were_read_off_the_records_are_marked(
-    fedsim: Command, table: Path, tmp_path: Path
-) -> None:
+def test_lines_that_were_read_off_the_records_are_marked(fedsim, table, tmp_path):
     out = tmp_path / "schema.toml"
     fedsim("data", table, "--label", "readmitted", "--out", out, "--yes")
     lines = out.read_text().splitlines()
@@ -73,7 +66,7 @@ def test_lines_that_were_read_off_the_records_are_marked(
     assert "rare" not in out.read_text()
 
 
-def test_a_range_is_where_nearly_all_values_lie(fedsim: Command, tmp_path: Path) -> None:
+def test_a_range_is_where_nearly_all_values_lie(fedsim, tmp_path):
     """A few large values, or a unit in which all values are small, leave no constant feature."""
     draw = np.random.default_rng(5)
     columns = np.stack([draw.lognormal(8, 1, 500), draw.normal(0.1, 0.01, 500)])
@@ -89,9 +82,7 @@ def test_a_range_is_where_nearly_all_values_lie(fedsim: Command, tmp_path: Path)
     assert features[:, 2].tolist() == rare.tolist()
 
 
-def test_a_numeric_label_is_a_range_and_not_a_list_of_the_records_values(
-    fedsim: Command, tmp_path: Path
-) -> None:
+def test_a_numeric_label_is_a_range_and_not_a_list_of_the_records_values(fedsim, tmp_path):
     days = np.random.default_rng(1).gamma(3.0, 4.0, 157)
     path, out = tmp_path / "stays.csv", tmp_path / "schema.toml"
     path.write_text(
@@ -105,9 +96,7 @@ def test_a_numeric_label_is_a_range_and_not_a_list_of_the_records_values(
     assert f"{days[0]:.2f}" not in out.read_text()
 
 
-def test_its_owner_answers_for_each_column(
-    fedsim: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_owner_answers_for_each_column(fedsim, table, tmp_path, monkeypatch):
     answers = iter(["", "0,120", "", "s", "what?", "i"])
     monkeypatch.setattr("fedsim.commands.data.ask", lambda *_, **__: next(answers, ""))
     out = tmp_path / "schema.toml"
@@ -120,8 +109,8 @@ def test_its_owner_answers_for_each_column(
 
 
 def test_a_range_that_everybody_knows_leaves_typing_errors_out(
-    fedsim: Command, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fedsim, table, tmp_path, monkeypatch
+):
     content = table.read_text().splitlines()
     content[9] = content[9].replace(content[9].split(",")[1], "140", 1)
     table.write_text("\n".join(content) + "\n")
@@ -135,9 +124,7 @@ def test_a_range_that_everybody_knows_leaves_typing_errors_out(
     assert ["140" in str(each) for each in found.problems if each.drop] == [True, False]
 
 
-def test_a_schema_says_how_files_are_written_and_another_file_is_refused(
-    fedsim: Command, tmp_path: Path
-) -> None:
+def test_a_schema_says_how_files_are_written_and_another_file_is_refused(fedsim, tmp_path):
     """Semicolons, decimal commas and Windows-1252 are found once, and agreed on for all clients."""
     lines = ["größe;ort;label", *(f"{n},5;{'Köln' if n % 2 else 'Ulm'};{n % 2}" for n in range(40))]
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
@@ -178,8 +165,8 @@ def test_a_schema_says_how_files_are_written_and_another_file_is_refused(
     ],
 )
 def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
-    fedsim: Command, tmp_path: Path, values: list[int], text: str, count: int
-) -> None:
+    fedsim, tmp_path, values, text, count
+):
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     rows = "".join(f"{value},{n % 2}\n" for n, value in enumerate(values))
     path.write_text("months,label\n" + rows)
@@ -198,7 +185,7 @@ def test_a_value_that_looks_like_a_placeholder_is_no_end_of_a_range(
         assert found.records.features[:, 1].sum() == count
 
 
-def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim: Command, tmp_path: Path) -> None:
+def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim, tmp_path):
     days = [f"{2010 + n % 12}-05-{1 + n % 28:02}" for n in range(60)]
     path, out = tmp_path / "own.csv", tmp_path / "schema.toml"
     rows = "".join(f"{day},{n % 2}\n" for n, day in enumerate([*days, "1900-01-01"]))
@@ -223,13 +210,8 @@ def test_a_date_that_stands_for_a_gap_is_no_first_day(fedsim: Command, tmp_path:
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(
-    fedsim: Command,
-    table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
-    complaint: str,
-) -> None:
+    fedsim, table, tmp_path, monkeypatch, arguments, complaint
+):
     monkeypatch.chdir(tmp_path)
     if arguments[-1] == "patient id":
         monkeypatch.setattr("fedsim.learning.data.schema_proposal.MOST_LABELS", 50)

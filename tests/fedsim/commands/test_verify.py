@@ -5,24 +5,21 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from fedsim.commands.main import main
-from fedsim.configuration import Config, dump
+from fedsim.configuration import dump
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
 from fedsim.federation.transcripts.writer import Writer
 
-Fedsim = Callable[..., tuple[int, str, str]]
 PROVEN = "Proven private"
 
 
 @pytest.fixture(scope="module")
-def played(small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def played(small, tmp_path_factory):
     """The folder of a run without figures."""
     place = tmp_path_factory.mktemp("played")
     (place / "small.toml").write_text(dump(small()))
@@ -33,21 +30,19 @@ def played(small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def run(played: Path, tmp_path: Path) -> Path:
+def run(played, tmp_path):
     """A copy of the run."""
     return shutil.copytree(played, tmp_path / "run")
 
 
 @pytest.fixture
-def sealed(run: Path, fedsim: Fedsim) -> Path:
+def sealed(run, fedsim):
     """A copy of the run with its sums."""
     assert fedsim("verify", run)[0] == 0
     return run
 
 
-def test_sums_are_written_where_there_are_none_and_other_programs_read_them(
-    fedsim: Fedsim, run: Path, tmp_path: Path
-) -> None:
+def test_sums_are_written_where_there_are_none_and_other_programs_read_them(fedsim, run, tmp_path):
     status, text, _ = fedsim("verify", run)
     assert (status, "SHA256SUMS: there was none; written now" in text) == (0, True)
     assert stat.S_IMODE((run / "SHA256SUMS").stat().st_mode) == 0o600
@@ -59,7 +54,7 @@ def test_sums_are_written_where_there_are_none_and_other_programs_read_them(
     assert (status, json.loads(text)["outcome"]) == (0, "verified")
 
 
-def test_the_documented_lines_sign_the_sums(sealed: Path, fedsim: Fedsim, tmp_path: Path) -> None:
+def test_the_documented_lines_sign_the_sums(sealed, fedsim, tmp_path):
     key = tmp_path / "id_ed25519"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     sign = ["ssh-keygen", "-q", "-Y", "sign", "-n", "fedsim", "-f", key, sealed / "SHA256SUMS"]
@@ -74,7 +69,7 @@ def test_the_documented_lines_sign_the_sums(sealed: Path, fedsim: Fedsim, tmp_pa
     assert fedsim("verify", sealed)[0] == 0  # the signature is no added file
 
 
-def test_missing_and_added_files_are_named(sealed: Path, fedsim: Fedsim) -> None:
+def test_missing_and_added_files_are_named(sealed, fedsim):
     for name in (".report.html.partial", "figures/new.svg", "lock"):  # a run's lock is empty
         (sealed / name).parent.mkdir(exist_ok=True)
         (sealed / name).write_text(PROVEN)
@@ -87,7 +82,7 @@ def test_missing_and_added_files_are_named(sealed: Path, fedsim: Fedsim) -> None
     assert (status, "facts.json: is missing" in text) == (4, True)
 
 
-def test_no_link_is_followed(sealed: Path, fedsim: Fedsim, tmp_path: Path) -> None:
+def test_no_link_is_followed(sealed, fedsim, tmp_path):
     (sealed / "config.toml").rename(tmp_path / "config")
     (sealed / "config.toml").symlink_to(tmp_path / "config")
     status, text, _ = fedsim("verify", sealed)
@@ -110,7 +105,7 @@ def test_no_link_is_followed(sealed: Path, fedsim: Fedsim, tmp_path: Path) -> No
     "line",
     ["", "0" * 64, "0" * 63 + "  report.json", "0" * 64 + "  a\\nb", "{first}", "\\ " + "0" * 64],
 )
-def test_sums_that_are_none_are_refused(sealed: Path, fedsim: Fedsim, line: str) -> None:
+def test_sums_that_are_none_are_refused(sealed, fedsim, line):
     path = sealed / "SHA256SUMS"
     whole = path.read_text()
     path.write_text(whole + line.format(first=whole.splitlines()[0]) + "\n")
@@ -118,9 +113,7 @@ def test_sums_that_are_none_are_refused(sealed: Path, fedsim: Fedsim, line: str)
     assert (status, text.count("\n")) == (2, 1)
 
 
-def test_a_name_of_the_sums_leads_nowhere_else(
-    sealed: Path, fedsim: Fedsim, tmp_path: Path
-) -> None:
+def test_a_name_of_the_sums_leads_nowhere_else(sealed, fedsim, tmp_path):
     (tmp_path / "secret").write_text("x")
     with (sealed / "SHA256SUMS").open("a") as file:
         file.write(f"{'0' * 64}  ../secret\n{'0' * 64}  /etc/passwd\n")
@@ -132,7 +125,7 @@ def test_a_name_of_the_sums_leads_nowhere_else(
     )
 
 
-def test_a_report_that_does_not_follow_from_its_files_is_refused(fedsim: Fedsim, run: Path) -> None:
+def test_a_report_that_does_not_follow_from_its_files_is_refused(fedsim, run):
     report = json.loads((run / "report.json").read_text())
     report["empirical"]["wins"] += 1
     (run / "report.json").write_text(json.dumps(report))
@@ -148,14 +141,14 @@ def test_a_report_that_does_not_follow_from_its_files_is_refused(fedsim: Fedsim,
     assert (status, "made with numpy 1.0, which is not installed here" in text) == (3, True)
 
 
-def test_nothing_is_sealed_whose_files_are_missing(fedsim: Fedsim, run: Path) -> None:
+def test_nothing_is_sealed_whose_files_are_missing(fedsim, run):
     (run / "transcript.npz").unlink()
     status, text, _ = fedsim("verify", run)
     assert (status, "was not made again" in text) == (3, True)
     assert not (run / "SHA256SUMS").exists()
 
 
-def test_a_signature_without_its_sums_is_refused(fedsim: Fedsim, sealed: Path) -> None:
+def test_a_signature_without_its_sums_is_refused(fedsim, sealed):
     (sealed / "SHA256SUMS").rename(sealed / "SHA256SUMS.sig")
     status, text, _ = fedsim("verify", sealed)
     assert (status, "its signature is here" in text) == (4, True)
@@ -163,9 +156,7 @@ def test_a_signature_without_its_sums_is_refused(fedsim: Fedsim, sealed: Path) -
 
 
 @pytest.mark.parametrize("words", ["Who is the target?", "50"])
-def test_a_page_that_says_something_else_than_its_report_is_refused(
-    fedsim: Fedsim, run: Path, words: str
-) -> None:
+def test_a_page_that_says_something_else_than_its_report_is_refused(fedsim, run, words):
     page = run / "report.html"
     page.write_text(page.read_text().replace(words, f"{words[:-1]}1"))
     status, text, _ = fedsim("verify", run)
@@ -175,7 +166,7 @@ def test_a_page_that_says_something_else_than_its_report_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_figures_are_made_again_too(fedsim: Fedsim, experiment: Path, tmp_path: Path) -> None:
+def test_figures_are_made_again_too(fedsim, experiment, tmp_path):
     run = tmp_path / "run"
     assert fedsim("run", experiment, "--out", run, "--quiet")[0] == 0
     drawn = len([*(run / "figures").iterdir()])
@@ -188,9 +179,7 @@ def test_figures_are_made_again_too(fedsim: Fedsim, experiment: Path, tmp_path: 
     assert (status, "figures/advantage.svg: is not the page" in text) == (4, True)
 
 
-def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
-    fedsim: Fedsim, sealed: Path
-) -> None:
+def test_a_report_made_anew_at_another_confidence_follows_from_its_files(fedsim, sealed):
     limits = "audit.confidence=0.9", "privacy.delta=1e-4", "report.limit-belief=0.8"
     assert fedsim("report", sealed, *limits)[0] == 0
     status, text, _ = fedsim("verify", sealed)
@@ -199,9 +188,7 @@ def test_a_report_made_anew_at_another_confidence_follows_from_its_files(
     assert fedsim("verify", sealed)[0] == 0
 
 
-def test_a_training_is_verified_with_its_model(
-    fedsim: Fedsim, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_training_is_verified_with_its_model(fedsim, small, tmp_path):
     path, out = tmp_path / "training.toml", tmp_path / "model"
     path.write_text(dump(small({"privacy.noise-source": "system"})))
     assert fedsim("train", path, "--out", out, "--quiet", "--fail-if", "epsilon > 50")[0] == 0
@@ -225,7 +212,7 @@ def test_a_training_is_verified_with_its_model(
     assert (status, "public/model.safetensors: has changed" in text) == (4, True)
 
 
-def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path: Path) -> None:
+def test_the_audit_of_a_transcript_is_verified_with_it(fedsim, tmp_path):
     path, generator = tmp_path / "server.fedt", np.random.default_rng(0)
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
     mechanism |= {"num_sampled_clients": 3, "aggregation": "mean"}
@@ -266,9 +253,7 @@ def test_the_audit_of_a_transcript_is_verified_with_it(fedsim: Fedsim, tmp_path:
         ("live audit", "needs the clients' data"),
     ],
 )
-def test_what_cannot_be_made_again_is_compared_by_its_sums(
-    fedsim: Fedsim, tmp_path: Path, kind: str, why: str
-) -> None:
+def test_what_cannot_be_made_again_is_compared_by_its_sums(fedsim, tmp_path, kind, why):
     (tmp_path / "report.json").write_text(json.dumps({"kind": kind}))
     (tmp_path / "report.html").write_text("<p>1.5</p>")
     for _ in range(2):

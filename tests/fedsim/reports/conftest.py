@@ -1,7 +1,6 @@
 """Reports of small real runs, one of each kind, as today's code writes them."""
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from unittest.mock import patch
@@ -11,13 +10,13 @@ import pytest
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import Report
-from fedsim.configuration import Scalar, from_run_config, to_run_config
+from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 
-SIZE: dict[str, Scalar] = {
+SIZE = {
     "run.name": "digits, ρβ = 0.9",
     "run.seed": 4711,
     "run.threads": 1,
@@ -35,8 +34,8 @@ SIZE: dict[str, Scalar] = {
     "audit.evaluated-trials": 4,
     "audit.attacks": "none",
 }
-LOCAL: dict[str, Scalar] = {"federation.trust": "local"}
-KINDS: dict[str, dict[str, Scalar]] = {
+LOCAL = {"federation.trust": "local"}
+KINDS = {
     "central": {},
     "local": LOCAL | {"audit.vantages": "all", "privacy.noise-source": "system"},
     "distributed": {"federation.trust": "distributed", "audit.vantages": "all"},
@@ -77,21 +76,18 @@ class Written:
     transcript: Arrays
 
 
-Runs = Callable[[str], Written]
-
-
 @pytest.fixture(scope="session")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def written(tmp_path_factory):
     """Return a function that plays a run of a kind once and returns what it wrote.
 
     Processes that test beside each other read what another has played.
     """
-    played: dict[str, Written] = {}
+    played = {}
     shared = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         shared = shared.parent
 
-    def play(kind: str) -> Written:
+    def play(kind):
         if kind not in played:
             place = shared / f"played-{kind.replace(' ', '-')}"
             if not place.exists():

@@ -1,7 +1,6 @@
 """Several runs in one table: a row for each trust and vantage."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,22 +8,15 @@ import pytest
 from rich.console import Console
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import RunRow as Row
 from fedsim.audits.results.theory import ReleasedTogether
-from fedsim.audits.results.verdicts import State
 from fedsim.reports import comparison
 from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import percent
 from fedsim.reports.sections.observers import mark
 
-from .conftest import Runs
-
-Of = Callable[[str], Report]
-
 
 @pytest.fixture(scope="session")
-def of(written: Runs) -> Of:
+def of(written):
     """Return a function that makes the report of a run under a trust, measured at two vantages."""
     report = written("central").report
     found = report.here
@@ -32,10 +24,10 @@ def of(written: Runs) -> Of:
     predicted = replace(found.predicted, advantage=0.2)
     limit = replace(found.limit, noise_multiplier=4.0, epsilon=1.5, rho_alpha=0.25)
 
-    def row(observer: str, advantage: float, good: bool) -> Row:
+    def row(observer, advantage, good):
         ends = (0.1, 0.3)
         attack = replace(report.attack, advantage=advantage, interval=ends, near_prediction=good)
-        standing: State = "below" if good else "contradicted"
+        standing = "below" if good else "contradicted"
         shown = replace(found, observer=observer, standing=standing, limit=limit)
         return replace(shown, attack=attack, predicted=predicted)
 
@@ -46,25 +38,25 @@ def of(written: Runs) -> Of:
         "released-model": replace(report.rows["released-model"], limit=limit),
     }
 
-    def make(trust: str) -> Report:
+    def make(trust):
         return replace(report, name="vantages", trust=trust, rows=rows)
 
     return make
 
 
-def _side_by_side(reports: list[Report]) -> list[comparison.Row]:
+def _side_by_side(reports):
     directories = [Path(f"runs/{place}") for place in range(len(reports))]
     return comparison.side_by_side(directories, reports)
 
 
-def _shown(reports: list[Report]) -> str:
+def _shown(reports):
     console = Console(width=140)
     with console.capture() as capture:
         console.print(comparison.summary(_side_by_side(reports)))
     return capture.get()
 
 
-def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
+def test_rows_are_trust_by_vantage_with_a_verdict(of):
     rows = _side_by_side([of("central"), of("local")])
     assert [(row["trust"], row["vantage"]) for row in rows] == [
         (trust, vantage)
@@ -82,7 +74,7 @@ def test_rows_are_trust_by_vantage_with_a_verdict(of: Of) -> None:
     assert rows[2]["measured"] is None
 
 
-def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(of: Of) -> None:
+def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(of):
     report = of("central")
     turned = replace(report, rows=dict([*report.rows.items()][::-1]))
     rows = _side_by_side([turned])
@@ -92,7 +84,7 @@ def test_every_row_has_the_state_of_the_runs_own_page_and_the_worst_comes_first(
         assert row["verdict"].startswith(mark(turned, each).text)
 
 
-def test_privacy_stands_beside_what_it_costs(of: Of) -> None:
+def test_privacy_stands_beside_what_it_costs(of):
     report = of("central")
     rows = _side_by_side([report])
     row = next(row for row in rows if row["vantage"] == "participant")
@@ -107,7 +99,7 @@ def test_privacy_stands_beside_what_it_costs(of: Of) -> None:
         assert f"{row['delta']:g}" in words
 
 
-def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
+def test_the_table_says_that_epsilon_is_infinite(of):
     console = Console(width=140)
     with console.capture() as capture:
         console.print(comparison.summary(_side_by_side([of("central")])))
@@ -122,7 +114,7 @@ def test_the_table_says_that_epsilon_is_infinite(of: Of) -> None:
     assert "intervals at 95.0%" in capture.get()
 
 
-def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
+def test_eighty_characters_show_every_number_and_verdict(of):
     console = Console(width=80)
     reports = [
         replace(of(trust), name=f"digits-{trust}", colluding=3)
@@ -145,7 +137,7 @@ def test_eighty_characters_show_every_number_and_verdict(of: Of) -> None:
         assert words in shown
 
 
-def test_runs_of_one_name_are_told_apart_by_their_directories(of: Of) -> None:
+def test_runs_of_one_name_are_told_apart_by_their_directories(of):
     shown = _shown([of("central"), of("central")])
     assert "1: vantages, runs/0" in shown
     assert "2: vantages, runs/1" in shown
@@ -153,7 +145,7 @@ def test_runs_of_one_name_are_told_apart_by_their_directories(of: Of) -> None:
     assert participants == ["1", "2"]
 
 
-def test_each_row_has_its_confidence_where_runs_differ(of: Of) -> None:
+def test_each_row_has_its_confidence_where_runs_differ(of):
     other = of("central")
     here = other.here
     half = replace(here, attack=replace(other.attack, confidence=0.5))
@@ -162,7 +154,7 @@ def test_each_row_has_its_confidence_where_runs_differ(of: Of) -> None:
     assert (shown.count("intervals at 95.0%"), shown.count("95.0%, 50.0%")) == (2, 1)
 
 
-def test_a_run_is_compared_with_itself_under_no_spelling(of: Of, tmp_path: Path) -> None:
+def test_a_run_is_compared_with_itself_under_no_spelling(of, tmp_path):
     run, link = tmp_path / "run", tmp_path / "link"
     run.mkdir()
     link.symlink_to(run)
@@ -171,7 +163,7 @@ def test_a_run_is_compared_with_itself_under_no_spelling(of: Of, tmp_path: Path)
             comparison.side_by_side([run, other], [of("central"), of("local")])
 
 
-def test_colluders_are_named_beside_the_trust(of: Of) -> None:
+def test_colluders_are_named_beside_the_trust(of):
     console = Console(width=140)
     with console.capture() as capture:
         reports = [of("local"), replace(of("local"), colluding=3)]
@@ -180,7 +172,7 @@ def test_colluders_are_named_beside_the_trust(of: Of) -> None:
     assert ["local, 3 collude" in line for line in lines] == [False, True]
 
 
-def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -> None:
+def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of):
     released = {"trainings": 20, "epsilon": 29.5, "delta": 0.01, "vantage": "server"}
     everything = ReleasedTogether(
         **released, rounds=60, rho_beta=1.0, epsilon_of_one_training=2.0, vantages={}, game=""
@@ -194,14 +186,14 @@ def test_a_run_with_real_noise_says_what_all_of_its_trainings_released(of: Of) -
     assert "released by" not in _shown([of("central"), of("local")])
 
 
-def test_uneven_classes_are_compared_by_their_criterion(written: Runs) -> None:
+def test_uneven_classes_are_compared_by_their_criterion(written):
     """9 of 10 records are of one class: an accuracy of 90 % says nothing, and is not shown."""
     report = written("central").report
     quality = report.utility.quality
     assert quality
     uneven = [replace(one, records=n) for one, n in zip(quality.classes, (90, 10), strict=False)]
 
-    def ranking(area: float) -> Report:
+    def ranking(area):
         of_two = replace(quality, classes=uneven)
         utility = replace(report.utility, quality=of_two, area_under_curve=area)
         return replace(report, utility=utility)

@@ -2,7 +2,6 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
@@ -49,7 +48,7 @@ CARD = ModelCard(
 FORGED = "x\n# Privacy\n\n| towards | 0.01 |\n<script>alert(1)</script> [a](http://h) **b** `c`"
 
 
-def test_a_name_is_neither_a_heading_nor_html() -> None:
+def test_a_name_is_neither_a_heading_nor_html():
     honest = card_page.as_markdown_page(CARD)
     for field in ("name", "purpose", "data", "network"):
         page = card_page.as_markdown_page(replace(CARD, **{field: FORGED}))
@@ -74,13 +73,13 @@ MEASURED = ModelUtility(
 
 
 @pytest.mark.parametrize("task", ["classification", "next-token", "regression", "huber"])
-def test_a_hint_names_a_command_only_where_it_does_the_task(task: str) -> None:
+def test_a_hint_names_a_command_only_where_it_does_the_task(task):
     said = model_quality.learning(MEASURED, task)
     assert "longer than training.clipping-norm" in said
     assert "fedsim choose tries some" in said
 
 
-def test_a_card_says_in_sentences_what_the_model_is() -> None:
+def test_a_card_says_in_sentences_what_the_model_is():
     page = card_page.as_markdown_page(replace(CARD, network="linear", records=1200))
     assert "The model (linear, 650 trained parameters) predicts one of 10 classes. " in page
     assert "3 clients trained it together, on 1,200 records of digits, in 3 rounds (sgd)." in page
@@ -89,11 +88,11 @@ def test_a_card_says_in_sentences_what_the_model_is() -> None:
     assert "on 24 of the clients' own records (model.toml has their schema), in" in page
 
 
-def _headings(page: str) -> list[str]:
+def _headings(page):
     return [line for line in page.splitlines() if line.startswith("#")]
 
 
-def _rows(page: str) -> list[str]:
+def _rows(page):
     return [line for line in page.splitlines() if line.startswith("|")]
 
 
@@ -109,9 +108,7 @@ def _rows(page: str) -> list[str]:
         {"utility": replace(MEASURED, errors={}, classes=["a", "b"], confusion=[[1, 2], [3]])},
     ],
 )
-def test_a_card_that_does_not_add_up_is_refused(
-    tampered: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_card_that_does_not_add_up_is_refused(tampered, tmp_path):
     (tmp_path / "public").mkdir()
     directory = RunDirectory(tmp_path)
     for card, refused in ((CARD, False), (replace(CARD, **tampered), True)):

@@ -2,11 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -14,31 +11,28 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.results import report as results
 from fedsim.audits.results.report import decode, encode, schema
-from fedsim.configuration import Config, Scalar
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.kinds import schema as kinds
 from tests.console import exit_of
 
-from .conftest import KINDS, Runs
-
-Values = dict[str, Any]
+from .conftest import KINDS
 
 
 @cache
-def _validator() -> jsonschema.Draft202012Validator:
+def _validator():
     """Return what checks a report; one test checks the schema itself, which takes longer."""
     return jsonschema.Draft202012Validator(schema())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind: str, written: Runs) -> None:
+def test_a_report_follows_the_schema_and_comes_back_as_it_was(kind, written):
     report = written(kind).report
     values = json.loads(json.dumps(encode(report), allow_nan=False))
     _validator().validate(values)
     assert decode(values) == report
 
 
-def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written: Runs) -> None:
+def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written):
     report = written("server").report
     assert report.accounted.epsilon == report.mechanism.mu == math.inf
     values = encode(report)
@@ -49,19 +43,19 @@ def test_what_is_infinite_is_infinite_and_what_was_not_measured_is_null(written:
         encode(nobody)
 
 
-def _without(values: Values) -> None:
+def _without(values):
     del values["rows"]["server"]["limit"]["rho_alpha"]
 
 
-def _another(values: Values) -> None:
+def _another(values):
     values["bounds"]["rho_gamma"] = 0.5
 
 
-def _word(values: Values) -> None:
+def _word(values):
     values["bounds"]["delta"] = "large"
 
 
-def _number(values: Values) -> None:
+def _number(values):
     values["name"] = 7
 
 
@@ -74,7 +68,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("complaint", DAMAGE)
-def test_a_report_that_was_changed_by_hand_is_refused(complaint: str, written: Runs) -> None:
+def test_a_report_that_was_changed_by_hand_is_refused(complaint, written):
     values = encode(written("central").report)
     DAMAGE[complaint](values)
     with pytest.raises(jsonschema.ValidationError):
@@ -83,12 +77,7 @@ def test_a_report_that_was_changed_by_hand_is_refused(complaint: str, written: R
         decode(values)
 
 
-def test_a_damaged_report_is_one_line_and_status_2(
-    written: Runs,
-    small: Callable[[dict[str, Scalar]], Config],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_damaged_report_is_one_line_and_status_2(written, small, tmp_path, capsys):
     values = encode(written("central").report)
     _word(values)
     directory = RunDirectory.create(tmp_path / "run", small({}))
@@ -99,18 +88,13 @@ def test_a_damaged_report_is_one_line_and_status_2(
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def test_the_command_prints_the_schema_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_schema_alone(capsys):
     assert exit_of("report", "--schema") == 0
     assert json.loads(capsys.readouterr().out) == kinds.schema()
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
-def test_a_finished_run_is_held_to_limits_that_are_given_later(
-    small: Callable[[dict[str, Scalar]], Config],
-    run: Callable[[Config], Any],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_finished_run_is_held_to_limits_that_are_given_later(small, run, tmp_path, capsys):
     run(small({}))
     directory = RunDirectory.open(next(tmp_path.glob("run-*")))
     before = encode(results.read(directory))

@@ -1,8 +1,6 @@
 """The loop of the studies is that of a run, and no key is played in another way than a run does."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +8,13 @@ import torch
 from torch import Tensor
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config, Scalar, to_run_config
-from fedsim.federation.runs.run_directory import Arrays
+from fedsim.configuration import Config, to_run_config
 from fedsim.federation.server import strategy
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.studies import rounds
-from fedsim.studies.rounds import UNPLAYED, Round
-
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
+from fedsim.studies.rounds import UNPLAYED
 
 PLAYED = (
     *("data.", "model.", "training.", "run.device", "run.threads", "run.max-memory"),
@@ -41,7 +35,7 @@ OF_A_RUN = (
 """Keys that change no training: how messages travel, what is measured, and where it is written."""
 
 
-def test_every_key_of_the_configuration_is_played_refused_or_of_no_effect() -> None:
+def test_every_key_of_the_configuration_is_played_refused_or_of_no_effect():
     for key in to_run_config(Config()):
         kinds = [key in UNPLAYED, key.startswith(PLAYED), key.startswith(OF_A_RUN)]
         assert any(kinds), f"{key}: can a study play it? see fedsim.studies.rounds.UNPLAYED"
@@ -49,7 +43,7 @@ def test_every_key_of_the_configuration_is_played_refused_or_of_no_effect() -> N
     assert set(UNPLAYED) <= set(to_run_config(Config()))
 
 
-def _changed(config: Config, key: str, value: object) -> Config:
+def _changed(config, key, value):
     """Return a configuration with another value, whatever other keys need."""
     name, field = key.replace("-", "_").split(".")
     table = getattr(config, name).model_copy(update={field: value})
@@ -57,7 +51,7 @@ def _changed(config: Config, key: str, value: object) -> Config:
 
 
 @pytest.mark.parametrize("key", UNPLAYED)
-def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key: str, small: Make) -> None:
+def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key, small):
     playable, default = UNPLAYED[key], to_run_config(Config())[key]
     assert default in playable.values
     other = "another" if isinstance(default, str) else not default
@@ -74,7 +68,7 @@ def test_what_a_study_cannot_play_is_refused_in_whole_sentences(key: str, small:
         assert f"which {study} cannot play. {playable.why} Set {key} = " in message
 
 
-MODES: list[dict[str, Scalar]] = [
+MODES = [
     {},
     {"training.sampling-rate": 0.5},
     {"privacy.neighbouring": "replace", "model.initialisation": "fixed"},
@@ -87,13 +81,13 @@ MODES: list[dict[str, Scalar]] = [
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
 def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
-    mode: dict[str, Scalar], small: Make, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    mode, small, run, monkeypatch
+):
     """To a part in 1e5: the clients' sums are one sum, and float32 rounds them."""
     config, models = small(mode), list[Tensor]()
 
     class Recorded(ServerOptimizer):
-        def step(self, *arguments: Any) -> Tensor:
+        def step(self, *arguments):
             models.append(super().step(*arguments))
             return models[-1]
 
@@ -103,7 +97,7 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
     loaded, nominal = federation.load(config.experiment), privacy.noise_multiplier(config.scheme)
     own = list[Tensor]()
 
-    def release(round: Round) -> Tensor:
+    def release(round):
         own.append(round.theta)
         return round.clean_sum() + round.noise(nominal)
 
@@ -113,11 +107,11 @@ def test_the_models_of_every_round_are_those_of_a_run_in_the_world_of_d(
         assert not torch.allclose(ours[~on_d], theirs[~on_d], rtol=1e-4, atol=1e-4)
 
 
-def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small: Make) -> None:
+def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small):
     config, reports = small(), list[float]()
     loaded = federation.load(config.experiment)
 
-    def models(batch: int) -> list[Tensor]:
+    def models(batch):
         trained = rounds.trained(
             config.game,
             loaded,
@@ -134,13 +128,13 @@ def test_trainings_come_in_batches_and_progress_reaches_all_of_them(small: Make)
     assert reports.count(1) == 2
 
 
-def test_a_model_that_diverges_is_bad_input(small: Make) -> None:
+def test_a_model_that_diverges_is_bad_input(small):
     config = small({"training.learning-rate": 1e38, "model.name": "mlp"})
     loaded = federation.load(config.experiment)
     with pytest.raises(InputError, match=r"diverged; lower training\.learning-rate"):
         list(rounds.trained(config.game, loaded, 2, 2, lambda round: round.clean_sum()))
 
 
-def test_no_study_steps_a_model_by_itself() -> None:
+def test_no_study_steps_a_model_by_itself():
     for path in (Path(rounds.__file__).parent).rglob("*.py"):
         assert ("ServerOptimizer" in path.read_text()) == (path.name == "rounds.py"), path.name

@@ -12,11 +12,10 @@ from scipy.stats import binom
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.app.audit import AppAudit, audit
+from fedsim.audits.app.audit import audit
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.configuration import Scalar
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document import terminal
@@ -31,28 +30,14 @@ CLAIM = Claim(1.4, 1e-5, Scope.RUN, "given")
 
 
 def audited(
-    variant: str,
-    config: dict[str, float],
-    claim: Claim | None = CLAIM,
-    trials: int = 40,
-    clients: int = 3,
-    seed: int = 0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> AppAudit:
+    variant, config, claim=CLAIM, trials=40, clients=3, seed=0, neighbouring=Neighbouring.ADD_REMOVE
+):
     return _audited(variant, tuple(config.items()), claim, trials, clients, seed, neighbouring)
 
 
 @cache
-def _audited(
-    variant: str,
-    config: tuple[tuple[str, float], ...],
-    claim: Claim | None,
-    trials: int,
-    clients: int,
-    seed: int,
-    neighbouring: Neighbouring,
-) -> AppAudit:
-    overrides: dict[str, Scalar] = {"variant": variant, "clients": clients, **dict(config)}
+def _audited(variant, config, claim, trials, clients, seed, neighbouring):
+    overrides = {"variant": variant, "clients": clients, **dict(config)}
     with opened(APP, clients, overrides) as app:
         return audit(app, trials=trials, seed=seed, claim=claim, neighbouring=neighbouring)
 
@@ -75,7 +60,7 @@ QUICK = ("realised-noise", "client-clipping")  # of a server and of a client; th
     "rule",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in PAIRS],
 )
-def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule: str) -> None:
+def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule):
     variant, _, config, claim = PAIRS[rule]
     # Where the noise is not Flower's, counting alone convicts, and takes more trials.
     trials = 200 if rule == "realised-noise" else 120
@@ -89,7 +74,7 @@ def test_a_mistake_is_convicted_by_its_rule_and_by_the_attack(rule: str) -> None
 
 
 @pytest.mark.parametrize("rule", PAIRS)
-def test_the_corrected_twin_is_supported(rule: str) -> None:
+def test_the_corrected_twin_is_supported(rule):
     _, twin, config, claim = PAIRS[rule]
     outcome = audited(twin, config, claim)
     assert outcome.verdict is Verdict.SUPPORTED
@@ -99,7 +84,7 @@ def test_the_corrected_twin_is_supported(rule: str) -> None:
     assert outcome.lower_bound.epsilon <= outcome.epsilon <= outcome.claim.epsilon
 
 
-def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> None:
+def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed():
     watched, attacked, own = (
         audited("uniform", FOUR_SIGMA),
         audited("local-dp-tight", FOUR_SIGMA, None),
@@ -119,7 +104,7 @@ def test_a_verdict_says_which_shortfall_of_the_noise_it_would_have_noticed() -> 
     assert [each.source for each in limits if each] == ["measured", "theory"]
 
 
-def shown(outcome: AppAudit) -> str:
+def shown(outcome):
     """Return the result of an audit as a terminal shows it, in one line."""
     return " ".join(terminal.text([words.summary(outcome)]).split())
 
@@ -139,8 +124,8 @@ GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")  # three rounds at multiplier 0
     ],
 )
 def test_noise_that_is_right_in_the_sum_or_in_some_rounds_alone_supports_no_claim(
-    variant: str, rule: str, epsilon: float | None
-) -> None:
+    variant, rule, epsilon
+):
     # Theory would give epsilon 1.69 to three rounds of the noise that is configured.
     outcome = audited(variant, THREE_ROUNDS, GENEROUS, trials=20)
     assert outcome.epsilon == epsilon
@@ -148,19 +133,19 @@ def test_noise_that_is_right_in_the_sum_or_in_some_rounds_alone_supports_no_clai
     assert rule in [finding.rule for finding in outcome.findings if finding.breaks]
 
 
-def test_noise_that_the_app_lowers_in_every_round_is_convicted() -> None:
+def test_noise_that_the_app_lowers_in_every_round_is_convicted():
     outcome = audited("noise-lowered", THREE_ROUNDS, CLAIM)
     assert outcome.verdict is Verdict.CONVICTED
 
 
-def test_rounds_of_several_strategies_are_refused_by_their_names() -> None:
+def test_rounds_of_several_strategies_are_refused_by_their_names():
     why = r"several strategies \(FedAvg, then DifferentialPrivacyServerSideFixedClipping > FedAvg\)"
     with pytest.raises(InputError, match=why):
         audited("private-at-last", FOUR_SIGMA)
 
 
 @pytest.mark.parametrize("variant", ["sent-without-noise", "sent-moved"])
-def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(variant: str) -> None:
+def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(variant):
     outcome = audited(variant, THREE_ROUNDS, GENEROUS)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "the server changed it in between" in outcome.reasons[0]
@@ -168,19 +153,19 @@ def test_a_model_that_changes_after_its_noise_was_added_supports_no_claim(varian
 
 
 @pytest.mark.slow
-def test_an_attack_reads_the_models_that_clients_are_sent() -> None:
+def test_an_attack_reads_the_models_that_clients_are_sent():
     sixteen = FOUR_SIGMA | {"num-server-rounds": 16}
     assert audited("sent-without-noise", sixteen, CLAIM, 200).verdict is Verdict.CONVICTED
 
 
-def test_the_rounds_that_a_strategy_runs_itself_are_read() -> None:
+def test_the_rounds_that_a_strategy_runs_itself_are_read():
     assert audited("own-start", FOUR_SIGMA).verdict is Verdict.SUPPORTED
     quiet = audited("own-start-quiet", FOUR_SIGMA, trials=20)
     assert quiet.verdict is Verdict.SUSPECT
     assert "realised-noise" in [finding.rule for finding in quiet.findings if finding.breaks]
 
 
-def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it() -> None:
+def test_noise_by_code_of_ones_own_supports_no_claim_whatever_was_measured_of_it():
     outcome = audited("noise-renamed", FOUR_SIGMA, CLAIM, trials=20)
     assert outcome.epsilon == pytest.approx(1.356, abs=1e-3)
     assert outcome.verdict is Verdict.NOT_JUDGED
@@ -193,7 +178,7 @@ HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", HONEST_OWN)
-def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
+def test_an_honest_strategy_of_ones_own_is_not_accused(variant):
     outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=60)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "theory does not know" in outcome.reasons[0]
@@ -201,11 +186,11 @@ def test_an_honest_strategy_of_ones_own_is_not_accused(variant: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack() -> None:
+def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack():
     assert audited("own-quiet", FOUR_SIGMA, CLAIM, trials=200).verdict is Verdict.CONVICTED
 
 
-def test_training_without_opacus_is_judged_for_updates_and_not_for_records() -> None:
+def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
     claim = Claim(0.4, 1e-5, Scope.RUN, "given", unit="record")
     outcome = audited("none", FOUR_SIGMA, claim, trials=60)
     assert outcome.verdict is Verdict.NOT_JUDGED
@@ -222,14 +207,14 @@ def test_training_without_opacus_is_judged_for_updates_and_not_for_records() -> 
     assert replace(outcome, claim=replace(claim, unit="client")).verdict is Verdict.CONVICTED
 
 
-def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted() -> None:
+def test_noise_of_the_right_kind_but_too_little_for_the_claim_is_convicted():
     outcome = audited("uniform", {"noise-multiplier": 0.8, "num-server-rounds": 2}, trials=80)
     assert outcome.verdict is Verdict.CONVICTED
     assert [finding.rule for finding in outcome.findings] == ["noise-below-claim", ""]
 
 
 @pytest.mark.slow
-def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
+def test_a_conviction_takes_the_confidence_of_every_alarm():
     outcome = audited("uniform", {"noise-multiplier": 1.0, "num-server-rounds": 2}, None, 80)
     likely, sure = outcome.lower_bound.epsilon, outcome.proven.epsilon
     game = {name: bound.confidence for name, bound in outcome.lower_bounds.items()}
@@ -244,7 +229,7 @@ def test_a_conviction_takes_the_confidence_of_every_alarm() -> None:
     assert below.verdict is Verdict.CONVICTED
 
 
-def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
+def test_a_conviction_against_theory_is_said_to_contradict_it():
     outcome = audited("uniform", FOUR_SIGMA, CLAIM)
     assert not outcome.contradictory
     assert words.audit_words.told(outcome) == []
@@ -259,14 +244,14 @@ def test_a_conviction_against_theory_is_said_to_contradict_it() -> None:
         assert not replace(disproved, epsilon=epsilon).contradictory
 
 
-def test_without_a_claim_there_is_no_verdict_but_a_guarantee() -> None:
+def test_without_a_claim_there_is_no_verdict_but_a_guarantee():
     outcome = audited("uniform", FOUR_SIGMA, None, trials=20)
     assert outcome.verdict is Verdict.NO_CLAIM
     assert outcome.epsilon == pytest.approx(gaussian.epsilon(math.sqrt(2) / 4, 1e-5))
 
 
 @pytest.mark.slow
-def test_an_app_without_privacy_is_infinitely_revealing() -> None:
+def test_an_app_without_privacy_is_infinitely_revealing():
     outcome = audited("none", FOUR_SIGMA, trials=120)
     assert outcome.verdict is Verdict.CONVICTED
     assert outcome.epsilon == math.inf
@@ -274,14 +259,14 @@ def test_an_app_without_privacy_is_infinitely_revealing() -> None:
     assert outcome.lower_bounds["gaussian"].reason == "there is no noise"
 
 
-def test_what_theory_does_not_know_is_left_to_the_attack() -> None:
+def test_what_theory_does_not_know_is_left_to_the_attack():
     outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, Scope.RUN, "given"), trials=20)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert outcome.epsilon is None
 
 
 @pytest.mark.parametrize("variant", ["adaptive", "client-adaptive"])
-def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
+def test_adaptive_clipping_is_weaker_than_configured(variant):
     outcome = audited(variant, FOUR_SIGMA, trials=20)
     assert outcome.epsilon is not None
     assert outcome.epsilon > CLAIM.epsilon
@@ -292,9 +277,7 @@ def test_adaptive_clipping_is_weaker_than_configured(variant: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("neighbouring", list(Neighbouring))
 @pytest.mark.parametrize("variant", ["uniform", "client-fixed", "local-dp-tight", "weighted"])
-def test_the_measured_advantage_is_the_predicted_one(
-    variant: str, neighbouring: Neighbouring
-) -> None:
+def test_the_measured_advantage_is_the_predicted_one(variant, neighbouring):
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
     outcome = audited(variant, config, CLAIM, trials=100, clients=2, neighbouring=neighbouring)
     assert outcome.predicted_advantage is not None
@@ -305,12 +288,12 @@ def test_the_measured_advantage_is_the_predicted_one(
     assert interval.low - slack <= outcome.predicted_advantage <= interval.high + slack
 
 
-def test_local_noise_is_judged_towards_the_server() -> None:
+def test_local_noise_is_judged_towards_the_server():
     outcome = audited("local-dp-tight", FOUR_SIGMA, None, trials=20)
     assert (outcome.vantage, outcome.verdict) == (Vantage.SERVER, Verdict.SUPPORTED)
 
 
-def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add() -> None:
+def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_add():
     outcome = audited(
         "accountant-and-local", {"noise-multiplier": 5.0, "num-server-rounds": 2}, None
     )
@@ -321,7 +304,7 @@ def test_an_accountant_is_judged_towards_a_participant_whatever_noise_clients_ad
     assert outcome.lower_bounds["gaussian"].reason is not None
 
 
-def test_an_audit_can_be_repeated() -> None:
+def test_an_audit_can_be_repeated():
     said = []
     for seed in (3, 3, 4):
         _audited.cache_clear()
@@ -332,17 +315,17 @@ def test_an_audit_can_be_repeated() -> None:
     assert first != other
 
 
-def test_a_few_trials_prove_nothing() -> None:
+def test_a_few_trials_prove_nothing():
     with pytest.raises(InputError, match="at least 20"):
         audited("uniform", FOUR_SIGMA, trials=5)
 
 
-def test_an_app_that_fails_is_no_verdict() -> None:
+def test_an_app_that_fails_is_no_verdict():
     with pytest.raises(AppFailedError, match="variant is 'nonsense'"):
         audited("nonsense", FOUR_SIGMA, trials=20)
 
 
-def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_that_waits_for_more_clients_says_so(monkeypatch):
     monkeypatch.setattr("flwr.serverapp.strategy.strategy_utils.sleep", lambda seconds: None)
     config = {"clients": 4.0}
     with (
@@ -353,7 +336,7 @@ def test_an_app_that_waits_for_more_clients_says_so(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows() -> None:
+def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows():
     # The claim is what theory gives, so that there is no slack between it and the truth.
     config = {"noise-multiplier": 1.0, "num-server-rounds": 1}
     audits, likely, convicted = 30, 0, 0

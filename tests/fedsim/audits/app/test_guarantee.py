@@ -28,40 +28,40 @@ CONFIGURATION = Configuration(3, ("DP", "FedAvg"), central=CENTRAL, observation=
 LOCAL = Configuration(3, ("FedAvg",), local=LocalNoise(2.0, 2.0, 1.0, 1e-5))
 
 
-def multipliers(configuration: Configuration, neighbouring: str = "add-remove") -> list[float]:
+def multipliers(configuration, neighbouring="add-remove"):
     found = guarantee(configuration, Neighbouring(neighbouring))
     assert found is not None
     return list(found.multipliers)
 
 
-def seen(**changes: object) -> Configuration:
-    return replace(CONFIGURATION, observation=replace(SEEN, **changes))  # type: ignore[arg-type]
+def seen(**changes):
+    return replace(CONFIGURATION, observation=replace(SEEN, **changes))
 
 
-def central(**changes: object) -> Configuration:
-    return replace(CONFIGURATION, central=replace(CENTRAL, **changes))  # type: ignore[arg-type]
+def central(**changes):
+    return replace(CONFIGURATION, central=replace(CENTRAL, **changes))
 
 
-def test_equal_weights_give_the_configured_multiplier() -> None:
+def test_equal_weights_give_the_configured_multiplier():
     assert multipliers(CONFIGURATION) == pytest.approx([2.0] * 3)
 
 
-def test_another_update_moves_the_average_twice_as_far_as_none() -> None:
+def test_another_update_moves_the_average_twice_as_far_as_none():
     assert multipliers(CONFIGURATION, "replace") == pytest.approx([1.0] * 3)
 
 
-def test_weights_of_the_clients_own_leave_an_nth_of_the_noise() -> None:
+def test_weights_of_the_clients_own_leave_an_nth_of_the_noise():
     weights = {0: 10.0, 1: 20.0, 2: 30.0, 3: 40.0}
     assert multipliers(seen(weights=weights)) == pytest.approx([2.0 / 4] * 3, rel=1e-6)
 
 
-def test_equal_counts_of_examples_are_no_constant() -> None:
+def test_equal_counts_of_examples_are_no_constant():
     assert multipliers(seen(weights=dict.fromkeys(range(4), 25.0))) == pytest.approx(
         [2.0 / 4] * 3, rel=1e-6
     )
 
 
-def test_enforced_equal_weights_are_equal() -> None:
+def test_enforced_equal_weights_are_equal():
     weights = dict.fromkeys(range(4), 25.0)
     configuration = replace(
         seen(weights=weights), central=replace(CENTRAL, equal_weights_enforced=True)
@@ -69,11 +69,11 @@ def test_enforced_equal_weights_are_equal() -> None:
     assert multipliers(configuration) == pytest.approx([2.0] * 3)
 
 
-def test_a_round_of_fewer_replies_has_less_noise_for_each() -> None:
+def test_a_round_of_fewer_replies_has_less_noise_for_each():
     assert multipliers(seen(participants=(4, 2, 1))) == pytest.approx([2.0, 1.0, 0.5])
 
 
-def test_realised_noise_counts_where_it_contradicts_the_configured() -> None:
+def test_realised_noise_counts_where_it_contradicts_the_configured():
     fits, less = Interval(0.98, 1.03, 0.999), Interval(0.09, 0.11, 0.999)
     assert multipliers(seen(noise_ratios=(fits,) * 3)) == pytest.approx([2.0] * 3)
     more = Interval(1.9, 2.1, 0.999)
@@ -93,7 +93,7 @@ def test_realised_noise_counts_where_it_contradicts_the_configured() -> None:
     ],
     ids=["predictable noise", "nobody clips", "no DP", "no noise", "sensitivity 0"],
 )
-def test_no_protection_is_an_infinite_epsilon(configuration: Configuration) -> None:
+def test_no_protection_is_an_infinite_epsilon(configuration):
     found = guarantee(configuration, Neighbouring.ADD_REMOVE)
     assert found is not None
     assert found.epsilon(1e-5) == math.inf
@@ -105,11 +105,11 @@ def test_no_protection_is_an_infinite_epsilon(configuration: Configuration) -> N
     [central(plain_mean=False), central(varies=True), Configuration(3, ("Own",), known=False)],
     ids=["noise on no average", "noise that varies", "somebody's own strategy"],
 )
-def test_theory_is_silent_where_it_does_not_know(configuration: Configuration) -> None:
+def test_theory_is_silent_where_it_does_not_know(configuration):
     assert guarantee(configuration, Neighbouring.ADD_REMOVE) is None
 
 
-def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count() -> None:
+def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count():
     found = guarantee(
         central(
             clipping_norms=(1.0, 0.9, 0.8),
@@ -125,7 +125,7 @@ def test_adaptive_clipping_pays_for_the_next_norm_and_for_the_count() -> None:
     assert found.multipliers == pytest.approx((alone**-2 + 1 / 9) ** -0.5)
 
 
-def test_local_noise_is_measured_against_one_message() -> None:
+def test_local_noise_is_measured_against_one_message():
     found = guarantee(LOCAL, Neighbouring.ADD_REMOVE)
     assert found is not None
     assert found.vantage is Vantage.SERVER
@@ -134,7 +134,7 @@ def test_local_noise_is_measured_against_one_message() -> None:
     assert found.epsilon(1e-5) == pytest.approx(gaussian.epsilon(math.sqrt(3) / z, 1e-5))
 
 
-def test_the_app_claims_what_its_accountant_said_last() -> None:
+def test_the_app_claims_what_its_accountant_said_last():
     statements = (
         AppStatement(0.0, 1e-5, 0),
         AppStatement(1.0, 1e-5, 1),
@@ -150,12 +150,12 @@ def test_the_app_claims_what_its_accountant_said_last() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.1), (math.inf, 0.1), (1.0, 0.0)])
-def test_an_impossible_claim_is_refused(epsilon: float, delta: float) -> None:
+def test_an_impossible_claim_is_refused(epsilon, delta):
     with pytest.raises(InputError, match="claimed"):
         Claim(epsilon, delta, Scope.RUN, "")
 
 
-def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise() -> None:
+def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise():
     # Noise of the clients' that says next to nothing, beside the server's of multiplier 2.
     both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
     stated = replace(both, observation=replace(SEEN, statements=(AppStatement(3.0, 1e-5, 3),)))
@@ -168,13 +168,13 @@ def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise() -> N
     assert messages.multipliers == pytest.approx([math.sqrt(2 * math.log(1.25e5)) / 200] * 3)
 
 
-def test_noisy_messages_bound_what_the_models_made_of_them_tell() -> None:
+def test_noisy_messages_bound_what_the_models_made_of_them_tell():
     both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 1.0, 1e-5))
     assert multipliers(both) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
     unknown = replace(both, central=replace(CENTRAL, plain_mean=False))
     assert multipliers(unknown) == pytest.approx([math.sqrt(2 * math.log(1.25e5))] * 3)
 
 
-def test_a_count_of_clipped_updates_without_noise_leaves_no_guarantee() -> None:
+def test_a_count_of_clipped_updates_without_noise_leaves_no_guarantee():
     assert multipliers(central(adaptive=True, count_std=0.0)) == [0.0] * 3
     assert multipliers(central(adaptive=True, count_std=2.0)) == pytest.approx([2**0.5] * 3)

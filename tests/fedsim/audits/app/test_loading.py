@@ -11,7 +11,6 @@ from flwr.clientapp.mod import LocalDpMod
 from flwr.serverapp.strategy import Strategy
 
 from adversaries.errors import InputError
-from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
 
@@ -20,7 +19,7 @@ SERVER = "from flwr.serverapp import ServerApp\napp = ServerApp()\n"
 CLIENT = "from flwr.clientapp import ClientApp\napp = ClientApp()\n"
 
 
-def write_app(directory: Path, components: str, **modules: str) -> Path:
+def write_app(directory, components, **modules):
     (directory / "pyproject.toml").write_text(
         f'[project]\nname = "other"\n[tool.flwr.app.components]\n{components}\n'
         "[tool.flwr.app.config]\nrounds = 3\n[tool.flwr.app.config.nested]\nrate = 0.5\n",
@@ -31,9 +30,9 @@ def write_app(directory: Path, components: str, **modules: str) -> Path:
     return directory
 
 
-def test_the_app_and_every_hook_are_gone_afterwards() -> None:
+def test_the_app_and_every_hook_are_gone_afterwards():
     watched = [(ClientApp, "train"), (ClientApp, "__init__"), (Strategy, "start")]
-    watched += [(LocalDpMod, "__call__"), (np.random, "seed")]  # type: ignore[list-item]
+    watched += [(LocalDpMod, "__call__"), (np.random, "seed")]
     before = [getattr(client, name) for client, name in watched]
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
@@ -45,8 +44,8 @@ def test_the_app_and_every_hook_are_gone_afterwards() -> None:
     assert not [name for name in sys.modules if name.startswith("dp_app")]
 
 
-def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
-    def noise(seed: int) -> Interval:
+def test_an_execution_follows_its_seed_and_not_what_was_drawn_before():
+    def noise(seed):
         random.random()
         np.random.normal()  # noqa: NPY002
         observation = app.honest(seed).configuration.observation
@@ -58,7 +57,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before() -> None:
         assert noise(1) == noise(1) != noise(2)
 
 
-def test_an_honest_run_shows_weights_norms_and_noise() -> None:
+def test_an_honest_run_shows_weights_norms_and_noise():
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
         configuration = app.honest(0).configuration
@@ -71,7 +70,7 @@ def test_an_honest_run_shows_weights_norms_and_noise() -> None:
     assert all(0.85 < each.low < 1 < each.high < 1.2 for each in observation.noise_ratios)
 
 
-def test_a_directory_without_an_app_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_an_app_is_refused(tmp_path):
     with pytest.raises(InputError, match="no pyproject"), opened(tmp_path, 2, {}):
         pass
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
@@ -82,7 +81,7 @@ def test_a_directory_without_an_app_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_an_undeclared_key_is_refused_with_the_declared_ones() -> None:
+def test_an_undeclared_key_is_refused_with_the_declared_ones():
     with pytest.raises(InputError, match="key 'varient'; it has"), opened(APP, 2, {"varient": 1}):
         pass
 
@@ -96,14 +95,14 @@ def test_an_undeclared_key_is_refused_with_the_declared_ones() -> None:
         ('serverapp = "json:app"\nclientapp = "audited_client:app"', "already loaded"),
     ],
 )
-def test_components_that_are_none_are_refused(tmp_path: Path, components: str, why: str) -> None:
+def test_components_that_are_none_are_refused(tmp_path, components, why):
     write_app(tmp_path, components, audited_server=SERVER, audited_client=CLIENT)
     with pytest.raises(InputError, match=why), opened(tmp_path, 2, {}):
         pass
     assert "audited_client" not in sys.modules
 
 
-def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path: Path) -> None:
+def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path):
     ends = SERVER + "@app.main()\ndef main(grid, context):\n    raise SystemExit(0)\n"
     components = 'serverapp = "ending_server:app"\nclientapp = "ending_client:app"'
     write_app(tmp_path, components, ending_server=ends, ending_client=CLIENT)
@@ -112,7 +111,7 @@ def test_an_app_that_ends_the_process_is_an_error_and_no_silence(tmp_path: Path)
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(0)", "raise RuntimeError('two\\nlines')"])
-def test_an_app_that_fails_while_it_is_loaded_is_one_line(tmp_path: Path, code: str) -> None:
+def test_an_app_that_fails_while_it_is_loaded_is_one_line(tmp_path, code):
     components = 'serverapp = "failing_server:app"\nclientapp = "failing_client:app"'
     write_app(tmp_path, components, failing_server=f"{code}\n{SERVER}", failing_client=CLIENT)
     refused = pytest.raises(InputError, match=r"cannot be loaded: (SystemExit|RuntimeError)")
@@ -121,9 +120,7 @@ def test_an_app_that_fails_while_it_is_loaded_is_one_line(tmp_path: Path, code: 
     assert "\n" not in str(refusal.value)
 
 
-def test_what_an_app_prints_while_it_is_loaded_is_no_output(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_app_prints_while_it_is_loaded_is_no_output(tmp_path, capsys):
     components = 'serverapp = "loud_server:app"\nclientapp = "loud_client:app"'
     write_app(tmp_path, components, loud_server=f"print('hello')\n{SERVER}", loud_client=CLIENT)
     with opened(tmp_path, 2, {}):

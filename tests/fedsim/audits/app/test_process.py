@@ -3,7 +3,6 @@
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,22 +12,19 @@ from adversaries.errors import InputError
 from fedsim.audits.app import execution
 from fedsim.audits.app.configuration import App
 from fedsim.audits.child_process import channel
-from fedsim.audits.child_process.channel import AppFailedError, Log, started
-from fedsim.configuration import Scalar
+from fedsim.audits.child_process.channel import AppFailedError, started
 
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 
 
 @contextmanager
-def opened(
-    directory: Path, clients: int, overrides: dict[str, Scalar], time_limit: float, log: Log = None
-) -> Iterator[App]:
+def opened(directory, clients, overrides, time_limit, log=None):
     order = directory, clients, overrides
     with started("fedsim.audits.app.execution", "app", time_limit, *order, log=log) as channel:
         yield channel.served(App)
 
 
-def write_app(directory: Path, *statements: str) -> Path:
+def write_app(directory, *statements):
     """Write an app whose server runs these statements, and nothing else."""
     (directory / "pyproject.toml").write_text(
         '[tool.flwr.app.components]\nserverapp = "hostile:server"\nclientapp = "hostile:client"\n',
@@ -59,14 +55,14 @@ HOSTILE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("deed", HOSTILE)
-def test_a_process_without_a_measurement_is_an_error(deed: str, tmp_path: Path) -> None:
+def test_a_process_without_a_measurement_is_an_error(deed, tmp_path):
     code, why = HOSTILE[deed]
     failed = pytest.raises(AppFailedError, match=why)
     with failed, opened(write_app(tmp_path, code), 2, {}, 8) as app:
         app.honest(0)
 
 
-def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path: Path) -> None:
+def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path):
     code = ("print('done')", "print('failed', file=sys.stderr)", "os._exit(0)")
     log = tmp_path / "output.log"
     failed = pytest.raises(AppFailedError, match="ended with exit status 0 before it was measured")
@@ -76,9 +72,7 @@ def test_an_app_that_ends_is_an_error_and_its_output_is_in_the_log(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
-    tmp_path: Path,
-) -> None:
+def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(tmp_path):
     started = tmp_path / "started"
     code = (
         "child = os.fork()",
@@ -95,18 +89,18 @@ def test_what_an_app_started_ends_with_the_audit_and_what_it_prints_is_its_own(
     _wait_until_gone(int(started.read_text()))
 
 
-def test_what_cannot_be_loaded_is_bad_input_as_in_this_process() -> None:
+def test_what_cannot_be_loaded_is_bad_input_as_in_this_process():
     refused = pytest.raises(InputError, match="no run configuration key 'varient'; it has")
     with refused, opened(APP, 2, {"varient": 1}, 60) as app:
         app.honest(0)
 
 
-def _wait_until_gone(process: int) -> None:
+def _wait_until_gone(process):
     while _runs(process):
         time.sleep(0.01)
 
 
-def _runs(process: int) -> bool:
+def _runs(process):
     try:
         state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except FileNotFoundError:
@@ -114,7 +108,7 @@ def _runs(process: int) -> bool:
     return state[0] != "Z"
 
 
-def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_nobody_asks_anything_ends_quietly(monkeypatch):
     ours, theirs = socket.socketpair()
     ours.close()
     monkeypatch.setattr(sys, "argv", ["worker", str(theirs.detach())])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsim.audits.app.audit import AppAudit, audit_directory
+from fedsim.audits.app.audit import audit_directory
 from fedsim.audits.app.configuration import ClientRun
 from fedsim.audits.app.records import judged
 from fedsim.audits.judgement.claim import Claim, Verdict
@@ -27,7 +27,7 @@ STEPS = 2 * 2 * 10
 TRUTH = epsilon([1.5] * STEPS, [1 / 10] * STEPS, DELTA)
 
 
-def audited(variant: str = "", claimed: float = 1.01 * TRUTH, clients: int = 3) -> AppAudit:
+def audited(variant="", claimed=1.01 * TRUTH, clients=3):
     return audit_directory(
         APP,
         trials=20,
@@ -38,7 +38,7 @@ def audited(variant: str = "", claimed: float = 1.01 * TRUTH, clients: int = 3) 
     )
 
 
-def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps() -> None:
+def test_all_rounds_of_a_client_compose_whatever_engine_took_their_steps():
     right = audited()
     assert right.records is not None
     assert (right.verdict, right.records.steps, right.records.clients) == (
@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", WRONG)
-def test_a_client_that_protects_less_than_it_says_supports_no_claim(variant: str) -> None:
+def test_a_client_that_protects_less_than_it_says_supports_no_claim(variant):
     """The claim has room for half of the noise."""
     rule, verdict = WRONG[variant]
     found = audited(variant, claimed=20.0)
@@ -82,7 +82,7 @@ def test_a_client_that_protects_less_than_it_says_supports_no_claim(variant: str
         assert "by more than the steps of Opacus's optimizer made" in found.reasons[0]
 
 
-def training(rounds: int, first: float = 0.5, **run: object) -> ClientRun:
+def training(rounds, first=0.5, **run):
     """Return the training of one client, of ten steps."""
     random, freedom = np.random.default_rng(round(1000 * first)), 2000
     drawn = [tuple(np.flatnonzero(random.random(64) < 0.125).tolist()) for _ in range(10)]
@@ -112,13 +112,13 @@ def training(rounds: int, first: float = 0.5, **run: object) -> ClientRun:
         )
         for place, members in enumerate(drawn, 1)
     )
-    settings: dict[str, object] = {
+    settings = {
         "steps": steps, "size": 64, "epochs": rounds, "released": f"{first}"
     }  # fmt: skip
-    return ClientRun(ObservedRun(**(settings | run)), rounds, 0, 1.0)  # type: ignore[arg-type]
+    return ClientRun(ObservedRun(**(settings | run)), rounds, 0, 1.0)
 
 
-def verdict(*runs: dict[int, ClientRun], rounds: int = 2) -> tuple[str, set[str], list[str]]:
+def verdict(*runs, rounds=2):
     found = judged(runs, rounds, Neighbouring.ADD_REMOVE, DELTA, 0.95)
     assert found is not None
     evidence = found.evidence(Claim(100.0, DELTA, unit="record"))
@@ -126,7 +126,7 @@ def verdict(*runs: dict[int, ClientRun], rounds: int = 2) -> tuple[str, set[str]
     return str(found.epsilon), broken, [*evidence.unknown, *evidence.unsure]
 
 
-def test_clients_are_judged_one_by_one_and_the_least_protected_decides() -> None:
+def test_clients_are_judged_one_by_one_and_the_least_protected_decides():
     right = [{0: training(2, first=0.1 * n), 1: training(2, first=0.1 * n + 5)} for n in (1, 2)]
     value, broken, reasons = verdict(*right)
     assert (broken, reasons) == (set(), [])
@@ -147,5 +147,5 @@ def test_clients_are_judged_one_by_one_and_the_least_protected_decides() -> None
     assert verdict(*same)[1] == {"seeded-noise"}
 
 
-def test_an_app_without_opacus_has_no_steps_to_judge() -> None:
+def test_an_app_without_opacus_has_no_steps_to_judge():
     assert judged([{0: training(2, steps=())}], 2, Neighbouring.ADD_REMOVE, DELTA, 0.95) is None

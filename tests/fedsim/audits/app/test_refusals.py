@@ -17,7 +17,7 @@ from fedsim.audits.judgement.claim import Verdict
 FORMS = Path(__file__).parents[3] / "apps" / "forms"
 
 
-def form(directory: Path, server: str, client: str) -> Path:
+def form(directory, server, client):
     """Return a copy of the app with other components."""
     copied = shutil.copytree(FORMS, directory / "forms")
     described = (copied / "pyproject.toml").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def form(directory: Path, server: str, client: str) -> Path:
     return copied
 
 
-def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path: Path) -> None:
+def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path):
     with opened(FORMS, 3, {}) as app:
         assert "forms" in sys.modules
         assert audit(app, trials=20, seed=0).verdict is Verdict.NO_CLAIM
@@ -37,7 +37,7 @@ def test_a_package_without_init_is_loaded_audited_and_forgotten(tmp_path: Path) 
         assert str(tmp_path) in str(sys.modules["forms.messages"].__file__)
 
 
-def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run() -> None:
+def test_no_client_evaluates_in_a_trial_whoever_did_in_the_honest_run():
     """Two of eight do; six trials that ask the same two come once in 28^6."""
     with opened(FORMS, 8, {"num-server-rounds": 1}) as app:
         app.honest(0)
@@ -70,15 +70,13 @@ QUERIES = "trained no model through Strategy.start"
         ("messages:trains", "client:app", "trained no model through Strategy.start"),
     ],
 )
-def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(
-    tmp_path: Path, server: str, client: str, why: str
-) -> None:
+def test_a_form_that_cannot_be_audited_is_refused_by_its_cause(tmp_path, server, client, why):
     copied, refused = form(tmp_path, server, client), pytest.raises(InputError, match=why)
     with opened(copied, 3, {}) as app, refused:
         app.honest(0)
 
 
-def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path: Path) -> None:
+def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path):
     directory = form(tmp_path, "messages:analytics", "client:app")
     client = directory / "forms" / "client.py"
     code = client.read_text(encoding="utf-8")
@@ -93,7 +91,7 @@ def test_what_a_client_failed_by_comes_before_what_the_server_failed_by(tmp_path
     )
 
 
-def test_a_missing_package_is_named_and_where_the_app_names_it(tmp_path: Path) -> None:
+def test_a_missing_package_is_named_and_where_the_app_names_it(tmp_path):
     directory = form(tmp_path, "strategy:app", "client:app")
     (directory / "forms" / "client.py").write_text("import nowhere\n", encoding="utf-8")
     why = r"No module named 'nowhere'; install the dependencies that its pyproject\.toml lists"
@@ -101,7 +99,7 @@ def test_a_missing_package_is_named_and_where_the_app_names_it(tmp_path: Path) -
         pass
 
 
-def test_a_script_is_refused(tmp_path: Path) -> None:
+def test_a_script_is_refused(tmp_path):
     (tmp_path / "server.py").write_text("import flwr\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"no pyproject\.toml; .*start_server"):
         audit_directory(tmp_path, trials=20)

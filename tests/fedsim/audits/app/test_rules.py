@@ -14,20 +14,17 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
     FedAvg,
-    Strategy,
 )
 
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.app.configuration import (
     AppObservation,
     AppStatement,
-    Configuration,
     configuration_of,
 )
 from fedsim.audits.app.theory import RULES, findings
 from fedsim.audits.judgement.claim import Claim, Finding, Scope
 from fedsim.federation.runtimes.inprocess import InProcessGrid
-from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.recording import record
 
@@ -41,38 +38,33 @@ HONEST = AppObservation(
 )
 
 
-def fixed(z: float = 4.0, clients: int = 5, inner: Strategy | None = None) -> Strategy:
+def fixed(z=4.0, clients=5, inner=None):
     return DifferentialPrivacyServerSideFixedClipping(inner or FedAvg(), z, 1.0, clients)
 
 
-def observed(strategy: Strategy, mods: tuple[object, ...] = (), **changes: object) -> Configuration:
-    seen = replace(HONEST, **changes)  # type: ignore[arg-type]
+def observed(strategy, mods=(), **changes):
+    seen = replace(HONEST, **changes)
     return replace(configuration_of(strategy, mods, 2), observation=seen)
 
 
-def varying(strategy: Strategy) -> Configuration:
+def varying(strategy):
     configuration = observed(strategy)
     assert configuration.central is not None
     central = replace(configuration.central, varies=True)
     return replace(configuration, central=central)
 
 
-def broken(configuration: Configuration, claim: Claim | None = None) -> list[str]:
+def broken(configuration, claim=None):
     found = findings(configuration, Neighbouring.ADD_REMOVE, claim)
     return [finding.rule for finding in found if finding.breaks]
 
 
-def local(
-    norm: float,
-    sensitivity: float,
-    epsilon: float = 1.0,
-    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
-) -> tuple[Finding, ...]:
+def local(norm, sensitivity, epsilon=1.0, neighbouring=Neighbouring.ADD_REMOVE):
     mods = [LocalDpMod(norm, sensitivity, epsilon, 1e-5)]
     return findings(configuration_of(FedAvg(), mods), neighbouring)
 
 
-def test_an_honest_configuration_is_left_alone() -> None:
+def test_an_honest_configuration_is_left_alone():
     assert findings(observed(fixed()), Neighbouring.ADD_REMOVE) == ()
 
 
@@ -104,15 +96,13 @@ def test_an_honest_configuration_is_left_alone() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_rule_finds_its_mistake(rule: str, configuration: Configuration) -> None:
+def test_a_rule_finds_its_mistake(rule, configuration):
     assert rule in broken(configuration)
     assert set(broken(configuration)) <= {rule, "noise-below-claim"}
 
 
 @pytest.mark.parametrize(("unit", "alarms"), [("client", ["no-noise"]), ("record", [])])
-def test_updates_without_noise_break_a_claim_about_clients_alone(
-    unit: str, alarms: list[str]
-) -> None:
+def test_updates_without_noise_break_a_claim_about_clients_alone(unit, alarms):
     plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, Scope.RUN, "given", unit=unit)
     assert [rule for rule in broken(plain, claim) if rule == "no-noise"] == alarms
     assert broken(plain) == []
@@ -120,29 +110,29 @@ def test_updates_without_noise_break_a_claim_about_clients_alone(
     assert rules == ["no-noise-after-training"]
 
 
-def test_noise_is_compared_with_the_claim() -> None:
+def test_noise_is_compared_with_the_claim():
     kept, broken_claim = (Claim(e, 1e-5, Scope.RUN, "given") for e in (1.4, 1.3))
     # sqrt(2)/4 standard deviations are private at epsilon 1.356, delta 1e-5.
     assert broken(observed(fixed()), kept) == []
     assert broken(observed(fixed()), broken_claim) == ["noise-below-claim"]
 
 
-def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it() -> None:
+def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it():
     claim = Claim(1.4, 1e-5, Scope.RUN, "given")
     tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
     assert broken(tight, claim) == []
     assert broken(loose, claim) == ["local-noise"]
 
 
-def test_checks_of_the_recorded_rounds_are_findings_but_not_beside_their_own_rule() -> None:
+def test_checks_of_the_recorded_rounds_are_findings_but_not_beside_their_own_rule():
     checks = tuple(Finding("why", rule=rule) for rule in ("realised-noise", "seeded-noise"))
     found = findings(observed(fixed(), checks=checks, seeded=True), Neighbouring.ADD_REMOVE)
     assert [each.rule for each in found] == ["seeded-noise", "realised-noise"]
     assert found[0].why != "why"
 
 
-def test_every_rule_is_tested_here() -> None:
-    marks = test_a_rule_finds_its_mistake.pytestmark  # type: ignore[attr-defined]
+def test_every_rule_is_tested_here():
+    marks = test_a_rule_finds_its_mistake.pytestmark
     tested = {case[0] for mark in marks for case in mark.args[1]}
     assert tested | {"no-noise", "no-noise-after-training", "noise-below-claim"} == set(RULES)
 
@@ -150,16 +140,16 @@ def test_every_rule_is_tested_here() -> None:
 @pytest.mark.parametrize(
     ("norm", "sensitivity", "epsilon"), [(1.0, 1.0, 1.0), (0.5, 0.5, 0.3), (1.0, 2.0, 1.0)]
 )
-def test_a_tied_sensitivity_is_right(norm: float, sensitivity: float, epsilon: float) -> None:
+def test_a_tied_sensitivity_is_right(norm, sensitivity, epsilon):
     assert local(norm, sensitivity, epsilon) == ()
 
 
-def test_the_sensitivity_of_replacement_is_twice_the_norm() -> None:
+def test_the_sensitivity_of_replacement_is_twice_the_norm():
     found = local(1.0, 1.0, neighbouring=Neighbouring.REPLACE)
     assert "local-noise" in [each.rule for each in found]
 
 
-def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
+def test_an_accountant_that_refuses_unequal_weights_is_enough():
     config = PrivacyConfig(
         1e-5, 5, NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
     )
@@ -169,18 +159,16 @@ def test_an_accountant_that_refuses_unequal_weights_is_enough() -> None:
     assert findings(observed(strategy, weights={0: 10.0, 1: 30.0}), Neighbouring.ADD_REMOVE) == ()
 
 
-def test_wrappers_are_read_through() -> None:
+def test_wrappers_are_read_through():
     configuration = configuration_of(fixed(inner=FedAdam()), [fixedclipping_mod], 7)
     assert configuration.strategies == ("DifferentialPrivacyServerSideFixedClipping", "FedAdam")
     assert configuration.mods == ("fixedclipping_mod",)
     assert configuration.rounds == 7
 
 
-def test_a_recorded_strategy_says_at_its_start_what_is_wrong(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recorded_strategy_says_at_its_start_what_is_wrong(caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
-    rounds: list[ObservedRound] = []
+    rounds = []
     strategy = record(fixed(inner=FedAdam()), rounds.append)
     strategy.start(InProcessGrid(ClientApp(), 2, {}), ArrayRecord(), num_rounds=0)
     assert "fedsim: inner-strategy: DifferentialPrivacyServerSideFixedClipping" in caplog.text

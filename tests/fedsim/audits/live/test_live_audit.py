@@ -1,9 +1,5 @@
 """An auditor's node records what every client is sent, and beliefs follow from the recording."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
@@ -14,33 +10,28 @@ from fedsim import client_app, server_app
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import Belief
-from fedsim.audits.live.watches import CanaryWatch
 from fedsim.audits.results import report as results
-from fedsim.configuration import Config, Scalar, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.client import client_ledger
 from fedsim.federation.runs import ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.server.strategy import DPSGD
-from fedsim.federation.transcripts import reader, records
-from fedsim.federation.transcripts.records import ObservedRound
+from fedsim.federation.transcripts import reader
 from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
 
 AUDITOR = 7777
-Make = Callable[..., Config]
 
 
-def replayed(audit: LiveAudit, rounds: Iterable[ObservedRound]) -> list[Belief]:
+def replayed(audit, rounds):
     """Let the audit take in all rounds; return its beliefs."""
     return [found for each in rounds if isinstance(found := audit.observe(each), Belief)]
 
 
-def _audited(
-    config: Config, folder: Path, node_config: dict[str, Scalar] | None = None, run_id: int = RUN_ID
-) -> tuple[Arrays, records.Transcript, RunDirectory]:
+def _audited(config, folder, node_config=None, run_id=RUN_ID):
     """Run with an auditor beside the clients, whose first node has `node_config` besides.
 
     run_id: as Flower has it, which numbers a continued run anew.
@@ -52,7 +43,7 @@ def _audited(
     for context in grid.contexts.values():
         context.run_id = run_id
     recordings = folder / "transcripts"
-    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(recordings)}
+    told = {"role": "auditor", "transcript-path": str(recordings)}
     grid.contexts[AUDITOR] = Context(
         run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
@@ -64,8 +55,8 @@ def _audited(
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
 @pytest.mark.parametrize("unit", ["record", "client"])
 def test_under_central_trust_an_auditor_believes_what_a_participant_does(
-    unit: str, neighbouring: str, small: Make, tmp_path: Path
-) -> None:
+    unit, neighbouring, small, tmp_path
+):
     config = small({"privacy.unit": unit, "privacy.neighbouring": neighbouring, "trials.batch": 4})
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
@@ -84,16 +75,16 @@ class Killed(BaseException):
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [8, 4], ids=["the only batch of trials", "the second of two"])
 def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
-    batch: int, small: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    batch, small, tmp_path, monkeypatch
+):
     stop = {"privacy.stop-at": 98.0}  # the interrupted attempt comes on top of what is planned
     config = small({"privacy.noise-source": "system", "trials.batch": batch} | stop)
     delta, place = config.privacy.delta, (8 - batch, 2)
-    terms: dict[str, Scalar] = {"consent": "central,challenge", "max-trials": 8}
+    terms = {"consent": "central,challenge", "max-trials": 8}
     terms |= {"state-path": str(tmp_path / "client"), "epsilon-limit": 99.0, "delta-limit": delta}
     aggregate = DPSGD.aggregate_train
 
-    def dying(self: DPSGD, server_round: int, replies: Any) -> Any:
+    def dying(self, server_round, replies):
         if (self.batch.trials.start, server_round) == place:
             raise Killed
         return aggregate(self, server_round, replies)
@@ -120,9 +111,7 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(
-    rate: float, small: Make, tmp_path: Path
-) -> None:
+def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(rate, small, tmp_path):
     config = small(
         {
             "federation.trust": "distributed",
@@ -140,7 +129,7 @@ def test_under_distributed_trust_an_auditor_faces_the_noise_of_all_clients(
     )
 
 
-def test_rounds_without_a_client_are_told_apart(small: Make, tmp_path: Path) -> None:
+def test_rounds_without_a_client_are_told_apart(small, tmp_path):
     config = small(
         {
             "federation.clients": 5,
@@ -156,9 +145,7 @@ def test_rounds_without_a_client_are_told_apart(small: Make, tmp_path: Path) -> 
     )
 
 
-def test_an_auditor_changes_nothing_for_anybody_else(
-    small: Make, run: Callable[[Config], Arrays], tmp_path: Path
-) -> None:
+def test_an_auditor_changes_nothing_for_anybody_else(small, run, tmp_path):
     config = small()
     found, _, directory = _audited(config, tmp_path)
     np.testing.assert_array_equal(found["final_models"], run(config)["final_models"])
@@ -167,9 +154,7 @@ def test_an_auditor_changes_nothing_for_anybody_else(
     assert joined[0]["joined"] is True
 
 
-def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(
-    small: Make, tmp_path: Path
-) -> None:
+def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(small, tmp_path):
     (tmp_path / "transcripts").write_text("not a folder")
     with pytest.raises(InputError, match="cannot read the transcript"):
         _audited(small(), tmp_path)
@@ -178,7 +163,7 @@ def test_an_auditor_that_cannot_write_is_noted_and_the_run_goes_on(
     assert (tmp_path / "run" / "report.json").exists()
 
 
-def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> None:
+def test_who_joins_late_knows_what_it_missed(small, tmp_path):
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
     beliefs = replayed(LiveAudit(), recorded.rounds[2:])
@@ -193,9 +178,7 @@ def test_who_joins_late_knows_what_it_missed(small: Make, tmp_path: Path) -> Non
     np.testing.assert_allclose(beliefs[-1].log_odds, expected[:, -1], rtol=0, atol=1e-6)
 
 
-def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(small, tmp_path):
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
     kept = [each for each in recorded.rounds if each.round != 3]
@@ -209,9 +192,7 @@ def test_a_message_that_is_missing_costs_both_rounds_that_it_is_part_of(
     ("order", "concluded"),
     [((0, 1, 3, 2, 4), []), ((0, 1, 3, 2, 3, 4), [3, 4]), ((0, 1, 1, 2, 3, 4), [2, 3, 4])],
 )
-def test_messages_out_of_order_are_never_put_together(
-    order: tuple[int, ...], concluded: list[int], small: Make, tmp_path: Path
-) -> None:
+def test_messages_out_of_order_are_never_put_together(order, concluded, small, tmp_path):
     config = small({"training.rounds": 4})
     found, recorded, _ = _audited(config, tmp_path)
     audit = LiveAudit()
@@ -225,7 +206,7 @@ def test_messages_out_of_order_are_never_put_together(
         np.testing.assert_allclose(believed[-1].log_odds, expected, rtol=0, atol=1e-6)
 
 
-def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
+def _agreeing_to(kinds, folder):
     """Return the config of a node with canaries, whose records are public."""
     return {
         "canary-seed": 11,
@@ -235,7 +216,7 @@ def _agreeing_to(kinds: str, folder: Path) -> dict[str, Scalar]:
     }
 
 
-def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path: Path) -> None:
+def test_canaries_of_a_consenting_client_measure_the_noise(small, tmp_path):
     config = small(
         {"trials.count": 200, "trials.batch": 200, "training.rounds": 5}
         | {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 1.0}
@@ -243,7 +224,7 @@ def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path
     node = _agreeing_to("canaries,challenge", tmp_path) | {"canary-count": 4}
     _, recorded, _ = _audited(config, tmp_path, node)
 
-    def watched(seed: int) -> CanaryWatch:
+    def watched(seed):
         audit = LiveAudit(planted=[Canaries(seed, 4)], challenge=False)
         replayed(audit, recorded.rounds)
         assert audit.canaries is not None
@@ -264,7 +245,7 @@ def test_canaries_of_a_consenting_client_measure_the_noise(small: Make, tmp_path
     assert nothing.interval.low <= 0
 
 
-def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Path) -> None:
+def test_a_client_that_did_not_consent_adds_no_canary(small, tmp_path):
     with pytest.raises(RuntimeError, match="did not consent to 'canaries'"):
         _audited(small(), tmp_path, _agreeing_to("challenge", tmp_path))
 
@@ -278,14 +259,14 @@ def test_a_client_that_did_not_consent_adds_no_canary(small: Make, tmp_path: Pat
     ],
 )
 def test_canaries_are_refused_where_the_noise_does_not_fit_one_clipped_record(
-    changes: dict[str, Scalar], small: Make, tmp_path: Path
-) -> None:
+    changes, small, tmp_path
+):
     consenting = _agreeing_to("canaries,challenge,oracle", tmp_path)
     with pytest.raises(RuntimeError, match="canaries stand for single clipped records"):
         _audited(small(changes), tmp_path, consenting)
 
 
-def test_a_run_that_cannot_be_audited_is_refused(small: Make, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_audited_is_refused(small, tmp_path):
     config = small(
         {"privacy.noise-source": "system", "training.sampling-rate": 0.5, "audit.mode": "oracle"}
     )

@@ -2,10 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -19,32 +16,31 @@ from fedsim.audits.judgement.claim import Claim, Scope
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
 from fedsim.audits.live.live_rounds import LiveLook
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.federation.transcripts import reader
-from fedsim.federation.transcripts.records import AUDITOR, ObservedRound, TranscriptFacts
+from fedsim.federation.transcripts.records import AUDITOR, TranscriptFacts
 from fedsim.game.canary import Canaries
 from fedsim.reports.document import terminal
 from fedsim.reports.kinds import audited as words
 from fedsim.reports.kinds import course
 
 FACTS = TranscriptFacts("auditor", AUDITOR, "fedsim", run="1 <b>")
-Bits = np.ndarray
 
 
-def _replay(audit: LiveAudit, rounds: list[ObservedRound]) -> None:
+def _replay(audit, rounds):
     for each in rounds:
         audit.observe(each)
 
 
-def _summary(report: Any) -> str:
+def _summary(report):
     """Return what the terminal shows of a report, in one line."""
     return " ".join(terminal.text([words.summary(report)]).split())
 
 
-def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits]:
+def _recorded(config, tmp_path):
     """Return what an auditor was sent, and which of the trials trained on D."""
     run_config = to_run_config(config)
     grid = InProcessGrid(client_app.app, config.federation.clients, run_config)
@@ -63,9 +59,7 @@ def _recorded(config: Config, tmp_path: Path) -> tuple[list[ObservedRound], Bits
 
 
 @pytest.fixture(scope="module")
-def seen(
-    small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[ObservedRound], Bits]:
+def seen(small, tmp_path_factory):
     """60 trials of two rounds."""
     changes = {"trials.count": 60, "trials.batch": 60, "training.rounds": 2}
     config = small(changes | {"privacy.rho-beta": 0.9999, "privacy.sensitivity": "local"})
@@ -73,9 +67,7 @@ def seen(
 
 
 @pytest.fixture(scope="module")
-def uneven(
-    small: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[ObservedRound], Bits]:
+def uneven(small, tmp_path_factory):
     """Two batches of trials under local trust, of which the second had half of the four clients."""
     config = small(
         {
@@ -95,7 +87,7 @@ def uneven(
     ], worlds
 
 
-def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]:
+def _claiming(rounds, factor):
     """Return the same rounds of a server that claims so many times the noise that it added."""
     key = "request.noise-multiplier"
     claims = [float(each.mechanism[key]) * factor for each in rounds]
@@ -105,9 +97,7 @@ def _claiming(rounds: list[ObservedRound], factor: float) -> list[ObservedRound]
     ]
 
 
-def _report(
-    rounds: list[ObservedRound], worlds: Bits | None = None, claim: Claim | None = None
-) -> dict:
+def _report(rounds, worlds=None, claim=None):
     audit = LiveAudit()
     _replay(audit, rounds)
     return live_report.assemble(audit, FACTS, 0.95, worlds, claim)
@@ -115,9 +105,7 @@ def _report(
 
 @pytest.mark.parametrize("value", ["0", 0.5, True, None, [0], b"0"])
 @pytest.mark.parametrize("name", ["first-trial", "earlier", "noise-multiplier"])
-def test_a_request_of_another_type_is_one_line(
-    name: str, value: Any, seen: tuple[list[ObservedRound], Bits]
-) -> None:
+def test_a_request_of_another_type_is_one_line(name, value, seen):
     rounds, _ = seen
     changed = replace(rounds[0], mechanism={**rounds[0].mechanism, f"request.{name}": value})
     if name == "noise-multiplier" and value == 0.5:
@@ -127,7 +115,7 @@ def test_a_request_of_another_type_is_one_line(
         LiveAudit().observe(changed)
 
 
-def test_nothing_seen_is_said_so() -> None:
+def test_nothing_seen_is_said_so():
     report = live_report.assemble(LiveAudit(), FACTS, 0.95)
     said = "The auditor has not yet seen a whole round."
     assert words.sentences(report) == ["Cannot tell.", said]
@@ -135,9 +123,7 @@ def test_nothing_seen_is_said_so() -> None:
     assert "1 &lt;b&gt;" in words.page(report)
 
 
-def test_honest_noise_raises_no_alarm_and_is_bounded(
-    seen: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_honest_noise_raises_no_alarm_and_is_bounded(seen):
     rounds, worlds = seen
     report = _report(rounds, worlds)
     assert report.alarms == 0
@@ -152,7 +138,7 @@ def test_honest_noise_raises_no_alarm_and_is_bounded(
     json.dumps(report.report, allow_nan=False)
 
 
-def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bits]) -> None:
+def test_less_noise_than_claimed_is_an_alarm(seen):
     rounds, worlds = seen
     report = _report(_claiming(rounds, 30.0), worlds)
     assert report.alarms == 1
@@ -160,9 +146,7 @@ def test_less_noise_than_claimed_is_an_alarm(seen: tuple[list[ObservedRound], Bi
     assert "Alarm: The advantage is at least" in _summary(report)
 
 
-def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
-    seen: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(seen):
     rounds, worlds = seen
     lying = _claiming(rounds, 30.0)
     proven = _report(lying, worlds).proven_epsilon
@@ -178,9 +162,7 @@ def test_a_claim_below_what_is_proven_is_refuted_as_in_a_recorded_transcript(
     assert (honest.proven_epsilon or 0.0) < honest.epsilon
 
 
-def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
-    uneven: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_the_bounds_are_those_of_the_batch_with_the_least_noise(uneven):
     rounds, worlds = uneven
     audit = LiveAudit()
     _replay(audit, rounds)
@@ -200,9 +182,7 @@ def test_the_bounds_are_those_of_the_batch_with_the_least_noise(
     assert bounds.noise_multiplier == pytest.approx(nominal * np.sqrt(2))
 
 
-def test_every_batch_is_believed_beyond_its_own_epsilon(
-    uneven: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_every_batch_is_believed_beyond_its_own_epsilon(uneven):
     rounds, _ = uneven
     audit = LiveAudit()
     _replay(audit, rounds)
@@ -217,9 +197,7 @@ def test_every_batch_is_believed_beyond_its_own_epsilon(
 
 
 @pytest.mark.parametrize(("count", "lacking"), [(20, "8 of 20 trials were observed"), (8, "")])
-def test_a_run_is_judged_only_if_all_its_trials_were_observed(
-    uneven: tuple[list[ObservedRound], Bits], count: int, lacking: str
-) -> None:
+def test_a_run_is_judged_only_if_all_its_trials_were_observed(uneven, count, lacking):
     audit = LiveAudit(challenge=False)
     _replay(audit, uneven[0])
     assert audit.config is not None
@@ -234,9 +212,7 @@ def test_a_run_is_judged_only_if_all_its_trials_were_observed(
     assert "".join(found.reasons).startswith(lacking)
 
 
-def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
-    uneven: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(uneven):
     rounds, _ = uneven
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     _replay(audit, rounds)
@@ -247,9 +223,7 @@ def test_the_noise_that_canaries_face_is_that_of_the_batch_with_the_least(
     assert audit.canaries.prediction() == pytest.approx(expected)
 
 
-def test_rounds_are_counted_where_there_are_canaries_alone(
-    seen: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_rounds_are_counted_where_there_are_canaries_alone(seen):
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     _replay(audit, seen[0])
     report = live_report.assemble(audit, FACTS, 0.95)
@@ -260,9 +234,7 @@ def test_rounds_are_counted_where_there_are_canaries_alone(
     assert "2 of 2, 1 missed" in _summary(report)
 
 
-def test_canaries_too_few_to_measure_are_said_to_be(
-    uneven: tuple[list[ObservedRound], Bits], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_canaries_too_few_to_measure_are_said_to_be(uneven, monkeypatch):
     audit = LiveAudit(planted=[Canaries(11)], challenge=False)
     monkeypatch.setattr(Canaries, "coins", lambda _, trials: np.ones((len(trials), 1), bool))
     _replay(audit, uneven[0])
@@ -271,9 +243,7 @@ def test_canaries_too_few_to_measure_are_said_to_be(
     assert said == ["Limited by theory.", why]
 
 
-def test_without_the_worlds_nobody_says_who_was_right(
-    seen: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_without_the_worlds_nobody_says_who_was_right(seen):
     report = _report(seen[0])
     assert report.row.attack.interval is None
     assert "of 2, 0 missed" in _summary(report)
@@ -281,14 +251,12 @@ def test_without_the_worlds_nobody_says_who_was_right(
     assert "--worlds RUN" in words.decisions(report)[0]  # the step that would tell
 
 
-def test_worlds_of_another_run_are_refused(seen: tuple[list[ObservedRound], Bits]) -> None:
+def test_worlds_of_another_run_are_refused(seen):
     with pytest.raises(InputError, match="has 59 trials, but the recorded run has 60"):
         _report(seen[0], seen[1][:59])
 
 
-def test_infinity_is_written_as_in_the_report_of_a_run(
-    seen: tuple[list[ObservedRound], Bits], tmp_path: Path
-) -> None:
+def test_infinity_is_written_as_in_the_report_of_a_run(seen, tmp_path):
     audit = LiveAudit(challenge=False)
     _replay(audit, _claiming(seen[0], 0.0))
     report = live_report.assemble(audit, FACTS, 0.95)
@@ -299,9 +267,7 @@ def test_infinity_is_written_as_in_the_report_of_a_run(
     assert written["rows"]["auditor"]["limit"]["epsilon"] == "Infinity"
 
 
-def test_the_page_says_at_every_round_whether_all_is_well(
-    seen: tuple[list[ObservedRound], Bits],
-) -> None:
+def test_the_page_says_at_every_round_whether_all_is_well(seen):
     rounds, worlds = seen
     audit = LiveAudit()
     found = [each for each in map(audit.observe, rounds) if each is not None]
@@ -315,7 +281,7 @@ def test_the_page_says_at_every_round_whether_all_is_well(
     assert shown.count("Agrees with theory") + shown.count("Cannot tell") == len(found)
 
 
-def test_noise_below_the_claim_contradicts_theory_at_that_round() -> None:
+def test_noise_below_the_claim_contradicts_theory_at_that_round():
     look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
     assert course.so_far(look).text == "Agrees with theory"
     assert course.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"

@@ -1,19 +1,14 @@
 """An auditor who holds nobody's records convicts who adds half of the noise, and nobody else."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from flwr.app import Context, RecordDict
 
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.configuration import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, training_node
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.model_training import ResumableDPSGD
 from fedsim.federation.server.plan import prepare
@@ -26,7 +21,7 @@ SEED, COUNT = 17, 300
 SEEN = 0.5
 """Noise below this share of the claimed the audit of `TRAINING` would have seen."""
 
-TRAINING: dict[str, Scalar] = {
+TRAINING = {
     "data.records": 600,
     "federation.clients": 3,
     "federation.trust": "local",
@@ -41,10 +36,8 @@ TRAINING: dict[str, Scalar] = {
     "run.device": "cpu",
 }
 
-Report = dict[str, Any]
 
-
-def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDirectory:
+def _trained(folder, changes, run_id=1):
     """Train with an auditor, to whom the first client gave the seed of its canaries.
 
     run_id: as Flower has it, which numbers a resumed training anew.
@@ -54,11 +47,11 @@ def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDi
     directory = plan.begin()
     run_config = to_run_config(plan.config)
     grid = InProcessGrid(client_app.app, plan.config.federation.clients, run_config)
-    consenting: dict[str, Scalar] = {"canary-seed": SEED, "canary-count": COUNT}
+    consenting = {"canary-seed": SEED, "canary-count": COUNT}
     consenting |= {"consent": "canaries", "state-path": str(folder / "state")}
     consenting |= {"epsilon-limit": 1e9, "delta-limit": 1e-3}
     grid.contexts[1000].node_config.update(consenting)
-    told: dict[str, Scalar] = {"role": "auditor", "transcript-path": str(folder / "transcripts")}
+    told = {"role": "auditor", "transcript-path": str(folder / "transcripts")}
     grid.contexts[AUDITOR] = Context(
         run_id=run_id, node_id=AUDITOR, node_config=told, state=RecordDict(), run_config=run_config
     )
@@ -68,12 +61,10 @@ def _trained(folder: Path, changes: dict[str, Scalar], run_id: int = 1) -> RunDi
     return directory
 
 
-def _audit(
-    folder: Path, capsys: pytest.CaptureFixture[str], *options: object
-) -> tuple[int, Report]:
+def _audit(folder, capsys, *options):
     """Return the exit status of an audit with the canaries' seed, and its report."""
     (folder / "seeds").write_text(f"{SEED} {COUNT}\n")
-    command: list[object] = [
+    command = [
         "audit",
         folder / "transcripts",
         "--json",
@@ -87,20 +78,18 @@ def _audit(
 
 
 @pytest.fixture
-def one_adds_half(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_adds_half(monkeypatch):
     """Let the second client draw noise of half the standard deviation."""
-    really: Callable[..., torch.Tensor] = training_node._noise
+    really = training_node._noise
 
-    def drawn(received: Any, *others: Any) -> torch.Tensor:
+    def drawn(received, *others):
         return really(received, *others) * (0.5 if received.partition == 1 else 1.0)
 
     monkeypatch.setattr(training_node, "_noise", drawn)
 
 
 @pytest.mark.slow
-def test_the_honest_training_is_acquitted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_honest_training_is_acquitted(tmp_path, capsys):
     directory = _trained(tmp_path, {})
     privacy = model_card.read_card(directory).privacy
     # Who sees every message is told what the server is told.
@@ -127,9 +116,9 @@ def test_the_honest_training_is_acquitted(
 
 
 def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really: Callable[..., torch.Tensor] = training_node._noise
+    tmp_path, capsys, monkeypatch
+):
+    really = training_node._noise
     monkeypatch.setattr(training_node, "_noise", lambda *given: SEEN * really(*given))
     _trained(tmp_path, {})
     status, report = _audit(tmp_path, capsys, "--claimed-epsilon", 99, "--claimed-delta", 0.001)
@@ -143,10 +132,8 @@ def test_noise_that_an_honest_audit_would_have_noticed_to_fall_short_is_seen(
     assert stated < report["rows"]["auditor"]["attack"]["proven"] < 1.2 * stated / SEEN
 
 
-def test_canaries_that_records_hide_show_no_least_noise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really: Callable[..., torch.Tensor] = training_node._noise
+def test_canaries_that_records_hide_show_no_least_noise(tmp_path, capsys, monkeypatch):
+    really = training_node._noise
     monkeypatch.setattr(training_node, "_noise", lambda *given: SEEN * really(*given))
     changes = {"privacy.noise-multiplier": 0.3, "training.rounds": 6, "data.held-out": 20}
     _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
@@ -160,9 +147,7 @@ def test_canaries_that_records_hide_show_no_least_noise(
 
 
 @pytest.mark.slow
-def test_who_adds_half_of_the_noise_is_named(
-    one_adds_half: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_adds_half_of_the_noise_is_named(one_adds_half, tmp_path, capsys):
     _trained(tmp_path, {})
     claim = ("--claimed-epsilon", 99, "--claimed-delta", 0.001)
     status, report = _audit(tmp_path, capsys, *claim)
@@ -174,9 +159,7 @@ def test_who_adds_half_of_the_noise_is_named(
     assert min(report["details"]["noise"]["at_most"][f"client-{honest}"] for honest in (0, 2)) > 1
 
 
-def test_sums_that_the_records_fill_support_no_claim(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sums_that_the_records_fill_support_no_claim(tmp_path, capsys):
     # 600 records beside the noise of a fiftieth of one, in two rounds.
     changes = {"privacy.noise-multiplier": 0.02, "training.rounds": 2, "data.held-out": 20}
     _trained(tmp_path, changes | {"federation.auditor-sees": "sums", "privacy.delta": 0.001})
@@ -192,12 +175,10 @@ class Killed(BaseException):
 
 
 @pytest.mark.slow
-def test_of_a_resumed_training_the_auditor_counts_what_left_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_resumed_training_the_auditor_counts_what_left_once(tmp_path, monkeypatch, capsys):
     really = ResumableDPSGD.aggregate_train
 
-    def killed(self: ResumableDPSGD, round: int, replies: Any) -> Any:
+    def killed(self, round, replies):
         if round == 6:
             raise Killed
         return really(self, round, replies)

@@ -1,12 +1,10 @@
 """What sees Opacus in tests that run loops in their own process."""
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import pytest
 
 from fedsim.audits.loop.observation import LoopObservation
-from fedsim.audits.loop.running import Loop, LoopWatch
+from fedsim.audits.loop.running import LoopWatch
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.audits.steps.classes import unwrap
 from fedsim.learning.data import load
@@ -16,23 +14,18 @@ SEEDS = range(1000, 1004)
 
 
 @pytest.fixture(scope="module")
-def watch() -> Iterator[LoopWatch]:
+def watch():
     """Yield what sees Opacus, which is as it was for the tests that come after."""
     yield (seer := LoopWatch())
     seer.clear()
     unwrap()
 
 
-Observe = Callable[..., LoopObservation]
-
-
 @pytest.fixture(scope="session")
-def observe() -> Observe:
+def observe():
     """Return a function that runs a loop honestly in both worlds, as an audit does."""
 
-    def observation(
-        loop: Loop, neighbouring: Neighbouring = Neighbouring.ADD_REMOVE, records: int = 63
-    ) -> LoopObservation:
+    def observation(loop, neighbouring=Neighbouring.ADD_REMOVE, records=63):
         digits = load("digits").train
         data = Data(np.float32(digits.features[:records]), np.asarray(digits.labels[:records]))
         pair = pairs(data, "crafted", neighbouring, 0)[-1]

@@ -1,24 +1,20 @@
 """What a model carries beside its weights: private data there keep a claim from being supported."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from opacus import PrivacyEngine
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.loop.contract import carried, tensors
 from fedsim.audits.loop.observation import LoopObservation, epsilon
-from fedsim.audits.loop.running import Loop, LoopWatch
+from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.worlds import Data, pairs
 from fedsim.privacy.mechanism import Neighbouring
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-Carry = Callable[[nn.Module, Tensor, Tensor], Any]
 
 DATA = Data(
     np.random.default_rng(0).random((39, 3)).astype(np.float32),
@@ -26,10 +22,10 @@ DATA = Data(
 )
 
 
-def carrying(carry: Carry) -> Callable[..., Any]:
+def carrying(carry):
     """Return a right loop that returns its model, or what is made of it and the data."""
 
-    def train(features: Tensor, labels: Tensor, seed: int) -> Any:
+    def train(features, labels, seed):
         net = nn.Sequential(nn.Linear(3, 4), nn.GroupNorm(2, 4), nn.Dropout(0.1), nn.Linear(4, 2))
         net, optimizer, loader = PrivacyEngine(accountant="rdp").make_private(
             module=net,
@@ -48,7 +44,7 @@ def carrying(carry: Carry) -> Callable[..., Any]:
     return train
 
 
-def observed(carry: Carry, watch: LoopWatch) -> LoopObservation:
+def observed(carry, watch):
     loop = Loop(carrying(carry), watch)
     (pair,) = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
     seen = [loop.observed(each, 3) for each in (pair.absent, pair.twin(), pair.stranger())]
@@ -62,18 +58,18 @@ def observed(carry: Carry, watch: LoopWatch) -> LoopObservation:
     )
 
 
-def with_buffer(tensor: Callable[[Tensor, Tensor], Tensor]) -> Carry:
-    def carry(net: nn.Module, features: Tensor, labels: Tensor) -> None:
+def with_buffer(tensor):
+    def carry(net, features, labels):
         net.register_buffer("more", tensor(features, labels))
 
     return carry
 
 
-def state_with_records(net: nn.Module, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def state_with_records(net, features, labels):
     return net.state_dict() | {"more": (255 * features).to(torch.uint8)}
 
 
-PRIVATE: dict[str, Carry] = {
+PRIVATE = {
     "class counts": with_buffer(lambda _, labels: torch.bincount(labels)),
     "sums of pixels": with_buffer(lambda features, _: (1000 * features).sum(0).long()),
     "another's record": with_buffer(lambda features, _: (1000 * features[0]).long()),
@@ -82,21 +78,19 @@ PRIVATE: dict[str, Carry] = {
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_private_data_beside_the_weights_are_named_and_theory_does_not_answer(
-    name: str, watch: LoopWatch
-) -> None:
+def test_private_data_beside_the_weights_are_named_and_theory_does_not_answer(name, watch):
     seen = observed(PRIVATE[name], watch)
     assert [each.rpartition(".")[2].split()[-1] for each in seen.beside] == ["more"]
     assert not seen.explained
     assert epsilon(seen, 1e-5) is None
 
 
-def test_floating_numbers_of_another_s_record_are_no_part_of_the_steps(watch: LoopWatch) -> None:
+def test_floating_numbers_of_another_s_record_are_no_part_of_the_steps(watch):
     seen = observed(with_buffer(lambda features, _: features[0]), watch)
     assert (seen.beside, seen.explained) == ((), False)
 
 
-RIGHT: dict[str, Carry] = {
+RIGHT = {
     "a model of Opacus": lambda net, _, __: None,
     "a model": lambda net, _, __: net._module,
     "a state dict": lambda net, _, __: net.state_dict(),
@@ -105,16 +99,14 @@ RIGHT: dict[str, Carry] = {
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(
-    name: str, watch: LoopWatch
-) -> None:
+def test_what_is_the_same_in_all_honest_runs_tells_of_no_record(name, watch):
     seen = observed(RIGHT[name], watch)
     assert (seen.beside, seen.explained) == ((), True)
     assert epsilon(seen, 1e-5) is not None
 
 
-def test_equal_tensors_have_equal_checksums_and_others_have_not() -> None:
-    def checksum(value: Any) -> str:
+def test_equal_tensors_have_equal_checksums_and_others_have_not():
+    def checksum(value):
         return dict(carried(tensors({"more": value})))["integer tensor more"]
 
     values = [torch.tensor(1), torch.ones(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool)]

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from adversaries.statistics import gaussian
 
 
-def test_an_epoch_of_shuffled_batches_is_as_private_as_one_release_of_the_bound() -> None:
+def test_an_epoch_of_shuffled_batches_is_as_private_as_one_release_of_the_bound():
     """Five records of -1 and 1 in batches of three and two, of three and one without the target.
 
     The target moves a sum by one; a record of the last batch takes its place in the first. The loss
@@ -18,11 +18,8 @@ def test_an_epoch_of_shuffled_batches_is_as_private_as_one_release_of_the_bound(
     grid = np.arange(-16, 12, 0.04)
     first, last = np.meshgrid(grid, grid, indexing="ij")
 
-    def density(*sums: float) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = norm.pdf(
-            first, sums[0], std
-        ) * norm.pdf(last, sums[1], std)
-        return found
+    def density(*sums):
+        return norm.pdf(first, sums[0], std) * norm.pdf(last, sums[1], std)
 
     others = -1.0
     present = 3 / 5 * density(2 * others + 1, 2 * others) + 2 / 5 * density(3 * others, others + 1)

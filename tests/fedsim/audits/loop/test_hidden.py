@@ -4,7 +4,6 @@ import importlib.util
 import inspect
 import json
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,21 @@ import torch
 from torch import nn
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
-from adversaries.arrays import Floats
 from fedsim.audits.child_process.channel import set_seeds
-from fedsim.audits.loop.contract import Function, loaded, tensors
+from fedsim.audits.loop.contract import loaded, tensors
 from fedsim.audits.loop.findings import doubts, findings
 from fedsim.audits.loop.influence import contents
-from fedsim.audits.loop.observation import LoopObservation, epsilon, refuted
-from fedsim.audits.loop.running import Loop, LoopWatch, same_first_network
+from fedsim.audits.loop.observation import epsilon, refuted
+from fedsim.audits.loop.running import Loop, same_first_network
 from fedsim.audits.loop.worlds import Data, drawn
 from tests.console import run
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops"
-Observe = Callable[..., LoopObservation]
 
 
-def _names() -> Iterator[str]:
+def _names():
     for path in sorted(LOOPS.glob("*.py")):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None
@@ -54,25 +51,23 @@ DATA = Data(
 )
 
 
-def _ended(function: Function) -> dict[str, Floats]:
+def _ended(function):
     set_seeds(7)
     return tensors(function(torch.tensor(DATA.features), torch.tensor(DATA.labels), 7))
 
 
 @pytest.fixture(scope="module")
-def unwatched() -> dict[str, dict[str, Floats]]:
+def unwatched():
     """Return what each loop returns before anything watches it."""
     return {name: _ended(loaded(f"{LOOPS}/{name}")) for name in NAMES}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_watch_changes_no_bit_of_a_loop(
-    name: str, unwatched: dict[str, dict[str, Floats]], watch: LoopWatch
-) -> None:
+def test_the_watch_changes_no_bit_of_a_loop(name, unwatched, watch):
     function = loaded(f"{LOOPS}/{name}")
-    seen: list[dict[str, Floats]] = []
+    seen = []
 
-    def call(features: Any, labels: Any, seed: Any) -> Any:
+    def call(features, labels, seed):
         returned = function(features, labels, seed)
         seen.append(tensors(returned))
         return returned
@@ -98,7 +93,7 @@ OFTEN = (
     "name",
     [pytest.param(name, marks=pytest.mark.long if name not in OFTEN else ()) for name in NAMES],
 )
-def test_every_loop_runs_from_the_command_line(name: str) -> None:
+def test_every_loop_runs_from_the_command_line(name):
     """With few trials, which convict only what needs no more."""
     command = f"audit {LOOPS}/{name} --data breast-cancer --pair real --trials 20 --json"
     claim = " --claimed-epsilon 2.2 --claimed-delta 1e-5"
@@ -111,11 +106,11 @@ def test_every_loop_runs_from_the_command_line(name: str) -> None:
         assert report["verdict"] != "supported"
 
 
-def _seen(name: str, watch: LoopWatch, observe: Observe) -> LoopObservation:
+def _seen(name, watch, observe):
     return observe(Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch))
 
 
-def _broken(seen: LoopObservation) -> set[str]:
+def _broken(seen):
     return {each.rule for each in findings(seen) if each.breaks}
 
 
@@ -125,8 +120,8 @@ MOVES = {"mixup": 2.5, "multiplicity": 3.8, "blended": 2.5, "neighbours": 2.2}
 
 @pytest.mark.parametrize("name", MOVES)
 def test_a_record_that_moves_a_step_by_more_than_its_gradient_is_found_by_a_number(
-    name: str, watch: LoopWatch, observe: Observe
-) -> None:
+    name, watch, observe
+):
     seen = _seen(name, watch, observe)
     assert _broken(seen) == {"record-moves-step"}
     assert MOVES[name] < seen.influence.moved <= 2 * seen.influence.gradients
@@ -138,9 +133,7 @@ def test_a_record_that_moves_a_step_by_more_than_its_gradient_is_found_by_a_numb
 
 
 @pytest.mark.parametrize("name", ["concatenated", "twice"])
-def test_a_data_set_that_holds_each_record_twice_is_found(
-    name: str, watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_data_set_that_holds_each_record_twice_is_found(name, watch, observe):
     seen = _seen(name, watch, observe)
     assert _broken(seen) == {"data-dependent-records"}
     assert seen.displaced == 2
@@ -150,8 +143,8 @@ def test_a_data_set_that_holds_each_record_twice_is_found(
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["five_times", "bootstrap", "anchor", "rare_class_twice"])
 def test_a_record_that_counts_more_than_once_in_place_of_another_is_found(
-    name: str, seed: int, watch: LoopWatch, observe: Observe
-) -> None:
+    name, seed, watch, observe
+):
     loop = Loop(loaded(f"{LOOPS}/hidden_loops.py:{name}"), watch)
     seen = observe(loop)
     found = loop.influence(drawn("digits", 59, seed), "crafted", seed)
@@ -163,9 +156,7 @@ def test_a_record_that_counts_more_than_once_in_place_of_another_is_found(
 
 
 @pytest.mark.parametrize("name", ["adam", "memory_manager", "own_data_set", "ghost", "per_layer"])
-def test_no_gradient_of_a_right_loop_changes_with_another_record(
-    name: str, watch: LoopWatch
-) -> None:
+def test_no_gradient_of_a_right_loop_changes_with_another_record(name, watch):
     loop = Loop(loaded(f"{LOOPS}/right_loops.py:{name}"), watch)
     found = loop.influence(drawn("digits", 59, 0), "crafted", 0)
     assert (found.unseen, found.places, found.halves) == ("", 3, 8)
@@ -176,25 +167,21 @@ OWN = ("table_in_slices", "rarely_none", "reversed_noise", "one_step_of_eight", 
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_noise_of_the_loop_s_own_code_is_never_taken_for_fresh(
-    name: str, watch: LoopWatch, observe: Observe
-) -> None:
+def test_noise_of_the_loop_s_own_code_is_never_taken_for_fresh(name, watch, observe):
     seen = _seen(name, watch, observe)
     assert [each for each in doubts(seen) if "own code adds the noise" in each]
     if name in ("one_step_of_eight", "four_fifths"):
         assert "realised-noise" in _broken(seen)
 
 
-def test_noise_of_opacus_that_is_used_again_is_found(watch: LoopWatch, observe: Observe) -> None:
+def test_noise_of_opacus_that_is_used_again_is_found(watch, observe):
     for name in ("generator_set_back", "reversed_noise"):
         seen = _seen(name, watch, observe)
         assert "seeded-noise" in _broken(seen)
         assert epsilon(seen, 1e-5) is None
 
 
-def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_ones(
-    watch: LoopWatch, observe: Observe
-) -> None:
+def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_ones(watch, observe):
     loop, noises = Loop(loaded(f"{LOOPS}/hidden_loops.py:rare_multiplier"), watch), []
     for seed in range(200):
         random.seed(seed)
@@ -210,17 +197,17 @@ def test_a_training_with_another_noise_multiplier_is_found_among_the_measured_on
 class Rows(Dataset[Any]):
     """Returns each record, made by a function."""
 
-    def __init__(self, make: Callable[[int], Any]) -> None:
+    def __init__(self, make):
         self.make = make
 
-    def __len__(self) -> int:
+    def __len__(self):
         return len(DATA)
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place):
         return self.make(place)
 
 
-def test_a_data_set_is_known_by_its_records_or_not_at_all() -> None:
+def test_a_data_set_is_known_by_its_records_or_not_at_all():
     features, labels = torch.tensor(DATA.features), torch.tensor(DATA.labels)
     given, whole = (DATA.features, DATA.labels), TensorDataset(features, labels)
     plain = contents(whole, given)
@@ -237,8 +224,8 @@ def test_a_data_set_is_known_by_its_records_or_not_at_all() -> None:
     assert contents(TensorDataset(features / 2, labels), given) != plain
 
 
-def test_the_first_network_is_the_same_and_other_numbers_stay_random() -> None:
-    def drawn(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def test_the_first_network_is_the_same_and_other_numbers_stay_random():
+    def drawn(seed):
         torch.manual_seed(seed)
         with same_first_network():
             net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))

@@ -9,9 +9,9 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Scope, Verdict
-from fedsim.audits.loop.audit import LoopAudit, audit_loop
+from fedsim.audits.loop.audit import audit_loop
 from fedsim.audits.loop.contract import loaded
-from fedsim.audits.loop.running import Loop, LoopWatch
+from fedsim.audits.loop.running import Loop
 from fedsim.audits.loop.worlds import drawn
 from fedsim.reports.kinds import audited as words
 from tests.console import run
@@ -22,17 +22,17 @@ SMALL, RETURNED = LOOPS / "small_loops.py", LOOPS / "returned_loops.py"
 HIDDEN, NETWORKS = LOOPS / "hidden_loops.py", LOOPS / "own_networks.py"
 
 
-def outcome(loop: str, epsilon: float | None = None, trials: int = 200, **how: object) -> LoopAudit:
+def outcome(loop, epsilon=None, trials=200, **how):
     claim = None if epsilon is None else Claim(epsilon, 1e-5, Scope.RUN, "given")
-    return audit_loop(loop, claim=claim, trials=trials, **how)  # type: ignore[arg-type]
+    return audit_loop(loop, claim=claim, trials=trials, **how)
 
 
-def rules(found: LoopAudit) -> set[str]:
+def rules(found):
     return {each.rule for each in found.findings if each.breaks}
 
 
 @pytest.mark.slow
-def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
+def test_own_code_that_leaks_is_convicted_by_the_attack_alone():
     for name, records in (("clip_after_average", 64), ("data_dependent_noise", 16)):
         found = outcome(f"{OWN}:{name}", 1.0, records=records)
         assert (found.verdict, name) == (Verdict.CONVICTED, name)
@@ -40,7 +40,7 @@ def test_own_code_that_leaks_is_convicted_by_the_attack_alone() -> None:
 
 
 @pytest.mark.slow
-def test_processes_side_by_side_measure_what_one_measures() -> None:
+def test_processes_side_by_side_measure_what_one_measures():
     for loop in (f"{OPACUS}:noise_at_50", f"{OWN}:clip_after_average"):
         one, three = (outcome(loop, trials=60, records=30, workers=count) for count in (1, 3))
         assert one.report == three.report
@@ -48,7 +48,7 @@ def test_processes_side_by_side_measure_what_one_measures() -> None:
 
 
 @pytest.mark.slow
-def test_own_code_that_is_right_is_not_judged_with_the_reason() -> None:
+def test_own_code_that_is_right_is_not_judged_with_the_reason():
     found = outcome(f"{OWN}:correct", 1.0)
     assert found.verdict is Verdict.NOT_JUDGED
     assert "Opacus" in found.reasons[0]
@@ -56,7 +56,7 @@ def test_own_code_that_is_right_is_not_judged_with_the_reason() -> None:
 
 
 @pytest.mark.slow
-def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is_not() -> None:
+def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is_not():
     right, wrong = (outcome(f"{OPACUS}:correct", trials=40, records=n) for n in (63, 64))
     assert (right.verdict, rules(right)) == (Verdict.SUPPORTED, set())
     assert right.claim is not None
@@ -69,7 +69,7 @@ def test_opacus_as_its_pages_say_is_supported_and_the_divisor_of_another_size_is
 
 
 @pytest.mark.slow
-def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
+def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it():
     """Half of the noise is still private at 8: so says theory, and a gate is to go red."""
     found = outcome(f"{OPACUS}:noise_at_50", 8.0, trials=40, records=63)
     assert found.epsilon is not None
@@ -81,7 +81,7 @@ def test_a_claim_with_room_for_a_mistake_is_not_supported_by_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() -> None:
+def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured():
     right, less = (
         outcome(
             f"{SMALL}:parameters_7_noise_at_{share}", trials=20, data="breast-cancer", target="real"
@@ -113,20 +113,20 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured() 
 
 
 @pytest.mark.slow
-def test_a_lower_bound_above_the_claim_makes_it_suspect_with_both_numbers() -> None:
+def test_a_lower_bound_above_the_claim_makes_it_suspect_with_both_numbers():
     found = outcome(f"{OWN}:no_clipping", 2.6, trials=200, records=63, data="breast-cancer")
     above = replace(found, claim=Claim(found.lower_bound.epsilon - 0.01, 1e-5, Scope.RUN, "given"))
-    assert above.proven.epsilon < above.claim.epsilon  # type: ignore[union-attr]
+    assert above.proven.epsilon < above.claim.epsilon
     assert above.verdict is Verdict.SUSPECT
     assert above.reasons == (
         f"the attack measured epsilon of at least {above.lower_bound.epsilon:.3g}, above the "
-        f"claimed {above.claim.epsilon:.3g}, with 95% confidence",  # type: ignore[union-attr]
+        f"claimed {above.claim.epsilon:.3g}, with 95% confidence",
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["batch_clipping", "noise_before_clipping"])
-def test_the_first_network_does_not_hide_the_target(name: str) -> None:
+def test_the_first_network_does_not_hide_the_target(name):
     """Drawn anew in every run, it left an advantage of .455 and .865, and no conviction."""
     found = outcome(f"{NETWORKS}:{name}", 2.2, trials=400)
     assert found.verdict is Verdict.CONVICTED
@@ -135,7 +135,7 @@ def test_the_first_network_does_not_hide_the_target(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mixup", "multiplicity"])
-def test_a_claim_is_refuted_by_how_far_one_record_moves_a_step(name: str) -> None:
+def test_a_claim_is_refuted_by_how_far_one_record_moves_a_step(name):
     found = outcome(f"{HIDDEN}:{name}", trials=40)
     assert (found.verdict, rules(found)) == (Verdict.CONVICTED, {"record-moves-step"})
     assert "one record moved every step that it was in by at least" in found.reasons[0]
@@ -143,7 +143,7 @@ def test_a_claim_is_refuted_by_how_far_one_record_moves_a_step(name: str) -> Non
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
+def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not():
     wrong, right = (
         outcome(f"{OPACUS}:{name}", trials=trials, records=63)
         for name, trials in (("rebuilt", 800), ("persistent", 40))
@@ -158,7 +158,7 @@ def test_an_engine_of_every_round_is_convicted_and_one_for_all_is_not() -> None:
 
 
 @pytest.mark.slow
-def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
+def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path):
     (tmp_path / "seeded.py").write_text(
         "import numpy as np\n"
         "def train(features, labels, seed):\n"
@@ -171,7 +171,7 @@ def test_a_loop_that_sets_its_own_seed_hides_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Path) -> None:
+def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path):
     """Exactly: one bit that tells whether the rarest label is there, kept with e/(1 + e)."""
     (tmp_path / "response.py").write_text(
         "import numpy as np\n"
@@ -185,7 +185,7 @@ def test_randomized_response_repeats_its_outputs_and_is_not_accused(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopWatch) -> None:
+def test_what_cannot_be_audited_is_said_in_one_line(tmp_path, watch):
     (tmp_path / "odd.py").write_text(
         "def two(features, labels): ...\n"
         "def nothing(features, labels, seed): ...\n"
@@ -207,7 +207,7 @@ def test_what_cannot_be_audited_is_said_in_one_line(tmp_path: Path, watch: LoopW
         drawn("digits", 10**6, 0)
 
 
-def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_path: Path) -> None:
+def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_path):
     out = tmp_path / "audit"
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
     result = run(f"audit {OWN}:no_clipping {claim} --trials 100 --out {out}")
@@ -222,14 +222,14 @@ def test_the_command_says_the_verdict_by_its_exit_status_and_leaves_a_page(tmp_p
 
 
 @pytest.mark.slow
-def test_models_of_several_steps_are_refused_with_what_to_return_instead() -> None:
+def test_models_of_several_steps_are_refused_with_what_to_return_instead():
     result = run(f"audit {RETURNED}:lists_noise_400 --data breast-cancer --trials 20")
     assert result.exit_code == 1
     assert "every released step as an array [k, P]" in result.stderr
 
 
 @pytest.mark.slow
-def test_the_terminal_says_what_to_return_to_see_more() -> None:
+def test_the_terminal_says_what_to_return_to_see_more():
     claim = "--claimed-epsilon 0.4 --claimed-delta 1e-5 --data breast-cancer --trials 100"
     text = " ".join(run(f"audit {RETURNED}:last_noise_400 {claim}").stdout.split())
     assert "By counting, 100 trials can show at most" in text

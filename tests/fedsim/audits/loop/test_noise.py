@@ -1,6 +1,5 @@
 """How much noise there was: limits that hold as often as they say, and noise of another shape."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +19,10 @@ from fedsim.audits.steps.noise import (
     worst,
 )
 
-Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
 DRAWS, ENOUGH = 4000, 5000
 
 
-def sums(noise: Floats) -> NoiseSums:
+def sums(noise):
     """noise: [steps, numbers], of a model of one tensor, with a configured deviation of 1."""
     energies = np.square(noise).sum(axis=1)
     return NoiseSums(
@@ -34,9 +31,7 @@ def sums(noise: Floats) -> NoiseSums:
 
 
 @pytest.mark.parametrize("freedom", [7, 672, ENOUGH])
-def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says(
-    freedom: int,
-) -> None:
+def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says(freedom):
     share = 0.9
     energies = share**2 * np.random.default_rng(1).chisquare(freedom, DRAWS)
     wrong = np.mean([interval(each, freedom, 0.05).low > share for each in energies])
@@ -44,7 +39,7 @@ def test_the_least_noise_is_below_the_true_share_as_often_as_its_confidence_says
 
 
 @pytest.mark.slow
-def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() -> None:
+def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases():
     stated = by_energy(ENOUGH, NOISE_TAIL) * (1 - TOLERANCE)
     assert 0.9 < stated < 0.96
     energies = stated**2 * np.random.default_rng(2).chisquare(ENOUGH, DRAWS)
@@ -52,7 +47,7 @@ def test_an_audit_accuses_at_the_stated_share_of_noise_in_95_percent_of_cases() 
     assert accused == pytest.approx(POWER, abs=0.02)
 
 
-def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_share() -> None:
+def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_share():
     freedom = freedom_for(LEAST_SHARE, 0.05, UNLUCKY)
     energies = np.random.default_rng(3).chisquare(freedom, DRAWS)
     told = np.mean([interval(each, freedom, 0.05).low >= LEAST_SHARE for each in energies])
@@ -62,7 +57,7 @@ def test_so_many_numbers_are_measured_that_right_noise_nearly_always_shows_its_s
     assert replace(few, steps=2000).enough(0.95)
 
 
-REUSED: dict[str, Callable[[Floats], Floats]] = {
+REUSED = {
     "reversed in every second step": lambda noise: np.concatenate([noise, -noise], axis=1).ravel(),
     "slices of one table": lambda noise: np.concatenate(
         [noise.ravel()[7 * step : 7 * step + 650] for step in range(8)]
@@ -74,26 +69,26 @@ REUSED: dict[str, Callable[[Floats], Floats]] = {
 
 
 @pytest.mark.parametrize("name", REUSED)
-def test_noise_that_is_used_again_is_found_wherever_it_stands(name: str) -> None:
+def test_noise_that_is_used_again_is_found_wherever_it_stands(name):
     noise = np.random.default_rng(7).standard_normal((8, 650))
     assert echo_p_value(REUSED[name](noise)) < ALPHA
 
 
-def test_fresh_noise_does_not_repeat_itself() -> None:
+def test_fresh_noise_does_not_repeat_itself():
     """All 300 p-values are above 1/30,000, as with 99 % of all seeds of right noise."""
     drawn = np.random.default_rng(8).standard_normal((300, 5200))
     assert min(echo_p_value(each) for each in drawn) > 1 / 30_000
     assert echo_p_value(drawn[0][:900]) == 1
 
 
-def test_a_training_without_noise_among_many_is_not_lost() -> None:
+def test_a_training_without_noise_among_many_is_not_lost():
     noise = np.random.default_rng(6).standard_normal((500, 650))
     noise[77] = 1e-150
     assert shape_p_value(sums(noise)) < ALPHA
     assert (NoiseSums(least=0.0) + sums(noise)).least == 0
 
 
-SHAPES: dict[str, Callable[[Floats], Floats]] = {
+SHAPES = {
     "signs": np.sign,
     "one number for all": lambda noise: np.repeat(noise[:, :1], noise.shape[1], axis=1),
     "every second number twice": lambda noise: np.repeat(noise[:, ::2], 2, axis=1),
@@ -105,19 +100,19 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_noise_of_another_shape_is_found_whatever_its_scale(name: str) -> None:
+def test_noise_of_another_shape_is_found_whatever_its_scale(name):
     noise = np.random.default_rng(4).standard_normal((1200, 16))
     assert shape_p_value(sums(3 * SHAPES[name](noise))) < ALPHA
 
 
 @pytest.mark.parametrize(("steps", "numbers"), [(5, 1), (700, 7), (48, 650)])
-def test_gaussian_noise_is_not_taken_for_another(steps: int, numbers: int) -> None:
+def test_gaussian_noise_is_not_taken_for_another(steps, numbers):
     """Chernoff's bound is above the true probability: none of 300 is below 1/300."""
     drawn = np.random.default_rng(5).standard_normal((300, steps, numbers))
     assert min(shape_p_value(sums(each)) for each in drawn) > 1 / 300
 
 
-def test_the_tensor_with_the_least_noise_counts() -> None:
+def test_the_tensor_with_the_least_noise_counts():
     """A bias without noise is a hundredth of the numbers, and nothing of its gradient is hidden."""
     bias_without = NoiseSums(1000, (640, 10), (640_000.0, 1e-9), 0.0)
     assert worst(bias_without, 0.05) < 1e-6

@@ -1,9 +1,7 @@
 """What a loop may be: how it draws its batches, and what it returns."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,48 +31,45 @@ DATA = Data(
 )
 
 
-def loop(watch: LoopWatch, call: Callable[..., Any]) -> Loop:
+def loop(watch, call):
     return Loop(call, watch)
 
 
-def private(loader: DataLoader[Any], width: int = 3) -> tuple[Any, Any, Any]:
+def private(loader, width=3):
     net = nn.Linear(width, 2)
-    made: tuple[Any, Any, Any] = PrivacyEngine(accountant="rdp").make_private(
+    return PrivacyEngine(accountant="rdp").make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
         data_loader=loader,
         noise_multiplier=1.0,
         max_grad_norm=1.0,
     )
-    return made
 
 
-def step(net: Any, optimizer: Any, batch: Tensor, target: Tensor) -> None:
+def step(net, optimizer, batch, target):
     optimizer.zero_grad()
     nn.functional.cross_entropy(net(batch), target).backward()
     optimizer.step()
 
 
 @pytest.mark.parametrize(("workers", "physical"), [(0, 0), (0, 3), (2, 0), (2, 3)])
-def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
-    workers: int, physical: int, watch: LoopWatch
-) -> None:
+def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(workers, physical, watch):
     """Workers load batches ahead; a memory manager cuts them into parts."""
-    sizes: list[int] = []
+    sizes = []
 
-    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+    def train(features, labels, seed):
         sizes.clear()
         data = TensorDataset(features, labels)
         net, optimizer, loader = private(DataLoader(data, batch_size=10, num_workers=workers))
         account, whole = optimizer.step_hook, 0
 
-        def count(optimizer: Any) -> None:
+        def count(optimizer):
             account(optimizer)
             sizes.append(whole)
 
         optimizer.attach_step_hook(count)
 
-        def epoch(batches: Any) -> None:
+        def epoch(batches):
             nonlocal whole
             for batch, target in batches:
                 whole += len(batch)
@@ -100,15 +95,15 @@ def test_each_step_is_seen_with_the_batch_that_was_drawn_for_it(
     assert all(each.clipped for each in seen.steps)
 
 
-def test_batches_without_places_are_said_to_be_unseen(watch: LoopWatch) -> None:
+def test_batches_without_places_are_said_to_be_unseen(watch):
     class Stream(IterableDataset[tuple[Tensor, Tensor]]):
-        def __init__(self, *rows: Tensor) -> None:
+        def __init__(self, *rows):
             self.rows = rows
 
-        def __iter__(self) -> Any:
+        def __iter__(self):
             return zip(*self.rows, strict=True)
 
-    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+    def train(features, labels, seed):
         net, optimizer, _ = private(DataLoader(TensorDataset(features, labels), batch_size=10))
         for batch, target in DataLoader(Stream(features, labels), batch_size=10):
             step(net, optimizer, batch, target)
@@ -120,8 +115,8 @@ def test_batches_without_places_are_said_to_be_unseen(watch: LoopWatch) -> None:
     assert LoopObservation((seen,), (seen,), (seen,), 40, Neighbouring.ADD_REMOVE).batches == []
 
 
-def test_a_batch_of_validation_is_no_step_s(watch: LoopWatch) -> None:
-    def train(features: Tensor, labels: Tensor, seed: int) -> nn.Module:
+def test_a_batch_of_validation_is_no_step_s(watch):
+    def train(features, labels, seed):
         net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
         for batch, target in loader:
             step(net, optimizer, batch, target)
@@ -134,22 +129,22 @@ def test_a_batch_of_validation_is_no_step_s(watch: LoopWatch) -> None:
     assert (seen.samplers, max(drawn.values()) <= 4) == ("poisson", True)
 
 
-def summed(features: Tensor, labels: Tensor, seed: int) -> Tensor:
+def summed(features, labels, seed):
     noise = torch.randn(3, generator=torch.Generator().manual_seed(seed))
     return features.sum(0) + noise
 
 
-def test_a_loop_returns_a_vector_or_rows(watch: LoopWatch) -> None:
+def test_a_loop_returns_a_vector_or_rows(watch):
     assert loop(watch, summed).released(DATA, 5).shape == (1, 3)
     assert loop(watch, lambda *_: torch.zeros(4, 3)).released(DATA, 5).shape == (4, 3)
     with pytest.raises(AppFailedError, match="steps"):
         loop(watch, lambda *_: torch.zeros(2, 4, 3)).released(DATA, 5)
 
 
-def trained(seen_from: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def trained(seen_from):
     """Return a loop that trains with Opacus and returns what it is told to make of the model."""
 
-    def train(features: Tensor, labels: Tensor, seed: Any) -> Any:
+    def train(features, labels, seed):
         net, optimizer, loader = private(DataLoader(TensorDataset(features, labels), batch_size=10))
         for batch, target in loader:
             step(net, optimizer, batch, target)
@@ -158,11 +153,11 @@ def trained(seen_from: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return train
 
 
-def flat(net: Any) -> Tensor:
+def flat(net):
     return torch.cat([each.detach().ravel() for each in net.parameters()])
 
 
-RETURNED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+RETURNED = {
     "the wrapped model": (lambda net, _: net, True),
     "the model": (lambda net, _: net._module, True),
     "its state": (lambda net, _: net.state_dict(), True),
@@ -179,7 +174,7 @@ RETURNED: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: LoopWatch) -> None:
+def test_theory_knows_what_opacus_made_and_nothing_else(name, watch):
     returned, known = RETURNED[name]
     one = loop(watch, trained(returned))
     other = Data(DATA.features.copy(), DATA.labels)
@@ -190,12 +185,12 @@ def test_theory_knows_what_opacus_made_and_nothing_else(name: str, watch: LoopWa
     assert len(seen.steps) == 4
 
 
-def test_an_accountant_works_out_the_same_history_once(watch: LoopWatch) -> None:
+def test_an_accountant_works_out_the_same_history_once(watch):
     """It is asked after every run, and takes longer than the training of a small model."""
     wrap(watch)
     asked = []
 
-    def work(self: RDPAccountant, **how: Any) -> tuple[float, float]:
+    def work(self, **how):
         asked.append(how["delta"])
         return len(self.history) + how["delta"], 2.0
 
@@ -216,7 +211,7 @@ def test_an_accountant_works_out_the_same_history_once(watch: LoopWatch) -> None
         RDPAccountant.get_privacy_spent = original
 
 
-def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: LoopWatch) -> None:
+def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch):
     """By hand: at a model of zeros the mean error of all labels of one record is 0."""
     bundled = load("digits").train
     data = Data(np.float32(bundled.features[:20]), np.asarray(bundled.labels[:20]))
@@ -230,7 +225,7 @@ def test_pilots_learn_the_targets_gradient_and_not_a_stand_ins(watch: LoopWatch)
         assert unit @ gradient / np.linalg.norm(gradient) > 0.97
 
 
-def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: LoopWatch) -> None:
+def test_of_several_watches_the_last_one_alone_sees_the_steps(watch):
     """A study makes hundreds of them in one process: their hooks are not to add up."""
     from torch.optim.optimizer import _global_optimizer_post_hooks  # noqa: PLC0415
 
@@ -243,9 +238,7 @@ def test_of_several_watches_the_last_one_alone_sees_the_steps(watch: LoopWatch) 
     wrap(watch)
 
 
-def test_a_process_takes_the_directions_that_another_one_learnt(
-    watch: LoopWatch, tmp_path: Path
-) -> None:
+def test_a_process_takes_the_directions_that_another_one_learnt(watch, tmp_path):
     pair = pairs(DATA, "real", Neighbouring.ADD_REMOVE, 0)
     one, other = (LoopTrials(loop(watch, summed), pair) for _ in range(2))
     one.pilot(0, range(10))

@@ -1,10 +1,7 @@
 """Clients compare their own records, send distances alone, and the report says what follows."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +13,10 @@ from fedsim.audits.measurements.bayesian_audit import bayesian_report
 from fedsim.audits.results import report as results
 from fedsim.audits.results.theory import OverTrials
 from fedsim.audits.run.guarantee import UNCLIPPED
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs.ledger import Ledger
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game import federation
@@ -32,9 +29,6 @@ from fedsim.privacy.bayesian import GAMMA, ORDERS
 from fedsim.privacy.mechanism import Mechanism, Neighbouring
 from fedsim.privacy.participation.sampling import groups
 
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
-
 PAIRS = {"audit.bayesian-pairs": 3}
 UNBOUNDED = {
     "training.clipping": False,
@@ -45,9 +39,7 @@ UNBOUNDED = {
 
 
 @pytest.mark.parametrize("neighbouring", Neighbouring)
-def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
-    neighbouring: Neighbouring, small: Make
-) -> None:
+def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(neighbouring, small):
     config = small(PAIRS | {"privacy.neighbouring": neighbouring.value})
     known = federation.load(config.experiment)
     theta = models.initial_parameters(
@@ -76,7 +68,7 @@ def test_a_client_compares_records_of_its_own_at_the_model_of_the_round(
             assert float(found[trial, group]) == pytest.approx(float(expected.norm()), rel=1e-5)
 
 
-def test_distances_stay_within_what_clipping_allows(small: Make, run: Run) -> None:
+def test_distances_stay_within_what_clipping_allows(small, run):
     for neighbouring, bound in (("add-remove", 0.1), ("replace", 0.2)):
         keys = PAIRS | {"training.clipping-norm": 0.1, "privacy.neighbouring": neighbouring}
         distances = run(small(keys))["bayesian_distances"]
@@ -86,9 +78,7 @@ def test_distances_stay_within_what_clipping_allows(small: Make, run: Run) -> No
 
 
 @pytest.mark.slow
-def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(
-    small: Make, run: Run
-) -> None:
+def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(small, run):
     """4 evaluated trials of 8, in batches of 3: the last batch of trials has none of them."""
     mode = PAIRS | {"audit.evaluated-trials": 4}
     whole, parts = run(small(mode)), run(small(mode | {"trials.batch": 3}))
@@ -100,9 +90,7 @@ def test_the_first_trials_of_the_campaign_are_gathered_whatever_the_batches(
 
 
 @pytest.mark.slow
-def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
-    small: Make, run: Run
-) -> None:
+def test_gathering_changes_nothing_else_and_both_audits_find_the_same(small, run):
     plain, gathered = run(small()), run(small(PAIRS))
     assert gathered.keys() - plain.keys() == {"bayesian_distances"}
     np.testing.assert_array_equal(plain["final_models"], gathered["final_models"])
@@ -113,7 +101,7 @@ def test_gathering_changes_nothing_else_and_both_audits_find_the_same(
     )
 
 
-def test_a_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
+def test_a_client_of_one_record_compares_nothing(small, run):
     """Of 4 records one client of three has two, and finds one pair; nobody pairs three."""
     config = small(PAIRS | {"data.records": 4, "privacy.neighbouring": "replace"})
     known = federation.load(config.experiment)
@@ -126,9 +114,7 @@ def test_a_client_of_one_record_compares_nothing(small: Make, run: Run) -> None:
     assert "gather more pairs" in found.note
 
 
-def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
-    small: Make, tmp_path: Path
-) -> None:
+def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(small, tmp_path):
     config = small(PAIRS | {"data.records": 3, "run.out": str(tmp_path / "run")})
     refused = r"bayesian-pairs is 3, but no client has two records"
     with pytest.raises(InputError, match=refused):
@@ -138,7 +124,7 @@ def test_pairs_that_nobody_can_compare_are_refused_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
+def test_without_distances_there_is_nothing_to_report(config):
     assert (
         bayesian_report(
             config.training,
@@ -152,13 +138,11 @@ def test_without_distances_there_is_nothing_to_report(config: Config) -> None:
     )
 
 
-def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
-    small: Make, tmp_path: Path
-) -> None:
-    replies: list[dict[str, Any]] = []
+def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(small, tmp_path):
+    replies = []
 
     class Watching(InProcessGrid):
-        def execute(self, message):  # type: ignore[no-untyped-def]
+        def execute(self, message):
             reply = super().execute(message)
             if message.metadata.message_type == "train":
                 records = reply.content.array_records
@@ -182,7 +166,7 @@ def test_a_reply_holds_distances_of_evaluated_trials_and_no_gradient(
     assert replies == [expected] * 9
 
 
-def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str, Any]:
+def _stated(config, transcript, delta=0.01):
     planned = privacy.describe(config.scheme, privacy.noise_multiplier(config.scheme))
     found = bayesian_report(
         config.training,
@@ -196,7 +180,7 @@ def _stated(config: Config, transcript: Arrays, delta: float = 0.01) -> dict[str
     return found
 
 
-def _transcript(distances: np.ndarray, std: float | np.ndarray) -> Arrays:
+def _transcript(distances, std):
     trials, rounds, _ = distances.shape
     # There are more trials than were gathered, with other noise.
     stds = np.full((trials + 3, rounds), 1e9)
@@ -205,7 +189,7 @@ def _transcript(distances: np.ndarray, std: float | np.ndarray) -> Arrays:
 
 
 @pytest.fixture
-def config(small: Make) -> Config:
+def config(small):
     return small(
         {
             "training.rounds": 30,
@@ -216,9 +200,7 @@ def config(small: Make) -> Config:
     )
 
 
-def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(
-    config: Config,
-) -> None:
+def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(config):
     """The closed form without sampling, of which vector V9m is the order 4."""
     sigma = config.privacy.noise_multiplier
     found = _stated(config, _transcript(np.ones((2, 30, 5)), sigma))
@@ -239,9 +221,7 @@ def test_distances_that_are_all_the_clipping_norm_give_the_moments_accountant(
 
 @pytest.mark.parametrize("rate", [1.0, 0.3])
 @pytest.mark.parametrize("neighbouring", Neighbouring)
-def test_the_report_adds_up_the_rounds_of_each_trial(
-    rate: float, neighbouring: Neighbouring, small: Make
-) -> None:
+def test_the_report_adds_up_the_rounds_of_each_trial(rate, neighbouring, small):
     config = small(
         {
             "training.rounds": 4,
@@ -278,7 +258,7 @@ def test_the_report_adds_up_the_rounds_of_each_trial(
         assert (np.diff(getattr(curve, series)) > 0).all()
 
 
-def test_doubt_adds_no_more_than_clipping_allows(config: Config) -> None:
+def test_doubt_adds_no_more_than_clipping_allows(config):
     """Two distances tell next to nothing of the expectation; clipping bounds it all the same."""
     distances = np.broadcast_to([0.9, 1.0], (1, 30, 2))
     found = _stated(config, _transcript(distances, 8.0))
@@ -290,7 +270,7 @@ def test_doubt_adds_no_more_than_clipping_allows(config: Config) -> None:
     assert unbounded.epsilon.max > 2 * found.worst_case_epsilon
 
 
-def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
+def test_sampled_replacement_says_that_its_bound_is_loose(small):
     keys = {"training.sampling-rate": 0.3, "privacy.neighbouring": "replace"}
     config = small(keys)
     transcript = _transcript(np.ones((1, 3, 2)), 8.0)
@@ -306,7 +286,7 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small: Make) -> None:
     assert "convexity" in found.note
 
 
-def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small: Make) -> None:
+def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small):
     keys = {"training.rounds": 50, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0}
     config = small(keys | {"training.sampling-rate": 0.3})
     found = _stated(config, _transcript(np.ones((1, 50, 2)), 2.0))
@@ -314,7 +294,7 @@ def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small: Ma
     assert found.by_round.rounds[-1] == 50
 
 
-def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Config) -> None:
+def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config):
     found = _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
     assert found.epsilon is None
     assert "too small" in found.note
@@ -322,7 +302,7 @@ def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config: Conf
         _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1.5)
 
 
-def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config) -> None:
+def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config):
     """An interrupted attempt of 7 rounds with noise of its own; DP's epsilon counts them."""
     planned = privacy.describe(config.scheme, 8.0)
     (rounds,) = planned.rounds
@@ -343,9 +323,7 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config: Config)
     assert found.dp_epsilon == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(small, tmp_path):
     config = small(PAIRS | {"privacy.noise-source": "system", "privacy.stop-at": 99.0})
     directory = RunDirectory.create(tmp_path / "run", config)
     attempt = Ledger(config.scheme, directory).begin(
@@ -359,7 +337,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(
     assert "Before that, interrupted attempts had released 1 round." in page
 
 
-def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
+def test_a_step_without_noise_is_infinite_and_says_so(config):
     stds = np.full((1, 30), 8.0)
     stds[0, 3] = 0.0
     found = _stated(config, _transcript(np.ones((1, 30, 5)), stds))
@@ -367,7 +345,7 @@ def test_a_step_without_noise_is_infinite_and_says_so(config: Config) -> None:
     assert "no noise" in found.note
 
 
-def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, str]:
+def _reported(config, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
@@ -378,8 +356,8 @@ def _reported(config: Config, tmp_path: Path) -> tuple[dict[str, Any], Arrays, s
 @pytest.mark.parametrize("mode", ["participant", "oracle"])
 @pytest.mark.figures
 def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
-    mode: str, small: Make, tmp_path: Path
-) -> None:
+    mode, small, tmp_path
+):
     config = small(UNBOUNDED | PAIRS | {"audit.mode": mode, "training.rounds": 4})
     report, transcript, page = _reported(config, tmp_path)
     # Gradients are longer than the norm that sets the unit of the noise.
@@ -424,7 +402,7 @@ def test_a_run_without_clipping_claims_no_guarantee_and_measures_all_the_same(
         assert wrong not in page, wrong
 
 
-def test_clipping_that_never_binds_is_no_clipping(small: Make, run: Run) -> None:
+def test_clipping_that_never_binds_is_no_clipping(small, run):
     """The same training, to the last bit, with noise of the same standard deviation."""
     off = run(small(UNBOUNDED | {"training.clipping-norm": 1000.0}))
     on = run(small(UNBOUNDED | {"training.clipping-norm": 1000.0, "training.clipping": True}))
@@ -434,9 +412,7 @@ def test_clipping_that_never_binds_is_no_clipping(small: Make, run: Run) -> None
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_means(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_means(small, tmp_path):
     config = small(PAIRS | {"privacy.noise-source": "system"})
     report, _, page = _reported(config, tmp_path)
     assert not report.mechanism.dp_guarantee
@@ -454,7 +430,7 @@ def test_a_gathering_run_is_no_dp_release_and_its_report_says_what_bayesian_mean
     assert (tmp_path / "run" / "figures" / "bayesian.svg").exists()
 
 
-def test_without_pairs_the_report_has_no_bayesian_section(small: Make, tmp_path: Path) -> None:
+def test_without_pairs_the_report_has_no_bayesian_section(small, tmp_path):
     report, _, page = _reported(small({"privacy.noise-source": "system"}), tmp_path)
     assert report.bayesian is None
     assert report.mechanism.dp_guarantee

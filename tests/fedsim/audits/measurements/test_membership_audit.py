@@ -1,14 +1,11 @@
 """In the adversary's own game attacks by losses learn from half of the trials and play the rest."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from flwr.app import Message
 
 from adversaries.attacks.membership_attacks import ATTACKS
 from adversaries.errors import InputError
@@ -21,19 +18,16 @@ from fedsim.audits.measurements.membership_audit import (
     why_none,
 )
 from fedsim.audits.results import report as results
-from fedsim.audits.results.measured import MembershipAttack
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
 from fedsim.game import federation
 from fedsim.reports.sections import section
 
-Make = Callable[..., Config]
 
-
-def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
+def transcript_of(trials, gap, seed=0):
     """Losses of a challenge that is easier by `gap` deviations where it was trained on."""
     rng = np.random.default_rng(seed)
     worlds = rng.permutation(np.arange(trials) % 2 == 0)
@@ -46,18 +40,18 @@ def transcript_of(trials: int, gap: float, seed: int = 0) -> Arrays:
     }
 
 
-def played(config: Config, transcript: Arrays, confidence: float) -> dict[str, MembershipAttack]:
+def played(config, transcript, confidence):
     chosen = config.challenge.kind, config.audit.attacks
     return membership_audit.attacks(*chosen, transcript, confidence)
 
 
-def test_shadows_and_games_have_each_half_of_either_world() -> None:
+def test_shadows_and_games_have_each_half_of_either_world():
     worlds = np.random.default_rng(0).permutation(np.arange(40) % 2 == 0)
     shadows = of_shadows(worlds)
     assert [int((shadows & side).sum()) for side in (worlds, ~worlds)] == [10, 10]
 
 
-def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small: Make) -> None:
+def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small):
     found = played(small(), transcript_of(400, 2.0), 0.95)
     assert set(found) == set(ATTACKS) - {"yeom-mean"}
     for name, entry in found.items():
@@ -68,14 +62,14 @@ def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small
         assert (entry.shadow_trials, entry.games) == (200, 200), name
 
 
-def test_nothing_is_found_where_there_is_nothing(small: Make) -> None:
+def test_nothing_is_found_where_there_is_nothing(small):
     found = played(small(), transcript_of(400, 0.0, seed=1), 0.999)
     for entry in found.values():
         assert entry.advantage_interval[0] <= 0 <= entry.advantage_interval[1]
         assert entry.area_interval[0] <= 0.5 <= entry.area_interval[1]
 
 
-def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say() -> None:
+def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say():
     attack, won = ATTACKS["lira"], []
     for seed in range(400):
         arrays = transcript_of(100, 0.3, seed)
@@ -90,13 +84,13 @@ def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say() 
     assert at_even_odds > learnt > 0
 
 
-def test_attacks_that_were_not_asked_for_are_not_played(small: Make) -> None:
+def test_attacks_that_were_not_asked_for_are_not_played(small):
     config = small({"audit.attacks": "lira, rmia"})
     assert set(played(config, transcript_of(40, 1.0), 0.95)) == {"lira", "rmia"}
     assert played(small({"audit.attacks": "none"}), transcript_of(40, 1.0), 0.95) == {}
 
 
-def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make) -> None:
+def test_a_transcript_without_losses_or_of_few_trials_still_reports(small):
     whole = transcript_of(40, 1.0)
     assert played(small(), {"worlds": whole["worlds"]}, 0.95) == {}
     assert played(small(), whole | {"worlds": np.ones(40, bool)}, 0.95) == {}
@@ -108,11 +102,11 @@ def test_a_transcript_without_losses_or_of_few_trials_still_reports(small: Make)
 class Watching(InProcessGrid):
     """A grid that keeps every model that clients are sent."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config):
         super().__init__(client_app.app, config.federation.clients, to_run_config(config))
         self.models: list[npt.NDArray[np.float32]] = []
 
-    def execute(self, message: Message) -> Message:
+    def execute(self, message):
         if messages.MODEL in message.content:
             model = messages.only(message.content.array_records[messages.MODEL]).copy()
             if not self.models or not np.array_equal(self.models[-1], model):
@@ -121,9 +115,7 @@ class Watching(InProcessGrid):
 
 
 @pytest.mark.parametrize("mode", [pytest.param("participant", marks=pytest.mark.slow), "oracle"])
-def test_a_run_records_the_challenges_loss_at_the_final_model(
-    mode: str, small: Make, tmp_path: Path
-) -> None:
+def test_a_run_records_the_challenges_loss_at_the_final_model(mode, small, tmp_path):
     config = small({"audit.mode": mode, "trials.count": 12, "trials.batch": 12})
     grid, directory = Watching(config), RunDirectory.create(tmp_path / "run", config)
     server_app.carry_out(grid, preflight(config), directory)
@@ -142,7 +134,7 @@ def test_a_run_records_the_challenges_loss_at_the_final_model(
 
 
 @pytest.mark.slow
-def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[..., Arrays]) -> None:
+def test_without_attacks_a_run_records_no_losses(small, run):
     transcript = run(small({"audit.attacks": "none"}))
     assert not {"challenge_loss", "population_losses"} & set(transcript)
 
@@ -154,14 +146,12 @@ def test_without_attacks_a_run_records_no_losses(small: Make, run: Callable[...,
         ("lira, yeom-mean", "'yeom-mean', which compares .* every run reports as 'yeom'"),
     ],
 )
-def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(
-    attacks: str, complaint: str, small: Make
-) -> None:
+def test_what_a_run_cannot_play_is_refused_before_anything_is_trained(attacks, complaint, small):
     with pytest.raises(InputError, match=complaint):
         prepare(small({"audit.attacks": attacks}))
 
 
-def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> None:
+def test_a_report_without_attacks_that_were_asked_for_says_why(small):
     few, plenty = transcript_of(8, 1.0), transcript_of(40, 1.0)
     assert "4 trials of a world are too few" in str(
         why_none(small().challenge.kind, small().audit.attacks, few)
@@ -184,7 +174,7 @@ def test_a_report_without_attacks_that_were_asked_for_says_why(small: Make) -> N
     )
 
 
-def test_the_table_names_every_attack() -> None:
+def test_the_table_names_every_attack():
     names = {name: section.attack_names(name, client=False) for name in ("lira", "rmia")}
     assert names["lira"][1] == "LiRA, online, on the target"
     assert names["rmia"][1] == "RMIA, on the target"

@@ -10,7 +10,7 @@ from fedsim.privacy import discrete_laplace
 from fedsim.reports import model_quality
 
 
-def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons() -> None:
+def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons():
     """At half of the error, since the other half is the noise's."""
     first, second = model_quality.of_classes([[80, 20], [5, 95]], ["a", "b"], 1e-3, 0.9)
     assert first.recall is not None
@@ -22,7 +22,7 @@ def test_where_the_noise_is_nothing_they_are_clopper_and_pearsons() -> None:
     assert second.precision.interval == pytest.approx((exact.low, exact.high))
 
 
-def test_a_class_that_the_noise_swamps_has_all_of_the_interval() -> None:
+def test_a_class_that_the_noise_swamps_has_all_of_the_interval():
     for each in model_quality.of_classes([[1, -3], [-2, 2]], ["a", "b"], 20.0, 0.95):
         for share in (each.recall, each.precision):
             assert share is not None
@@ -33,7 +33,7 @@ def test_a_class_that_the_noise_swamps_has_all_of_the_interval() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
-def test_they_hold_the_truth_as_often_as_they_say(epsilon: float) -> None:
+def test_they_hold_the_truth_as_often_as_they_say(epsilon):
     """Of 1,000 intervals at 80 % that are never worse, fewer than 76 % hold once in 1,000 times."""
     draw = np.random.default_rng(4)
     law = np.array([[0.8, 0.15, 0.05], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])

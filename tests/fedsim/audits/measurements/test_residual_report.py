@@ -1,10 +1,7 @@
 """What a report says of the residuals: what the tests found, and the cause that they point at."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +11,10 @@ from fedsim import client_app, server_app
 from fedsim.audits.measurements import residual_report
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
-from fedsim.audits.results.report import Report
 from fedsim.audits.results.theory import NoiseTestResult, Residuals, ScaleTest
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, Scalar, to_run_config
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.configuration import to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
@@ -26,17 +22,15 @@ from fedsim.reports.document import html
 from fedsim.reports.document.wording import number
 from fedsim.reports.sections import evidence
 
-Make = Callable[..., Config]
-
 
 @pytest.fixture(autouse=True)
-def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_drawing(monkeypatch):
     """Leave out the page and its figures, which take longer than everything else here."""
     monkeypatch.setattr(page, "write_figures", lambda *_: [])
     monkeypatch.setattr(page, "render_html", lambda *_: "")
 
 
-def _run(config: Config, path: Path) -> tuple[Report, Arrays]:
+def _run(config, path):
     directory = RunDirectory.create(path, config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     server_app.carry_out(grid, preflight(config), directory)
@@ -44,9 +38,7 @@ def _run(config: Config, path: Path) -> tuple[Report, Arrays]:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
-    neighbouring: str, small: Make, tmp_path: Path
-) -> None:
+def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(neighbouring, small, tmp_path):
     """By brute force: all of the noise but its part along g - g', which is in the belief."""
     config = small({"privacy.neighbouring": neighbouring, "trials.count": 4})
     report, seen = _run(config, tmp_path / "run")
@@ -81,18 +73,14 @@ def test_what_is_left_of_an_aggregate_is_the_noise_that_was_drawn(
         {"federation.trust": "local", "training.local-steps": 2},
     ],
 )
-def test_without_residuals_nothing_is_said_of_them(
-    changes: dict[str, Scalar], small: Make, tmp_path: Path
-) -> None:
+def test_without_residuals_nothing_is_said_of_them(changes, small, tmp_path):
     report, _ = _run(small({"trials.count": 4, "training.rounds": 2} | changes), tmp_path / "run")
     assert report.residuals is None
     assert residual_report.checks(report.residuals) == []
 
 
 @pytest.mark.slow
-def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
-    small: Make, tmp_path: Path
-) -> None:
+def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(small, tmp_path):
     config = small({"training.sampling-rate": 0.3})
     report, seen = _run(config, tmp_path / "run")
     sampling = report.residuals.sampling
@@ -106,13 +94,11 @@ def test_the_batches_that_the_adversary_saw_are_poisson_and_the_page_says_so(
     assert "Is the residual pure noise?" not in _page(replace(report, residuals=None))
 
 
-def _page(report: Report) -> str:
+def _page(report):
     return html.fragment(evidence.parts(report, {}))
 
 
-def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(
-    small: Make, tmp_path: Path
-) -> None:
+def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(small, tmp_path):
     report, seen = _run(small({"trials.count": 4}), tmp_path / "run")
     del seen["residual_shapes"]
     assert report.residuals.shape is not None
@@ -131,7 +117,7 @@ FINE = Residuals(
 )
 
 
-def _found(**changes: Any) -> Residuals:
+def _found(**changes):
     tests = {test: replace(getattr(FINE, test), **change) for test, change in changes.items()}
     return replace(FINE, **tests)
 
@@ -173,9 +159,7 @@ def _found(**changes: Any) -> Residuals:
         ({"sampling": {"rate": 0.3}}, "sampling", "The sampling rate is not"),
     ],
 )
-def test_each_alarm_names_the_likely_cause(
-    changes: dict[str, dict[str, Any]], alarm: str, cause: str
-) -> None:
+def test_each_alarm_names_the_likely_cause(changes, alarm, cause):
     fine = residual_report.checks(_found(**changes))
     assert [each.alarm for each in fine] == [None] * 5  # not below the level
     test = next(iter(changes))

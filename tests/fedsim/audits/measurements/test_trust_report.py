@@ -1,8 +1,6 @@
 """What a report says of rounding, of missing clients and of colluders."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,17 +8,15 @@ import pytest
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee, set_up
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runs.ledger_row import LedgerRow
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.game.challenge import Challenge, colluders
 
-Make = Callable[..., Config]
 
-
-def test_only_integers_are_rounded(small: Make) -> None:
+def test_only_integers_are_rounded(small):
     assert set_up.rounding(small().scheme, 2.0, 650, 3) is None
     found = set_up.rounding(small({"federation.trust": "distributed"}).scheme, 2.0, 650, 3)
     assert found is not None
@@ -29,7 +25,7 @@ def test_only_integers_are_rounded(small: Make) -> None:
     assert found.total_variation < 1e-20
 
 
-def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_path: Path) -> None:
+def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     config = small(
         {
             "federation.clients": 5,
@@ -82,11 +78,11 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small: Make, tmp_pat
     assert report.accounted.rho_beta <= 0.9
 
 
-def _failings(config: Config) -> list[str]:
+def _failings(config):
     return guarantee.dp_failings(config.game, config.audit)
 
 
-def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> LedgerRow:
+def _row(batch, attempt, round, came, z=2.0):
     return LedgerRow(
         *(batch, 4, attempt, round, z, 1.0, 1, (0, 1, 2, 3, 4), "system", 1e-3, {}, {}),
         shares=came,
@@ -94,7 +90,7 @@ def _row(batch: int, attempt: int, round: int, came: int, z: float = 2.0) -> Led
     )
 
 
-def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small: Make) -> None:
+def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small):
     config = small({"federation.clients": 5, "federation.tolerated-dropouts": 1})
     rows = [_row(0, 1, 1, 4), _row(0, 2, 1, 4), _row(0, 2, 2, 5), _row(4, 1, 1, 4)]
     found = set_up.dropouts(config.scheme, 2.0, rows)
@@ -107,7 +103,7 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Make) -> None:
+def test_only_clients_that_add_noise_take_any_of_it_along(trust, small):
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
     missing = set_up.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
@@ -116,7 +112,7 @@ def test_only_clients_that_add_noise_take_any_of_it_along(trust: str, small: Mak
     assert ("effective noise multiplier" in said) == (trust == "local")
 
 
-def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(small: Make) -> None:
+def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(small):
     real = {"privacy.noise-source": "system", "federation.clients": 5}
     shared = real | {"federation.trust": "distributed"}
     secure = shared | {"federation.secure-aggregation": "secagg+"}

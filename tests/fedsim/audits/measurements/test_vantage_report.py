@@ -2,19 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from fedsim.audits.measurements import vantage_report
-from fedsim.configuration import Config
 from fedsim.privacy.trust.model import Vantage
 
 ROUNDS, RATE = 3, 0.3
 
 
-def _expected_sign(world: bool, neighbouring: str) -> float:
+def _expected_sign(world, neighbouring):
     """Return wins less losses for D of a server that sees every record, by enumeration."""
     expected = 0.0
     for rounds in itertools.product((True, False), repeat=ROUNDS):
@@ -30,9 +28,7 @@ def _expected_sign(world: bool, neighbouring: str) -> float:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_a_server_without_noise_is_predicted_to_win_what_it_wins(
-    neighbouring: str, small: Callable[..., Config]
-) -> None:
+def test_a_server_without_noise_is_predicted_to_win_what_it_wins(neighbouring, small):
     config = small(
         {
             "federation.vantage": "server",

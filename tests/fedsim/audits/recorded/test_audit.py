@@ -1,12 +1,9 @@
 """An audit says what a transcript proves: no more on clean data, no less on faulty data."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,7 +15,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.recorded.audit import Auditor, RecordedReport, audit
+from fedsim.audits.recorded.audit import Auditor, audit
 from fedsim.audits.recorded.recorded_noise import NUMBERS
 from fedsim.audits.recorded.server_rounds import EVIDENCE
 from fedsim.audits.steps.step import CONFIGURED
@@ -48,17 +45,17 @@ SERVER = {
 
 
 def federation(
-    seed: int = 0,
+    seed=0,
     *,
-    rounds: int = ROUNDS,
-    noise: float | Sequence[float] = 1.0,
-    examples: Iterable[int] = (1,) * NODES,
-    weighted: bool = True,
-    mechanism: dict[str, Any] | None = None,
-    same_noise: bool = False,
-    laplace: bool = False,
-    bare: str = "",
-) -> Transcript:
+    rounds=ROUNDS,
+    noise=1.0,
+    examples=(1,) * NODES,
+    weighted=True,
+    mechanism=None,
+    same_noise=False,
+    laplace=False,
+    bare="",
+):
     """Return a server's transcript of a federation whose noise is `noise` times the claim.
 
     noise: of all rounds, or of each; bare: name of an array that gets no noise.
@@ -95,21 +92,16 @@ def federation(
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
-def texts(report: dict[str, Any], *severities: str) -> str:
+def texts(report, *severities):
     chosen = severities or ("alarm", "caution", "note")
     return " | ".join(one["why"] for one in report["findings"] if one["severity"] in chosen)
 
 
-def report_of(transcript: Transcript, *numbers: float, **named: float) -> dict[str, Any]:
+def report_of(transcript, *numbers, **named):
     return audited(transcript, *numbers, **named).report
 
 
-def audited(
-    transcript: Transcript,
-    claimed_epsilon: float | None = None,
-    delta: float = DELTA,
-    confidence: float = CONFIDENCE,
-) -> RecordedReport:
+def audited(transcript, claimed_epsilon=None, delta=DELTA, confidence=CONFIDENCE):
     if claimed_epsilon is None:
         return audit(transcript, AuditOptions(delta=delta, confidence=confidence))
     claim = Claim(claimed_epsilon, delta, unit="client")
@@ -117,7 +109,7 @@ def audited(
 
 
 @pytest.mark.slow
-def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_alarms() -> None:
+def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_alarms():
     covered, alarms, games = 0, 0, 100
     for seed in range(games):
         report = report_of(federation(seed, rounds=3))
@@ -129,7 +121,7 @@ def test_the_realised_multiplier_covers_the_claim_as_often_as_it_says_without_al
     assert alarms <= 3
 
 
-def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
+def test_epsilon_is_that_of_the_composed_gaussian_mechanism():
     release = report_of(federation())["details"]["release"]
     ratio = release["realised_over_claimed"]
     for client in release["clients"]:
@@ -140,7 +132,7 @@ def test_epsilon_is_that_of_the_composed_gaussian_mechanism() -> None:
             assert client["epsilon"][end] == pytest.approx(gaussian.epsilon(mu, DELTA))
 
 
-def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
+def test_beliefs_are_the_log_likelihood_ratios_of_each_client():
     transcript = federation(rounds=3)
     client = report_of(transcript)["details"]["release"]["clients"][2]
     total, std = 0.0, Z * NORM / NODES
@@ -158,7 +150,7 @@ def test_beliefs_are_the_log_likelihood_ratios_of_each_client() -> None:
     assert client["belief"][-1] == pytest.approx(1 / (1 + math.exp(-total)))
 
 
-def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise() -> None:
+def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real_noise():
     report = report_of(federation(noise=0.5), claimed_epsilon=20.0)
     assert report["details"]["release"]["noise"] == "less"
     assert "the noise is less than configured" in texts(report, "alarm")
@@ -170,7 +162,7 @@ def test_less_noise_than_configured_is_an_alarm_and_its_epsilon_that_of_the_real
     assert report_of(federation(noise=2.0))["details"]["release"]["noise"] == "more"
 
 
-def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
+def test_more_noise_in_one_round_makes_up_for_no_other():
     noise = (4.0, 0.1, 0.1, 0.1)
     transcript = federation(noise=noise, rounds=4)
     truth = gaussian.epsilon(math.sqrt(sum((one * Z) ** -2 for one in noise)), DELTA)
@@ -186,7 +178,7 @@ def test_more_noise_in_one_round_makes_up_for_no_other() -> None:
     assert report["verdict"] == "convicted"
 
 
-def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
+def test_without_noise_epsilon_is_infinite_and_belief_certain():
     bare = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     for config, severity in ((bare, "note"), (SERVER, "alarm")):
         report = report_of(federation(noise=0.0, mechanism=config))
@@ -197,7 +189,7 @@ def test_without_noise_epsilon_is_infinite_and_belief_certain() -> None:
         assert "no noise" in texts(report, severity)
 
 
-def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
+def half_precision(std, claimed, seed=0):
     """Return a server's transcript of a float16 model of weights N(0, 1), as Flower computes it."""
     generator = np.random.default_rng(seed)
     model, seen = generator.standard_normal(3000).astype(np.float16), []
@@ -220,7 +212,7 @@ def half_precision(std: float, claimed: float, seed: int = 0) -> Transcript:
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
-def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None:
+def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be():
     there = report_of(half_precision(0.005, 0.005))
     assert there["details"]["release"]["noise"] == "as claimed"
     assert not texts(there, "alarm", "caution")
@@ -229,22 +221,14 @@ def test_noise_in_half_precision_is_told_from_rounding_where_it_can_be() -> None
     assert "no noise" in texts(absent, "alarm")
 
 
-Draw = Callable[[np.random.Generator, int], npt.NDArray[np.float64]]
-
-DISTRIBUTIONS: dict[str, Draw] = {
+DISTRIBUTIONS = {
     "normal": lambda generator, size: generator.standard_normal(size),
     "laplace": lambda generator, size: generator.laplace(0, math.sqrt(0.5), size),
     "uniform": lambda generator, size: generator.uniform(-math.sqrt(3), math.sqrt(3), size),
 }
 
 
-def stored(
-    dtype: str,
-    arrays: Mapping[str, tuple[float, int]],
-    std: float,
-    seed: int,
-    drawn: str = "normal",
-) -> Transcript:
+def stored(dtype, arrays, std, seed, drawn="normal"):
     """Return a server's transcript of ten rounds of a model of this precision.
 
     arrays: the largest weight and the size of each. Only what is released is rounded.
@@ -280,9 +264,7 @@ NEAR_ROUNDING = [("float16", 1.0, 0.0015), ("float16", 1.0, 0.002), ("float32", 
 
 
 @pytest.mark.parametrize(("dtype", "spread", "std"), NEAR_ROUNDING)
-def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
-    dtype: str, spread: float, std: float
-) -> None:
+def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(dtype, spread, std):
     for seed in range(8):
         report = report_of(stored(dtype, {"w": (spread, 4096)}, std, seed))
         assert report["details"]["release"]["noise"] == "as claimed"
@@ -291,15 +273,13 @@ def test_honest_noise_near_the_precision_of_the_model_raises_no_alarm(
 
 @pytest.mark.parametrize("drawn", ["laplace", "uniform"])
 @pytest.mark.parametrize(("dtype", "spread", "std"), [("float16", 1.0, 0.003), ("float32", 5.0, 1)])
-def test_noise_that_is_not_gaussian_is_convicted_above_rounding(
-    dtype: str, spread: float, std: float, drawn: str
-) -> None:
+def test_noise_that_is_not_gaussian_is_convicted_above_rounding(dtype, spread, std, drawn):
     for seed in range(3):
         transcript = stored(dtype, {"w": (spread, 4096)}, std, seed, drawn)
         assert "the noise is not Gaussian" in texts(report_of(transcript), "alarm")
 
 
-def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
+def test_what_rounding_leaves_over_of_large_weights_accuses_no_array():
     # Weights of 2 to 4 are rounded to 1/512: three times the noise that small weights keep.
     arrays = {"large": (4.0, 32), "small": (0.01, 8192)}
     report = report_of(stored("float16", arrays, 1.5e-4, 0))
@@ -307,7 +287,7 @@ def test_what_rounding_leaves_over_of_large_weights_accuses_no_array() -> None:
     assert "times the noise of the whole model" not in texts(report)
 
 
-def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
+def test_noise_below_rounding_is_neither_confirmed_nor_denied():
     for std in (0.0, 1e-4):
         report = report_of(half_precision(std, 1e-4), claimed_epsilon=1e6)
         assert report["details"]["release"]["noise"] == "hidden"
@@ -316,7 +296,7 @@ def test_noise_below_rounding_is_neither_confirmed_nor_denied() -> None:
         assert report["details"]["release"]["clients"][0]["epsilon"]["high"] == "Infinity"
 
 
-def test_the_count_of_adaptive_clipping_is_composed() -> None:
+def test_the_count_of_adaptive_clipping_is_composed():
     adaptive = SERVER | {"adaptive": True, "clipped_count_std": 2.0}
     plain, counted = (
         report_of(federation(mechanism=one))["details"]["release"] for one in (SERVER, adaptive)
@@ -326,7 +306,7 @@ def test_the_count_of_adaptive_clipping_is_composed() -> None:
         assert counted["clients"][0]["mu"][end] == pytest.approx(expected)
 
 
-def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
+def test_a_model_that_is_not_finite_leaves_its_round_out():
     transcript = federation()
     rounds = list(transcript.rounds)
     rounds[3] = replace(rounds[3], model=dict(rounds[3].model) | {"bias": np.full(30, np.nan)})
@@ -343,7 +323,7 @@ def test_a_model_that_is_not_finite_leaves_its_round_out() -> None:
         {"strategy": "DifferentialPrivacyClientSideAdaptiveClipping"},
     ],
 )
-def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]) -> None:
+def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes):
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=20.0)
     assert "no noise on it was recorded" in texts(report, "alarm")
     assert "refuted" not in texts(report)
@@ -353,7 +333,7 @@ def test_a_count_of_unknown_noise_leaves_epsilon_unknown(changes: dict[str, Any]
 
 
 @pytest.mark.slow
-def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None:
+def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown():
     truth, refuted = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA), 0
     for seed in range(60):
         report = report_of(federation(seed), confidence=0.5, claimed_epsilon=truth)
@@ -370,7 +350,7 @@ def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown() -> None
     assert local_refuted <= 1
 
 
-def test_noise_without_clipping_bounds_nothing() -> None:
+def test_noise_without_clipping_bounds_nothing():
     config = {"aggregation": "mean", "inner_strategy": "FedAvg"}
     report = report_of(federation(mechanism=config))
     assert report["details"]["release"]["noise"] == "unclaimed"
@@ -378,7 +358,7 @@ def test_noise_without_clipping_bounds_nothing() -> None:
     assert all(client["epsilon"]["low"] == "Infinity" for client in clients)
 
 
-def test_weights_are_read_off_the_aggregate() -> None:
+def test_weights_are_read_off_the_aggregate():
     unknown = SERVER | {"aggregation": "unknown"}
     counts = (1, 2, 3, 30)
     found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
@@ -392,14 +372,14 @@ def test_weights_are_read_off_the_aggregate() -> None:
     assert not texts(uniform, "alarm", "caution")
 
 
-def test_few_rounds_prove_no_weights() -> None:
+def test_few_rounds_prove_no_weights():
     report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
     assert "too few rounds were recorded" in texts(report, "caution")
     assert "prove" not in texts(report)
 
 
 @pytest.mark.slow
-def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
+def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven():
     # Two parameters: the noise that is left over says little of its own size.
     generator, wrong = np.random.default_rng(5), 0
     for _ in range(4000):
@@ -414,7 +394,7 @@ def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven() -> None:
 
 
 @pytest.mark.slow
-def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> None:
+def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong():
     generator = np.random.default_rng(6)
     for size in (3, 50):
         apart = np.full(size, 1 / math.sqrt(size))
@@ -428,7 +408,7 @@ def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong() -> Non
             assert low <= np.mean(values) <= high
 
 
-def test_missing_clients_leave_too_little_noise() -> None:
+def test_missing_clients_leave_too_little_noise():
     report = report_of(
         federation(mechanism=SERVER | {"num_sampled_clients": NODES + 2}, noise=2 / 3)
     )
@@ -444,25 +424,25 @@ def test_missing_clients_leave_too_little_noise() -> None:
         ({"bare": "bias"}, "array 'bias' has 0"),
     ],
 )
-def test_faulty_noise_is_an_alarm(fault: dict[str, Any], said: str) -> None:
+def test_faulty_noise_is_an_alarm(fault, said):
     assert said in texts(report_of(federation(**fault)), "alarm")
     assert said not in texts(report_of(federation()))
 
 
-def test_too_little_noise_everywhere_accuses_no_single_array() -> None:
+def test_too_little_noise_everywhere_accuses_no_single_array():
     report = report_of(federation(noise=0.4))
     assert "the noise is less than configured" in texts(report, "alarm")
     assert "array" not in texts(report)
     assert "array 'bias'" in texts(report_of(federation(noise=0.4, bare="bias")), "alarm")
 
 
-def test_a_client_that_does_not_clip_is_named() -> None:
+def test_a_client_that_does_not_clip_is_named():
     transcript = federation(mechanism=SERVER | {"clipping": "client"})
     assert "node 10 sent an update longer than the clipping norm" in texts(report_of(transcript))
 
 
 @pytest.mark.parametrize("bad", [np.full(30, np.nan), np.full(30, 1e200), np.zeros(31), None])
-def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -> None:
+def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad):
     transcript = federation()
     broken = transcript.rounds[3]
     arrays = dict(broken.replies[11].arrays) | {"bias": bad}
@@ -484,7 +464,7 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad: Any) -
         {"aggregation": 3, "inner_strategy": "{0}", "clipping_norm": True},
     ],
 )
-def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str, Any]) -> None:
+def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes):
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
     assert report["details"]["release"]["noise"] in ("as claimed", "unclaimed", "more")
 
@@ -493,9 +473,7 @@ def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes: dict[str,
 @pytest.mark.parametrize(
     "value", [1e308, 1e-300, pytest.param(10**400, id="400 digits"), -1.0, math.nan]
 )
-def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
-    name: str, value: float
-) -> None:
+def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(name, value):
     report = report_of(federation(rounds=2, mechanism=SERVER | {name: value}))
     without = {key: kept for key, kept in SERVER.items() if key != name}
     missing = report_of(federation(rounds=2, mechanism=without))
@@ -514,23 +492,21 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
     ),
     st.sampled_from([1e-20, 1.0, 1e20]),
 )
-def test_no_configured_number_keeps_an_audit_from_its_report(
-    changes: dict[str, Any], noise: float
-) -> None:
+def test_no_configured_number_keeps_an_audit_from_its_report(changes, noise):
     changed = SERVER | {"clipping": "client"} | changes
     for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
         rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
         assert audited(replace(transcript, rounds=tuple(rounds)), 1.0).details.release
 
 
-def test_an_aggregate_that_is_no_mean_is_said_to_be_none() -> None:
+def test_an_aggregate_that_is_no_mean_is_said_to_be_none():
     config = SERVER | {"aggregation": "other", "inner_strategy": "FedAdam"}
     report = report_of(federation(mechanism=config))
     assert "FedAdam does not release the plain mean" in texts(report, "caution")
     assert (report["details"]["release"], texts(report, "alarm")) == (None, "")
 
 
-def test_rounds_may_be_taken_in_one_by_one() -> None:
+def test_rounds_may_be_taken_in_one_by_one():
     transcript, options = federation(), AuditOptions(delta=DELTA, confidence=CONFIDENCE)
     auditor = Auditor(transcript.facts)
     for observed in transcript.rounds[:4]:
@@ -543,7 +519,7 @@ def test_rounds_may_be_taken_in_one_by_one() -> None:
     assert auditor.report(options).rows == audited(transcript).rows
 
 
-def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcript:
+def local(seed, noise, epsilon, rounds=5):
     """Return the transcript of a participant with LocalDpMod, noisy as `noise` times the claim."""
     generator = np.random.default_rng(seed)
     config = {
@@ -564,7 +540,7 @@ def local(seed: int, noise: float, epsilon: float, rounds: int = 5) -> Transcrip
     return Transcript(TranscriptFacts("participant", "a test", node=2), tuple(seen), False, "", 0)
 
 
-def test_a_local_mechanism_is_measured_towards_the_server() -> None:
+def test_a_local_mechanism_is_measured_towards_the_server():
     release = report_of(local(0, noise=1.0, epsilon=1.0))["details"]["release"]
     multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
     ends = release["noise_multiplier"]
@@ -573,7 +549,7 @@ def test_a_local_mechanism_is_measured_towards_the_server() -> None:
     assert (client["node"], client["rounds"]) == (2, 5)
 
 
-def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
+def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm():
     assert "LocalDpMod claims epsilon 1" in texts(report_of(local(0, 0.3, 1.0)), "alarm")
     assert "LocalDpMod" not in texts(report_of(local(0, 1.0, 1.0)))
 
@@ -589,8 +565,8 @@ def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm() -> None:
     ],
 )
 def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
-    seen: int, stated: int | None, factor: float, verdict: str, why: str
-) -> None:
+    seen, stated, factor, verdict, why
+):
     """Two of ten rounds keep a claim that ten exceed: only the user knows how many there are."""
     whole = local(0, noise=1.0, epsilon=3.0, rounds=10)
     epsilon = report_of(whole)["details"]["release"]["clients"][0]["epsilon"]["point"]
@@ -601,7 +577,7 @@ def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
     assert why in "".join(judged.reasons)
 
 
-def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
+def canary_transcript(seed, mu, rounds):
     """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
     generator = np.random.default_rng(seed)
     model, seen = {"w": np.zeros(50)}, []
@@ -615,7 +591,7 @@ def canary_transcript(seed: int, mu: float, rounds: int) -> Transcript:
     return Transcript(TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0)
 
 
-def test_canaries_measure_mu_through_the_models_alone() -> None:
+def test_canaries_measure_mu_through_the_models_alone():
     covered = 0
     for seed in range(50):
         canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["details"]["canary"]
@@ -627,7 +603,7 @@ def test_canaries_measure_mu_through_the_models_alone() -> None:
     )
 
 
-def test_a_claim_that_canaries_refute_fails_their_check_beside_another_observers_row() -> None:
+def test_a_claim_that_canaries_refute_fails_their_check_beside_another_observers_row():
     quiet, own = canary_transcript(0, 5.0, 30), local(0, noise=1.0, epsilon=3.0, rounds=2)
     both = replace(quiet, rounds=(*own.rounds, *quiet.rounds))
     report = audit(both, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
@@ -637,14 +613,14 @@ def test_a_claim_that_canaries_refute_fails_their_check_beside_another_observers
     assert "rows.participant.epsilon.low > 50.0" in failed
 
 
-def test_a_round_that_was_missed_has_no_score() -> None:
+def test_a_round_that_was_missed_has_no_score():
     transcript = canary_transcript(1, 1.5, 6)
     kept = tuple(one for one in transcript.rounds if one.round != 3)
     canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
     assert canary["rounds"] == 4
 
 
-def test_a_participant_without_canaries_is_told_what_to_do() -> None:
+def test_a_participant_without_canaries_is_told_what_to_do():
     seen = ObservedRound(1, {"w": np.zeros(3)}, own={"w": np.ones(3)})
     report = report_of(Transcript(TranscriptFacts("participant", "a test"), (seen,), False, "", 7))
     assert "attach canary_mod" in texts(report, "note")
@@ -654,12 +630,12 @@ def test_a_participant_without_canaries_is_told_what_to_do() -> None:
 @pytest.mark.parametrize(
     "options", [{"delta": 0.0}, {"confidence": 1.0}, {"claimed_epsilon": -1.0}]
 )
-def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
+def test_values_out_of_range_are_refused(options):
     with pytest.raises(InputError):
         report_of(federation(rounds=1), **options)
 
 
-def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most() -> None:
+def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_most():
     release = audited(federation()).details.release
     assert release is not None
     believed = [client.belief[-1] for client in release.clients]
@@ -675,13 +651,13 @@ def test_of_clients_with_one_epsilon_the_worst_is_the_one_that_is_believed_in_mo
         ({"noise": 0.0, "mechanism": {"aggregation": "mean"}}, "Not protected"),
     ],
 )
-def test_a_transcript_is_called_by_the_states_of_runs(options: dict[str, Any], text: str) -> None:
+def test_a_transcript_is_called_by_the_states_of_runs(options, text):
     report = audited(federation(**options))
     rows = [words.state_words(report, row).text for row in report.rows.values()]
     assert (list(report.rows), rows) == (["server", "participant"], ["Must be trusted", text])
 
 
-def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm() -> None:
+def test_noise_that_falls_as_short_as_the_audit_would_have_noticed_is_an_alarm():
     """With 95 %: of 100 transcripts fewer than 87 would be an accident of one in 2,000."""
     honest = audited(federation(rounds=2))
     share = honest.row.detects

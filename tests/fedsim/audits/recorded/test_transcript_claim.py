@@ -2,10 +2,7 @@
 
 import importlib
 import math
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +15,7 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
-from fedsim.federation.transcripts.records import ObservedRound, Transcript, TranscriptFacts
+from fedsim.federation.transcripts.records import Transcript, TranscriptFacts
 from fedsim.recording import record
 
 from .test_audit import canary_transcript
@@ -29,19 +26,16 @@ TRUTH = gaussian.epsilon(math.sqrt(ROUNDS) / Z, DELTA)
 """What every honest strategy here gives a client whose update may be as long as the norm."""
 
 DECLARED = {"clipping_norm": NORM, "noise_multiplier": Z}
-Report = dict[str, Any]
-Make = Callable[..., FedAvg]
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> dict[str, Make]:
+def own(monkeypatch):
     monkeypatch.syspath_prepend(str(APPS / "dp_app"))
-    strategies: ModuleType = importlib.import_module("dp_app.own_strategies")
-    classes: dict[str, Make] = strategies.OWN
-    return classes
+    strategies = importlib.import_module("dp_app.own_strategies")
+    return strategies.OWN
 
 
-def clients(unequal: bool = False) -> ClientApp:
+def clients(unequal=False):
     """Return clients whose updates hardly change from round to round, and are clipped.
 
     unequal: whether the second has twice as many examples as the first, and so on
@@ -64,9 +58,9 @@ def clients(unequal: bool = False) -> ClientApp:
     return app
 
 
-def recorded(strategy: FedAvg, unequal: bool = False, **declared: Any) -> Transcript:
+def recorded(strategy, unequal=False, **declared):
     """Run a strategy, and return the server's transcript."""
-    seen: list[ObservedRound] = []
+    seen = []
     zeros = {"w": np.zeros((20, 20), np.float32), "b": np.zeros(200, np.float32)}
     initial = ArrayRecord({name: Array(value) for name, value in zeros.items()})
     record(strategy, seen.append, **declared).start(
@@ -75,18 +69,16 @@ def recorded(strategy: FedAvg, unequal: bool = False, **declared: Any) -> Transc
     return Transcript(TranscriptFacts("server", "a test"), tuple(seen), True, "", 0)
 
 
-def judged(transcript: Transcript, claim: float, unit: str | None = "client") -> Report:
+def judged(transcript, claim, unit="client"):
     return audit(transcript, AuditOptions(claim=Claim(claim, DELTA, unit=unit))).report
 
 
-def alarms(report: Report) -> list[str]:
+def alarms(report):
     return [one["why"] for one in report["findings"] if one["severity"] == "alarm"]
 
 
 @pytest.mark.parametrize("name", ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"])
-def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(
-    own: dict[str, Make], name: str
-) -> None:
+def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(own, name):
     report = judged(recorded(own[name](NORM, Z, fraction_evaluate=0.0)), TRUTH + 0.1)
     assert report["verdict"] == "not judged"
     assert "declare it: record(" in report["reasons"][0]
@@ -94,9 +86,7 @@ def test_an_honest_strategy_of_ones_own_is_not_judged_and_its_seed_not_accused(
     assert alarms(report) == []
 
 
-def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_refuted(
-    own: dict[str, Make],
-) -> None:
+def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_refuted(own):
     for seed in range(10):
         np.random.seed(seed)  # noqa: NPY002  (as Flower's wrappers, they draw from there)
         report = judged(recorded(own["own-clipping"](NORM, Z), **DECLARED), TRUTH + 0.01)
@@ -110,7 +100,7 @@ def test_what_is_declared_of_an_honest_strategy_is_supported_and_of_a_quiet_one_
     assert "the noise of round 2 repeats that of round 1" in alarms(same)[0]
 
 
-def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[str, Make]) -> None:
+def test_a_declared_mean_is_plain_however_many_examples_clients_have(own):
     for seed in range(10):
         np.random.seed(seed)  # noqa: NPY002
         transcript = recorded(own["own-clipping"](NORM, Z), unequal=True, **DECLARED)
@@ -119,7 +109,7 @@ def test_a_declared_mean_is_plain_however_many_examples_clients_have(own: dict[s
         assert report["details"]["release"]["weighting"] == "uniform"
 
 
-def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) -> None:
+def test_a_declaration_that_does_not_fit_accuses_nobody(own):
     report = judged(recorded(own["own-adam"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert report["verdict"] == "not judged"
     assert "an optimiser" in report["reasons"][0]
@@ -127,9 +117,7 @@ def test_a_declaration_that_does_not_fit_accuses_nobody(own: dict[str, Make]) ->
 
 
 @pytest.mark.parametrize("unit", [None, "client", "record"])
-def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
-    unit: str | None,
-) -> None:
+def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(unit):
     report = judged(recorded(FedAvg(fraction_evaluate=0.0)), 2.0, unit)
     assert report["verdict"] == "not judged"
     assert alarms(report) == []
@@ -139,11 +127,11 @@ def test_noise_that_clients_add_before_they_send_is_not_judged_by_a_server(
 
 @pytest.mark.parametrize("rate", [0.5, 0.9])
 def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_little_noise(
-    own: dict[str, Make], rate: float
-) -> None:
+    own, rate
+):
     for seed in range(10):
         np.random.seed(seed)  # noqa: NPY002
-        strategy: Any = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
+        strategy = own["own-server-rate"](NORM, Z, fraction_evaluate=0.0)
         strategy.rate = rate
         report = judged(recorded(strategy, **DECLARED), TRUTH + 0.01)
         assert report["verdict"] == "not judged"
@@ -151,9 +139,7 @@ def test_a_server_learning_rate_after_the_declared_noise_is_not_taken_for_too_li
         assert alarms(report) == []
 
 
-def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
-    own: dict[str, Make],
-) -> None:
+def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(own):
     report = judged(recorded(own["own-partly-same-noise"](NORM, Z), **DECLARED), TRUTH + 0.01)
     assert report["details"]["release"]["noise"] == "as claimed"
     assert report["verdict"] == "not judged"
@@ -161,7 +147,7 @@ def test_declared_noise_that_is_partly_the_same_in_every_round_supports_nothing(
     assert alarms(report) == []
 
 
-def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]) -> None:
+def test_a_transcript_that_may_lack_rounds_supports_nothing(own):
     whole = recorded(own["own-clipping"](NORM, Z), **DECLARED)
     open_ended = Transcript(whole.facts, whole.rounds, False, "", 0)
     report = judged(open_ended, TRUTH + 0.01)
@@ -169,7 +155,7 @@ def test_a_transcript_that_may_lack_rounds_supports_nothing(own: dict[str, Make]
     assert "does not state that the run has ended" in report["reasons"][0]
 
 
-def test_canaries_disprove_claims_about_updates_alone() -> None:
+def test_canaries_disprove_claims_about_updates_alone():
     transcript = canary_transcript(0, 5.0, 30)
     assert "does not state what it protects" in judged(transcript, 2.0, None)["reasons"][0]
     assert judged(transcript, 2.0, "client")["verdict"] == "convicted"

@@ -6,14 +6,11 @@ The last tests are of what no transcript of Opacus shows: docs/how-to/transcript
 import gc
 import types
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from opacus import PrivacyEngine
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedsim.audits.judgement.claim import Claim
@@ -25,11 +22,9 @@ from fedsim.recording import opacus
 
 DELTA = 1e-5
 
-Batch = tuple[Tensor, Tensor]
-
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
+def seeded():
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(5)
@@ -37,11 +32,11 @@ def seeded() -> Iterator[None]:
 
 
 def verdict(
-    path: Path,
-    changed: Callable[[Any], Any] = lambda optimizer: None,
-    batch_of: Callable[[Batch, TensorDataset], Batch] = lambda batch, data: batch,
-    at_half: Callable[[Any], Any] = lambda optimizer: None,
-) -> tuple[str, str]:
+    path,
+    changed=lambda optimizer: None,
+    batch_of=lambda batch, data: batch,
+    at_half=lambda optimizer: None,
+):
     """Train 44 steps, and return the verdict on the accountant's word and why.
 
     changed: what is done to the optimizer that is recorded; at_half: the same after 22 steps.
@@ -73,60 +68,60 @@ def verdict(
     return report["verdict"], " ".join([*report["reasons"], *texts])
 
 
-def clipping(factor: Callable[[Tensor], Tensor]) -> Callable[[Any], None]:
+def clipping(factor):
     """Return what clips by other factors of the norms [batch]."""
 
-    def clip(self: Any) -> None:
+    def clip(self):
         gradients = [each.grad_sample for each in self.params]
         norms = torch.stack([each.flatten(1).norm(dim=1) for each in gradients]).norm(dim=0)
         for parameter, each in zip(self.params, gradients, strict=True):
             parameter.summed_grad = torch.einsum("i,i...", factor(norms), each)
 
-    def changed(optimizer: Any) -> None:
+    def changed(optimizer):
         optimizer.clip_and_accumulate = types.MethodType(clip, optimizer)
 
     return changed
 
 
-def first_times_ten(norms: Tensor) -> Tensor:
+def first_times_ten(norms):
     factors = (1 / (norms + 1e-6)).clamp(max=1)
     factors[:1] *= 10
     return factors
 
 
-def noise_taken_back(optimizer: Any) -> None:
-    def hook(*_: Any) -> None:
+def noise_taken_back(optimizer):
+    def hook(*_):
         for each in optimizer.params:
             each.grad = each.summed_grad / optimizer.expected_batch_size
 
     optimizer.original_optimizer.register_step_pre_hook(hook)
 
 
-def recorder_taken_off(optimizer: Any) -> None:
+def recorder_taken_off(optimizer):
     del optimizer.pre_step
 
 
-def with_the_first(batch: Batch, data: TensorDataset) -> Batch:
+def with_the_first(batch, data):
     images, labels = data.tensors
     return torch.cat([batch[0], images[:1]]), torch.cat([batch[1], labels[:1]])
 
 
-def constant_noise(optimizer: Any) -> None:
+def constant_noise(optimizer):
     optimizer.generator = torch.Generator().manual_seed(0)
 
 
-def own_draws(optimizer: Any) -> None:
-    def add_noise(self: Any) -> None:
+def own_draws(optimizer):
+    def add_noise(self):
         for each in self.params:
             each.grad = each.summed_grad + torch.randn_like(each)
 
     optimizer.add_noise = types.MethodType(add_noise, optimizer)
 
 
-def old_noise_in_another_order(optimizer: Any) -> None:
+def old_noise_in_another_order(optimizer):
     table = torch.randn(2100, generator=torch.Generator().manual_seed(3))
 
-    def add_noise(self: Any) -> None:
+    def add_noise(self):
         drawn = table[torch.randperm(len(table))]
         for each in self.params:
             part, drawn = drawn[: each.numel()], drawn[each.numel() :]
@@ -135,11 +130,11 @@ def old_noise_in_another_order(optimizer: Any) -> None:
     optimizer.add_noise = types.MethodType(add_noise, optimizer)
 
 
-def generator_set_back() -> Callable[[Batch, TensorDataset], Batch]:
+def generator_set_back():
     """Return what sets PyTorch's generator back before every second step, and draws a little."""
-    states: list[Tensor] = []
+    states = []
 
-    def batch_of(batch: Batch, data: TensorDataset) -> Batch:
+    def batch_of(batch, data):
         states.append(torch.get_rng_state())
         if len(states) % 2 == 0:
             torch.set_rng_state(states[-2])
@@ -149,7 +144,7 @@ def generator_set_back() -> Callable[[Batch, TensorDataset], Batch]:
     return batch_of
 
 
-LIES: dict[str, tuple[dict[str, Any], str]] = {
+LIES = {
     "three times the clipping norm": (
         {"changed": clipping(lambda norms: (3 / (norms + 1e-6)).clamp(max=1))}, "clipped gradient",
     ),
@@ -165,25 +160,25 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_what_the_recorder_sees_to_be_otherwise_is_not_supported(name: str, tmp_path: Path) -> None:
+def test_what_the_recorder_sees_to_be_otherwise_is_not_supported(name, tmp_path):
     how, why = LIES[name]
     found, reasons = verdict(tmp_path / "steps.fedt", **how)
     assert found in ("suspect", "not judged")
     assert why in reasons
 
 
-def test_the_same_training_without_a_lie_is_supported(tmp_path: Path) -> None:
+def test_the_same_training_without_a_lie_is_supported(tmp_path):
     found, reasons = verdict(tmp_path / "steps.fedt")
     assert (found, reasons) == ("supported", UNSEEN_BY_ALL)
 
 
-def with_the_first_in_place_of_another(batch: Batch, data: TensorDataset) -> Batch:
+def with_the_first_in_place_of_another(batch, data):
     for part, whole in zip(batch, data.tensors, strict=True):
         part[:1] = whole[:1]
     return batch
 
 
-def mixed_with_a_neighbour(batch: Batch, data: TensorDataset) -> Batch:
+def mixed_with_a_neighbour(batch, data):
     """Mix each record with the one beside it: a record moves two clipped gradients."""
     images, labels = batch
     return (images + images.roll(1, 0)) / 2, labels
@@ -196,7 +191,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_what_no_transcript_shows_is_said_in_the_verdict(name: str, tmp_path: Path) -> None:
+def test_what_no_transcript_shows_is_said_in_the_verdict(name, tmp_path):
     found, reasons = verdict(tmp_path / "steps.fedt", batch_of=UNSEEN[name])
     assert found == "supported"
     assert UNSEEN_BY_ALL in reasons

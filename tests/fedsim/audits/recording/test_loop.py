@@ -3,8 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.audits.steps.composition import epsilon
 from fedsim.federation.transcripts.reader import read_transcript
-from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import Accounted, Recorder
 
 RECORDS, RATE, STEPS, SIZE, NORM = 400, 0.1, 60, 200, 0.5
@@ -25,14 +22,7 @@ DELTA = 1e-5
 CLAIM = epsilon([1.0] * STEPS, [RATE] * STEPS, DELTA)
 
 
-def _train(
-    to: Any,
-    seed: int = 1,
-    noise: float = 1.0,
-    layers: int = 1,
-    own_size: bool = False,
-    **recorded: Any,
-) -> None:
+def _train(to, seed=1, noise=1.0, layers=1, own_size=False, **recorded):
     """Run a loop of DP-SGD by hand.
 
     noise: that is added, over what is said; layers: that are each clipped to the whole norm, as if
@@ -59,11 +49,11 @@ def _train(
             )
 
 
-def _alarms(report: dict[str, Any]) -> str:
+def _alarms(report):
     return " ".join(one["why"] for one in report["findings"] if one["severity"] == "alarm")
 
 
-def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path: Path) -> None:
+def test_a_loop_keeps_what_it_claims_or_is_convicted(tmp_path):
     _train(tmp_path / "right.fedt")
     report = audit(
         read_transcript(tmp_path / "right.fedt"), AuditOptions(claim=Claim(CLAIM, DELTA))
@@ -91,7 +81,7 @@ LONG = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.mark.parametrize("loops", [4, pytest.param(400, marks=LONG)])
-def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
+def test_honest_loops_are_not_accused(tmp_path, loops):
     accused = []
     for seed in range(loops):
         path = tmp_path / f"{seed}.fedt"
@@ -103,7 +93,7 @@ def test_honest_loops_are_not_accused(tmp_path: Path, loops: int) -> None:
     assert len(accused) <= (0 if loops < 100 else 2), accused
 
 
-def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: Path) -> None:
+def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path):
     _train(tmp_path / "parts.fedt", layers=4)
     _train(tmp_path / "own.fedt", own_size=True)
     parts, own = (
@@ -116,8 +106,8 @@ def test_clipping_by_parts_and_a_divisor_of_the_very_batch_are_alarms(tmp_path: 
     assert own["rows"]["loop"]["limit"]["epsilon"] == "Infinity"  # no accountant covers it
 
 
-def test_a_large_model_keeps_an_even_part_of_every_step() -> None:
-    steps: list[ObservedRound] = []
+def test_a_large_model_keeps_an_even_part_of_every_step():
+    steps = []
     recorder = Recorder(steps.append, parameters=100)
     gradient = np.arange(1000.0).reshape(10, 100)
     recorder.step([gradient], [gradient], batch=3)
@@ -129,9 +119,7 @@ def test_a_large_model_keeps_an_even_part_of_every_step() -> None:
     assert kept.replies[0].num_examples == 3
 
 
-def test_a_step_that_cannot_be_recorded_ends_the_recording_and_not_the_training(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_step_that_cannot_be_recorded_ends_the_recording_and_not_the_training(tmp_path, caplog):
     recorder = Recorder(tmp_path / "steps.fedt")
     recorder.step(["text"])
     recorder.step([np.ones(3)])
@@ -142,7 +130,7 @@ def test_a_step_that_cannot_be_recorded_ends_the_recording_and_not_the_training(
         Recorder(tmp_path / "other.fedt", unit="person")
 
 
-def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Path) -> None:
+def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path):
     with Recorder(tmp_path / "steps.fedt", records=100) as recorder:
         generator = np.random.default_rng(2)
         total = np.zeros(5000, "f4")
@@ -162,7 +150,7 @@ def test_too_few_batches_to_know_how_they_are_drawn_support_nothing(tmp_path: Pa
     assert "few were recorded to exclude one fixed size" in report["reasons"][0]
 
 
-def test_recording_a_loop_does_not_load_flower() -> None:
+def test_recording_a_loop_does_not_load_flower():
     code = (
         "import json, sys; from fedsim.recording import Recorder; "
         "print(json.dumps([name for name in ('flwr', 'opacus', 'torch') if name in sys.modules]))"
@@ -171,9 +159,7 @@ def test_recording_a_loop_does_not_load_flower() -> None:
     assert json.loads(found.stdout) == []
 
 
-def test_a_framework_that_is_not_installed_is_named_in_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_framework_that_is_not_installed_is_named_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(InputError, match="pip install opacus"):
         recording.opacus(object(), tmp_path / "steps.fedt")

@@ -8,10 +8,8 @@ import socket
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -29,7 +27,7 @@ APP = Path(__file__).parents[3] / "apps" / "opacus_app"
 CLIENTS, ROUNDS, STEPS, DELTA = 2, 3, 15, 1e-5
 
 
-def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_path: Path) -> None:
+def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_path):
     # Ray's actors, which live on between rounds: any of them may train as any client.
     with _flower(tmp_path) as own:
         _run(tmp_path, own, f"--federation-config=num-supernodes={CLIENTS}")
@@ -42,7 +40,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
         assert report["details"]["release"]["proven"]["epsilon"] > 0.94 * told["all_steps"]
 
 
-def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path: Path) -> None:
+def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path):
     # SuperNodes, which start a process for every message.
     with _flower(tmp_path) as own, _deployed(tmp_path, own) as connection:
         _run(tmp_path, own, connection, keep="true")
@@ -53,7 +51,7 @@ def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path: Path) -> None
         assert told["last_word"] == pytest.approx(told["all_steps"])
 
 
-def _run(folder: Path, own: dict[str, str], *where: str, keep: str = "false") -> None:
+def _run(folder, own, *where, keep="false"):
     """Run the app with `flwr run`, as a Flower user would."""
     config = {
         "num-server-rounds": ROUNDS,
@@ -74,7 +72,7 @@ def _run(folder: Path, own: dict[str, str], *where: str, keep: str = "false") ->
     assert (folder / "client-0.fedt").exists(), done.stdout[-3000:] + done.stderr[-3000:]
 
 
-def _audited(folder: Path) -> Iterator[dict[str, Any]]:
+def _audited(folder):
     """Audit what each client recorded, at its accountant's last word."""
     for client in range(CLIENTS):
         transcript = read_transcript(folder / f"client-{client}.fedt")
@@ -88,7 +86,7 @@ def _audited(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _flower(folder: Path) -> Iterator[dict[str, str]]:
+def _flower(folder):
     """Yield the environment of a Flower of this test's own, and end its processes."""
     home = folder / "flwr"
     home.mkdir()
@@ -108,7 +106,7 @@ def _flower(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _deployed(folder: Path, own: dict[str, str]) -> Iterator[str]:
+def _deployed(folder, own):
     """Start a SuperLink and a SuperNode for each client; yield the name of the connection."""
     link = f"127.0.0.1:{_free()}"
     (folder / "flwr" / "config.toml").write_text(
@@ -138,13 +136,13 @@ def _deployed(folder: Path, own: dict[str, str]) -> Iterator[str]:
         yield "here"
 
 
-def _free() -> int:
+def _free():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         return int(bound.getsockname()[1])
 
 
-def _home(process: psutil.Process) -> str | None:
+def _home(process):
     try:
         return process.environ().get("FLWR_HOME")
     except psutil.Error:

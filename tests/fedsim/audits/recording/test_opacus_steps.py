@@ -5,9 +5,6 @@ Softmax regression on random data; noise and sampling are seeded.
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +20,6 @@ from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript
-from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.recording import opacus
 
 DELTA = 1e-5
@@ -37,7 +33,7 @@ ADAPTIVE = {
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> Iterator[None]:
+def seeded():
     """Seed every generator, and leave out the warnings of Opacus, which are its users'."""
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -48,19 +44,12 @@ def seeded() -> Iterator[None]:
 class Training:
     """A data set and a model, on which an engine may be built anew."""
 
-    def __init__(self, records: int = 500, batch: int = 50, sampler: Any = None) -> None:
+    def __init__(self, records=500, batch=50, sampler=None):
         self.data = TensorDataset(torch.randn(records, 20), torch.randint(0, 5, (records,)))
         self.model = nn.Linear(20, 5)
         self.batch, self.sampler = batch, sampler
 
-    def run(
-        self,
-        engine: PrivacyEngine,
-        epochs: int = 4,
-        after: Callable[[Any], Any] = lambda optimizer: optimizer,
-        physical: int | None = None,
-        **settings: Any,
-    ) -> float:
+    def run(self, engine, epochs=4, after=lambda optimizer: optimizer, physical=None, **settings):
         """Train, and return what the accountant says."""
         criterion = nn.CrossEntropyLoss()
         settings = {"noise_multiplier": 1.0, "max_grad_norm": 1.0} | settings
@@ -79,9 +68,7 @@ class Training:
         self.model = module.to_standard_module()
         return float(engine.get_epsilon(DELTA))
 
-    def _epoch(
-        self, module: Any, optimizer: Any, criterion: Any, loader: Any, physical: int | None
-    ) -> None:
+    def _epoch(self, module, optimizer, criterion, loader, physical):
         if physical is not None:
             with BatchMemoryManager(
                 data_loader=loader, max_physical_batch_size=physical, optimizer=optimizer
@@ -94,7 +81,7 @@ class Training:
             optimizer.step()
 
 
-def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
+def _audited(path, claimed=None):
     gc.collect()  # an optimiser that nobody holds any more has ended its transcript
     claim = None if claimed is None else Claim(claimed, DELTA)
     return audit(
@@ -102,7 +89,7 @@ def _audited(path: Path, claimed: float | None = None) -> dict[str, Any]:
     ).report
 
 
-def _texts(report: dict[str, Any], *severities: str) -> str:
+def _texts(report, *severities):
     return " ".join(
         one["why"] for one in report["findings"] if not severities or one["severity"] in severities
     )
@@ -120,9 +107,7 @@ def _texts(report: dict[str, Any], *severities: str) -> str:
     ],
     ids=["flat", "virtual steps", "per layer", "ghost"],
 )
-def test_a_correct_training_is_measured_and_its_accountants_word_supported(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_a_correct_training_is_measured_and_its_accountants_word_supported(tmp_path, settings):
     path = tmp_path / "steps.fedt"
     epsilon = Training().run(opacus(PrivacyEngine(), path, size_public=True), 8, **settings)
     report = _audited(path, epsilon)
@@ -136,15 +121,15 @@ def test_a_correct_training_is_measured_and_its_accountants_word_supported(
     assert 0.9 < report["details"]["release"]["proven"]["epsilon_at_most"] / epsilon < 1
 
 
-def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
-    def weights(steps: list[ObservedRound] | None) -> tuple[np.ndarray, list[np.ndarray]]:
+def test_recording_changes_nothing_and_keeps_what_a_step_released():
+    def weights(steps):
         torch.manual_seed(9)
-        seen: list[np.ndarray] = []
+        seen = []
 
-        def watched(optimizer: Any) -> Any:
+        def watched(optimizer):
             apply = optimizer.original_optimizer.step
 
-            def step() -> Any:
+            def step():
                 seen.append(optimizer.params[0].grad.numpy().copy())
                 return apply()
 
@@ -155,7 +140,7 @@ def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
         training.run(PrivacyEngine(), 1, watched)
         return training.model.weight.detach().numpy(), seen
 
-    steps: list[ObservedRound] = []
+    steps = []
     bare, _ = weights(None)
     recorded, seen = weights(steps)
     np.testing.assert_array_equal(bare, recorded)
@@ -165,22 +150,22 @@ def test_recording_changes_nothing_and_keeps_what_a_step_released() -> None:
         np.testing.assert_array_equal(step.aggregate["0"], gradient)
 
 
-def test_what_the_code_set_on_an_optimizer_still_runs_and_its_noise_is_named() -> None:
-    calls: list[str] = []
+def test_what_the_code_set_on_an_optimizer_still_runs_and_its_noise_is_named():
+    calls = []
 
-    def changed(optimizer: Any) -> Any:
+    def changed(optimizer):
         for name in ("pre_step", "add_noise"):
             vars(optimizer)[name] = _counting(getattr(optimizer, name), name, calls)
         return opacus(optimizer, steps.append)
 
-    steps: list[ObservedRound] = []
+    steps = []
     Training().run(PrivacyEngine(), 1, changed)
     assert (calls.count("pre_step"), calls.count("add_noise")) == (10, 10)
     assert {step.mechanism["randomness"] for step in steps} == {"own code"}
 
 
-def _counting(method: Callable[..., Any], name: str, calls: list[str]) -> Callable[..., Any]:
-    def counted(*arguments: Any) -> Any:
+def _counting(method, name, calls):
+    def counted(*arguments):
         calls.append(name)
         return method(*arguments)
 
@@ -188,9 +173,7 @@ def _counting(method: Callable[..., Any], name: str, calls: list[str]) -> Callab
 
 
 @pytest.mark.slow
-def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_is_not(
-    tmp_path: Path,
-) -> None:
+def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_is_not(tmp_path):
     rounds, path, mended = 5, tmp_path / "anew.fedt", tmp_path / "kept.fedt"
     training = Training()
     for _ in range(rounds):
@@ -216,9 +199,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
 
 
 @pytest.mark.parametrize("factor", [0.9, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_less_noise_than_the_accountant_was_told_is_convicted(
-    tmp_path: Path, factor: float
-) -> None:
+def test_less_noise_than_the_accountant_was_told_is_convicted(tmp_path, factor):
     path = tmp_path / "steps.fedt"
     engine = opacus(PrivacyEngine(), path, size_public=True)
     epsilon = Training().run(engine, 8, _of(factor))
@@ -227,15 +208,13 @@ def test_less_noise_than_the_accountant_was_told_is_convicted(
     assert "less than configured" in _texts(report, "alarm")
 
 
-def _scaled(optimizer: Any, add: Callable[[], None], factor: float) -> None:
+def _scaled(optimizer, add, factor):
     add()
     for p in optimizer.params:
         p.grad = p.summed_grad + factor * (p.grad - p.summed_grad)
 
 
-def test_a_divisor_that_depends_on_the_number_of_records_is_an_alarm_where_it_does(
-    tmp_path: Path,
-) -> None:
+def test_a_divisor_that_depends_on_the_number_of_records_is_an_alarm_where_it_does(tmp_path):
     verdicts = {}
     for records in (500, 505):
         path = tmp_path / f"{records}.fedt"
@@ -249,10 +228,10 @@ def test_a_divisor_that_depends_on_the_number_of_records_is_an_alarm_where_it_do
     assert verdicts[505]["verdict"] == "supported", verdicts[505]["findings"]
 
 
-def _of(factor: float) -> Callable[[Any], Any]:
+def _of(factor):
     """Return what weakens the noise of an optimiser by this factor."""
 
-    def weakened(optimizer: Any) -> Any:
+    def weakened(optimizer):
         add, optimizer.add_noise = optimizer.add_noise, lambda: _scaled(optimizer, add, factor)
         return optimizer
 
@@ -272,9 +251,7 @@ def _of(factor: float) -> Callable[[Any], Any]:
     ],
     ids=["correct", "divisor", "public", "not Poisson", "0.9", "0.7", "0.5"],
 )
-def test_sixty_trainings_of_a_kind_have_one_verdict(
-    tmp_path: Path, records: int, public: bool, settings: dict[str, Any], verdict: str
-) -> None:
+def test_sixty_trainings_of_a_kind_have_one_verdict(tmp_path, records, public, settings, verdict):
     for seed in range(60):
         torch.manual_seed(1000 + seed)
         path, training = tmp_path / f"{seed}.fedt", Training(records)
@@ -284,7 +261,7 @@ def test_sixty_trainings_of_a_kind_have_one_verdict(
         assert report["verdict"] == verdict, (seed, report["findings"])
 
 
-def test_batches_of_one_size_are_judged_without_amplification(tmp_path: Path) -> None:
+def test_batches_of_one_size_are_judged_without_amplification(tmp_path):
     path = tmp_path / "steps.fedt"
     engine = opacus(PrivacyEngine(), path, size_public=True)
     epsilon = Training().run(engine, 4, poisson_sampling=False)
@@ -296,9 +273,7 @@ def test_batches_of_one_size_are_judged_without_amplification(tmp_path: Path) ->
     assert _audited(path, at_most)["verdict"] == "supported"
 
 
-def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(
-    tmp_path: Path,
-) -> None:
+def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(tmp_path):
     path = tmp_path / "steps.fedt"
     epsilon = Training().run(
         PrivacyEngine(), 4, lambda made: opacus(made, path), poisson_sampling=False
@@ -309,7 +284,7 @@ def test_the_optimiser_alone_shows_by_its_batches_that_they_are_not_poissons(
     assert not report["details"]["release"]["amplified"]
 
 
-def test_a_weighted_sampler_is_found_by_the_record_that_it_favours(tmp_path: Path) -> None:
+def test_a_weighted_sampler_is_found_by_the_record_that_it_favours(tmp_path):
     weights = torch.ones(500)
     weights[7] = 20
     sampler = WeightedRandomSampler(weights.tolist(), 500)
@@ -321,7 +296,7 @@ def test_a_weighted_sampler_is_found_by_the_record_that_it_favours(tmp_path: Pat
     assert report["verdict"] == "convicted"
 
 
-def test_adaptive_clipping_pays_for_its_count_half_of_what_it_costs(tmp_path: Path) -> None:
+def test_adaptive_clipping_pays_for_its_count_half_of_what_it_costs(tmp_path):
     path = tmp_path / "steps.fedt"
     engine = opacus(PrivacyEngine(), path, size_public=True)
     Training().run(engine, 2, clipping="adaptive", **ADAPTIVE)
@@ -332,7 +307,7 @@ def test_adaptive_clipping_pays_for_its_count_half_of_what_it_costs(tmp_path: Pa
     assert low < (1 - 0.1**2) ** -0.5 < high
 
 
-def test_noise_of_the_same_seed_in_every_round_is_found(tmp_path: Path) -> None:
+def test_noise_of_the_same_seed_in_every_round_is_found(tmp_path):
     path, training = tmp_path / "steps.fedt", Training()
     for _ in range(2):
         generator = torch.Generator().manual_seed(3)
@@ -343,7 +318,7 @@ def test_noise_of_the_same_seed_in_every_round_is_found(tmp_path: Path) -> None:
     assert report["verdict"] == "suspect"
 
 
-def test_what_is_wrong_with_the_line_is_said_before_training(tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_line_is_said_before_training(tmp_path):
     with pytest.raises(InputError, match="neither an Opacus optimizer nor a PrivacyEngine"):
         opacus(object(), tmp_path / "steps.fedt")
     path = tmp_path / "steps.fedt"

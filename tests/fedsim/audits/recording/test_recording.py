@@ -1,9 +1,5 @@
 """One line records a Flower app, which runs as it did; the quickstart app is in tests/apps."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -21,15 +17,14 @@ from adversaries.errors import InputError
 from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
-from fedsim.federation.transcripts.records import ObservedRound, Transcript
+from fedsim.federation.transcripts.records import ObservedRound
 from fedsim.federation.transcripts.writer import Writer
 from fedsim.recording import canary_mod, record, recording_mod
 
 NODES, ROUNDS = 3, 3
-Quickstart = Callable[..., dict[str, Transcript]]
 
 
-def test_the_server_sees_every_reply_and_aggregate(quickstart: Quickstart) -> None:
+def test_the_server_sees_every_reply_and_aggregate(quickstart):
     found = quickstart()["server"]
     assert (found.facts.vantage, found.facts.app, found.ended) == ("server", "quickstart", True)
     assert [observed.round for observed in found.rounds] == [1, 2, 3]
@@ -47,8 +42,8 @@ def test_the_server_sees_every_reply_and_aggregate(quickstart: Quickstart) -> No
         assert "noise_multiplier" not in observed.mechanism
 
 
-def test_recording_changes_nothing(tmp_path: Path) -> None:
-    def final(recorded: bool) -> np.ndarray:
+def test_recording_changes_nothing(tmp_path):
+    def final(recorded):
         np.random.seed(3)  # noqa: NPY002  (Flower draws its noise from there)
         strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
         mods = []
@@ -60,9 +55,7 @@ def test_recording_changes_nothing(tmp_path: Path) -> None:
     np.testing.assert_allclose(final(recorded=False), final(recorded=True), rtol=1e-12)
 
 
-def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(
-    quickstart: Quickstart,
-) -> None:
+def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(quickstart):
     found = quickstart(privacy="server", clipping_norm=0.01)
     observed, clients = found["server"].rounds[0], [found[f"client-{i}"] for i in range(NODES)]
     expected = {
@@ -79,7 +72,7 @@ def test_replies_are_kept_as_they_arrived_before_the_server_clips_them(
         np.testing.assert_array_equal(vector(reply.arrays), vector(client.rounds[0].own))
 
 
-def test_a_participant_sees_models_and_its_own_replies(quickstart: Quickstart) -> None:
+def test_a_participant_sees_models_and_its_own_replies(quickstart):
     found = quickstart(privacy="client", clipping_norm=0.01)
     mine, server = found["client-1"], found["server"]
     assert (mine.facts.vantage, mine.facts.node) == ("participant", 1)
@@ -98,7 +91,7 @@ def test_a_participant_sees_models_and_its_own_replies(quickstart: Quickstart) -
         np.testing.assert_array_equal(vector(observed.aggregate), vector(truth.aggregate))
 
 
-def test_a_local_mechanism_is_recorded_before_and_after_its_noise(quickstart: Quickstart) -> None:
+def test_a_local_mechanism_is_recorded_before_and_after_its_noise(quickstart):
     found = quickstart(privacy="local")
     mine, server = found["client-0"].rounds[0], found["server"].rounds[0]
     assert mine.unprotected is not None
@@ -109,7 +102,7 @@ def test_a_local_mechanism_is_recorded_before_and_after_its_noise(quickstart: Qu
     assert mine.mechanism["local_epsilon"] == 5.0
 
 
-def test_a_canary_sends_the_direction_that_its_coin_chose(quickstart: Quickstart) -> None:
+def test_a_canary_sends_the_direction_that_its_coin_chose(quickstart):
     found = quickstart(canary=True, num_server_rounds=8)
     mine = [observed for observed in found["client-0"].rounds if observed.model]
     coins = []
@@ -126,8 +119,8 @@ def test_a_canary_sends_the_direction_that_its_coin_chose(quickstart: Quickstart
     assert "client-0" in found and all("canary" not in r.mechanism for r in mine)
 
 
-def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path: Path) -> None:
-    seen: list[ObservedRound] = []
+def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path):
+    seen = []
     strategy = DifferentialPrivacyServerSideAdaptiveClipping(
         FedAvg(fraction_evaluate=0.0), 0.1, NODES, initial_clipping_norm=0.1
     )
@@ -141,34 +134,34 @@ def test_adaptive_clipping_is_recorded_with_the_norm_of_either_use(tmp_path: Pat
 class Own(FedAvg):
     """A strategy with an aggregation of its own."""
 
-    def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
+    def aggregate_train(self, server_round, replies):
         arrays, metrics = super().aggregate_train(server_round, replies)
         return None if server_round == 2 else arrays, metrics
 
 
-def test_any_strategy_is_recorded(tmp_path: Path) -> None:
-    seen: list[ObservedRound] = []
+def test_any_strategy_is_recorded(tmp_path):
+    seen = []
     _run(record(Own(fraction_evaluate=0.0), seen.append))
     assert [observed.aggregate is None for observed in seen] == [False, True, False]
     assert seen[0].mechanism["aggregation"] == "other"
 
 
-def test_strategies_that_wrap_each_other_in_a_circle_are_recorded() -> None:
+def test_strategies_that_wrap_each_other_in_a_circle_are_recorded():
     outer, inner = Own(fraction_evaluate=0.0), Own(fraction_evaluate=0.0)
-    outer.strategy, inner.strategy = inner, outer  # type: ignore[attr-defined]
-    seen: list[ObservedRound] = []
+    outer.strategy, inner.strategy = inner, outer
+    seen = []
     _run(record(outer, seen.append))
     assert seen[0].mechanism["inner_strategy"] == "Own"
 
 
-def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path: Path) -> None:
+def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path):
     path = tmp_path / "server.fedt"
     path.touch()
     with pytest.raises(InputError, match="exists"):
         record(FedAvg(), path)
 
 
-def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Path) -> None:
+def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path):
     path = tmp_path / "server.fedt"
     with Writer(path, loop.facts_of("server", "fedsim.recording.record", "")) as killed:
         killed.append(ObservedRound(1))
@@ -178,11 +171,9 @@ def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path: Pat
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_a_run_that_an_exception_ended_can_be_taken_up_again(
-    tmp_path: Path, error: type[BaseException]
-) -> None:
+def test_a_run_that_an_exception_ended_can_be_taken_up_again(tmp_path, error):
     class Interrupted(FedAvg):
-        def configure_evaluate(self, *_):  # type: ignore[no-untyped-def]
+        def configure_evaluate(self, *_):
             raise error
 
     path = tmp_path / "server.fedt"
@@ -197,12 +188,10 @@ def test_a_run_that_an_exception_ended_can_be_taken_up_again(
         record(FedAvg(), path, resume=True)
 
 
-def test_the_app_goes_on_when_recording_fails(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_app_goes_on_when_recording_fails(tmp_path, caplog):
     sent = 0
 
-    def broken(observed: ObservedRound) -> None:
+    def broken(observed):
         nonlocal sent
         sent += 1
         raise OSError("no space left")
@@ -216,7 +205,7 @@ def test_the_app_goes_on_when_recording_fails(
     assert caplog.text.count("RECORDING FAILED") == 1
 
 
-def test_a_run_that_fails_says_so_in_its_transcript(tmp_path: Path) -> None:
+def test_a_run_that_fails_says_so_in_its_transcript(tmp_path):
     # A client that changes nothing ends Flower's server-side clipping.
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, NODES)
     with pytest.raises(ZeroDivisionError):
@@ -226,13 +215,13 @@ def test_a_run_that_fails_says_so_in_its_transcript(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in found.incomplete
 
 
-def test_a_canary_that_is_no_canary_is_refused(tmp_path: Path) -> None:
+def test_a_canary_that_is_no_canary_is_refused(tmp_path):
     for norm, idle in ((1.0, 0.0), (1.0, 2.0), (-1.0, None)):
         with pytest.raises(InputError, match="give norm > idle_norm > 0"):
             canary_mod(tmp_path / "t", norm=norm, idle_norm=idle)
 
 
-def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> None:
+def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path):
     _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
     (path,) = tmp_path.iterdir()
     assert path.name == f"{RUN_ID}.fedt"
@@ -243,9 +232,9 @@ def test_the_run_may_be_in_the_name_of_a_servers_transcript(tmp_path: Path) -> N
         _run(record(FedAvg(fraction_evaluate=0.0), tmp_path / "{run}.fedt"))
 
 
-def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"flwr\.server\.strategy\.fedavg\.FedAvg is not a"):
-        record(OlderFedAvg(), tmp_path / "t")  # type: ignore[type-var]
+        record(OlderFedAvg(), tmp_path / "t")
     assert not (tmp_path / "t").exists()
 
 
@@ -258,21 +247,19 @@ def test_a_strategy_of_the_older_stack_is_refused_by_name(tmp_path: Path) -> Non
         ({"unit": "person"}, "one of client, record"),
     ],
 )
-def test_a_declaration_that_says_nothing_is_refused(
-    declared: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_a_declaration_that_says_nothing_is_refused(declared, said, tmp_path):
     with pytest.raises(InputError, match=said):
         record(Own(), tmp_path / "t", **declared)
 
 
-def test_what_flower_says_of_itself_cannot_be_declared_otherwise(tmp_path: Path) -> None:
+def test_what_flower_says_of_itself_cannot_be_declared_otherwise(tmp_path):
     strategy = DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 0.1, NODES)
     with pytest.raises(InputError, match="states its clipping and noise"):
         record(strategy, tmp_path / "t", clipping_norm=1.0, noise_multiplier=2.0)
 
 
-def test_what_is_declared_of_an_own_strategy_is_in_the_transcript_as_declared() -> None:
-    seen: list[ObservedRound] = []
+def test_what_is_declared_of_an_own_strategy_is_in_the_transcript_as_declared():
+    seen = []
     own = Own(fraction_evaluate=0.0)
     _run(record(own, seen.append, clipping_norm=0.5, noise_multiplier=2.0, unit="client"))
     expected = {
@@ -287,7 +274,7 @@ def test_what_is_declared_of_an_own_strategy_is_in_the_transcript_as_declared() 
     assert expected.items() <= seen[0].mechanism.items()
 
 
-def _run(strategy, mods=(), change: float = 0.01) -> np.ndarray:  # type: ignore[no-untyped-def]
+def _run(strategy, mods=(), change=0.01):
     """Run a strategy on clients that add a constant; return the final model."""
     app = ClientApp()
 

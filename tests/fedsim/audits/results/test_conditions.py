@@ -38,7 +38,7 @@ REPORT = {
         ("rows.participant.epsilon > 2", "rows.participant.epsilon > 2: it is inf"),
     ],
 )
-def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
+def test_the_gate_shuts_where_a_condition_holds(text, said):
     assert complaint(parse(text, [RUN]), REPORT) == said
 
 
@@ -51,7 +51,7 @@ def test_the_gate_shuts_where_a_condition_holds(text: str, said: str) -> None:
         *("__import__('os').getpid()", "{0.__class__}"),
     ],
 )
-def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
+def test_what_was_not_measured_passes_no_gate(path, operator):
     said = complaint(parse(f"{path} {operator} 0", [RUN]), REPORT)
     assert said.startswith(f"cannot tell whether {path} {operator} 0: ")
 
@@ -68,7 +68,7 @@ def test_what_was_not_measured_passes_no_gate(path: str, operator: str) -> None:
         ),
     ],
 )
-def test_a_typing_error_is_found_before_the_run(text: str, says: str) -> None:
+def test_a_typing_error_is_found_before_the_run(text, says):
     with pytest.raises(InputError, match="--fail-if") as refused:
         parse(text, [RUN])
     assert says in str(refused.value)
@@ -79,7 +79,7 @@ SHORT = sorted({name for kind in LACKING for name in names(kind)})
 
 @pytest.mark.parametrize("kind", LACKING)
 @pytest.mark.parametrize("name", SHORT)
-def test_every_kind_of_report_has_a_short_name_or_refuses_it(kind: str, name: str) -> None:
+def test_every_kind_of_report_has_a_short_name_or_refuses_it(kind, name):
     if name in names(kind):
         assert parse(f"{name} > 0", [kind]).path == name
         return
@@ -91,7 +91,7 @@ def test_every_kind_of_report_has_a_short_name_or_refuses_it(kind: str, name: st
 
 
 @pytest.mark.parametrize("kind", [kind for kind in LACKING if kind.endswith("audit")])
-def test_what_an_audit_cannot_tell_passes_no_gate(kind: str) -> None:
+def test_what_an_audit_cannot_tell_passes_no_gate(kind):
     """No claim and no default stands in for a number that is missing."""
     row = {"limit": None, "attack": None, "noise": None, "detects": None}
     report = {"kind": kind, "vantage": "server", "rows": {"server": row}, "claim": {"epsilon": 1}}

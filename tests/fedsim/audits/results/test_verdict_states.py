@@ -25,7 +25,7 @@ PRINTED = re.compile(r"^(?:server|participant|released model)  +.*  (\S.*)$", re
         (None, True, "not-measured", "Limited by theory"),
     ],
 )
-def test_an_interval_is_called_what_it_is(interval, exact, state, text) -> None:
+def test_an_interval_is_called_what_it_is(interval, exact, state, text):
     found = standing(interval, 0.3, exact=exact)
     assert (found, words_of(found).text) == (state, text)
     # An alarm outweighs whatever the advantage shows, and no limit whatever was measured.
@@ -33,7 +33,7 @@ def test_an_interval_is_called_what_it_is(interval, exact, state, text) -> None:
     assert standing(interval, 1.0, exact=exact) == "no-limit"
 
 
-def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
+def test_every_state_has_words_of_the_table_and_one_alone_is_good():
     for state in get_args(State):
         assert words_of(state) in TABLE
         assert (words_of(state).kind == "good") == (state == "below")
@@ -43,7 +43,7 @@ def test_every_state_has_words_of_the_table_and_one_alone_is_good() -> None:
 @pytest.mark.parametrize(
     "page", [DOCS / "README.md", TUTORIAL, READING], ids=lambda page: page.stem
 )
-def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
+def test_a_page_prints_states_of_the_table_alone(page):
     printed = PRINTED.findall(page.read_text())
     assert printed
     # A long one goes on in the next line.
@@ -51,7 +51,7 @@ def test_a_page_prints_states_of_the_table_alone(page: Path) -> None:
 
 
 @pytest.mark.source
-def test_the_page_on_reports_explains_every_state_in_the_words_of_the_table() -> None:
+def test_the_page_on_reports_explains_every_state_in_the_words_of_the_table():
     rows = [f"| **{one.text}** | {one.means} | {one.advice} |" for one in TABLE]
     assert "\n".join(rows) in READING.read_text()
     headings = (DOCS / "docs/start/glossary.md").read_text()

@@ -1,20 +1,14 @@
 """Games that follow theory, as the facts and the transcript of a run have them."""
 
-from typing import Any
-
 import numpy as np
 
-from fedsim.configuration import Config
 from fedsim.federation.runs import spending
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
 
 TRIALS, ROUNDS = 2000, 30
 
 
-def gaussian_game(
-    config: Config, strength: float = 1.0, seed: int = 0, trials: int = TRIALS
-) -> tuple[dict[str, Any], Arrays]:
+def gaussian_game(config, strength=1.0, seed=0, trials=TRIALS):
     """Play the Gaussian game that a configuration describes; `strength` multiplies the signal."""
     generator = np.random.default_rng(seed)
     nominal = privacy.noise_multiplier(config.scheme)

@@ -2,19 +2,15 @@
 
 import json
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import kstest
 
 from adversaries.errors import InputError
-from fedsim.audits.results.report import Report, decode, encode
+from fedsim.audits.results.report import decode, encode
 from fedsim.audits.run import audit
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.configuration import Config
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.trust.model import Vantage
@@ -22,12 +18,8 @@ from fedsim.privacy.trust.model import Vantage
 from .games import ROUNDS, TRIALS
 from .games import gaussian_game as _game
 
-Make = Callable[..., Config]
 
-
-def _sampled_game(
-    config: Config, strength: float = 1.0, seed: int = 0
-) -> tuple[dict[str, Any], Arrays]:
+def _sampled_game(config, strength=1.0, seed=0):
     """Play the game of sampled steps: unit gradients, opposite ones under replace."""
     facts, transcript = _game(config, seed=seed)
     generator = np.random.default_rng(seed + 1000)
@@ -52,20 +44,20 @@ def _sampled_game(
     return facts, transcript | changed
 
 
-def _report(config: Config, strength: float = 1.0, confidence: float = 0.95) -> Report:
+def _report(config, strength=1.0, confidence=0.95):
     facts, transcript = _game(config, strength)
     return audit.assemble(AuditedRun(config, facts, transcript, confidence, config.privacy.delta))
 
 
 @pytest.fixture
-def config(small: Make) -> Config:
+def config(small):
     return small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
         | {"privacy.accountant": "rdp-classic"}
     )
 
 
-def test_the_papers_setting_gives_the_papers_numbers(config: Config) -> None:
+def test_the_papers_setting_gives_the_papers_numbers(config):
     report = _report(config)
     assert report.mechanism.noise_multiplier == pytest.approx(8.38022703488798, rel=1e-6)
     assert report.accounted.epsilon == pytest.approx(np.log(9), rel=1e-6)
@@ -79,20 +71,20 @@ def test_the_papers_setting_gives_the_papers_numbers(config: Config) -> None:
     assert report.empirical.epsilon.sensitivity == pytest.approx(np.log(9), rel=1e-6)
 
 
-def test_an_honest_mechanism_raises_no_alarm(config: Config) -> None:
+def test_an_honest_mechanism_raises_no_alarm(config):
     report = _report(config)
     low, high = report.attack.interval
     assert low < report.here.limit.rho_alpha < high
     assert report.contradictions == {}
 
 
-def test_a_mechanism_with_half_the_noise_is_convicted(config: Config) -> None:
+def test_a_mechanism_with_half_the_noise_is_convicted(config):
     report = _report(config, strength=2.0)
     assert {"advantage", "delta_prime", "gaussian", "world_d"} <= set(report.contradictions)
     assert set(report.contradictions.values()) <= set(report.warnings)
 
 
-def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config: Config) -> None:
+def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config):
     facts, transcript = _game(config)
     transcript["noise_stds"] = transcript["noise_stds"] / 1.01
     alarms = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01)).contradictions
@@ -101,7 +93,7 @@ def test_more_than_is_accounted_for_is_an_alarm_that_needs_no_statistics(config:
 
 
 @pytest.mark.slow
-def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
+def test_alarms_are_rare_where_all_is_well(config):
     """Noise scaled to what the challenge uses leaves no slack, so chance alone decides."""
     raised = 0
     for seed in range(40):
@@ -113,10 +105,8 @@ def test_alarms_are_rare_where_all_is_well(config: Config) -> None:
     assert raised == 0
 
 
-def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensitivity(
-    small: Make,
-) -> None:
-    def claimed(**changes: str) -> tuple[bool, str]:
+def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensitivity(small):
+    def claimed(**changes):
         keys = {f"privacy.{name.replace('_', '-')}": value for name, value in changes.items()}
         config = small({"training.rounds": ROUNDS, "trials.count": TRIALS} | keys)
         mechanism = _report(config).mechanism
@@ -131,14 +121,14 @@ def test_the_guarantee_is_claimed_only_for_secret_noise_scaled_to_global_sensiti
     assert "who knows the seed can remove the noise" in note
 
 
-def test_the_server_under_central_trust_is_unprotected(config: Config) -> None:
+def test_the_server_under_central_trust_is_unprotected(config):
     report = _report(config)
     server = report.rows["server"]
     assert (server.limit.epsilon, server.limit.rho_alpha) == (math.inf, 1.0)
     assert report.rows["participant"].limit.epsilon == pytest.approx(1.3134725502, rel=1e-6)
 
 
-def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Make) -> None:
+def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small):
     keys = {"training.rounds": ROUNDS, "trials.count": TRIALS, "federation.clients": 5}
     central, local = small(keys), small(keys | {"federation.trust": "local"})
     assert privacy.noise_multiplier(central.scheme) == pytest.approx(
@@ -147,7 +137,7 @@ def test_a_target_under_local_trust_is_met_by_the_noise_of_the_others(small: Mak
     assert _report(local).accounted.rho_beta == pytest.approx(0.9, rel=1e-6)
 
 
-def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small: Make) -> None:
+def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small):
     config = small({"training.rounds": ROUNDS, "trials.count": 1, "audit.attacks": "none"})
     facts, transcript = _game(config, trials=1)
     report = audit.assemble(AuditedRun(config, facts, transcript, 0.95, 0.01))
@@ -160,7 +150,7 @@ def test_a_single_training_has_no_advantage_and_no_power_of_its_check(small: Mak
     assert report.contradictions == {}
 
 
-def test_every_number_is_strict_json(config: Config) -> None:
+def test_every_number_is_strict_json(config):
     facts, transcript = _game(config)
     # An adversary that never errs: the estimator from the advantage is infinite.
     transcript["log_odds"] = np.where(transcript["worlds"], 1e3, -1e3)[:, None] * np.ones(ROUNDS)
@@ -171,7 +161,7 @@ def test_every_number_is_strict_json(config: Config) -> None:
 
 
 @pytest.fixture
-def sampled(small: Make) -> Config:
+def sampled(small):
     return small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
         | {"training.sampling-rate": 0.1}
@@ -180,7 +170,7 @@ def sampled(small: Make) -> Config:
 
 
 @pytest.mark.slow
-def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> None:
+def test_sampled_steps_are_predicted_to_reach_their_bound(sampled):
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     json.dumps(encode(report), allow_nan=False)
@@ -198,7 +188,7 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled: Config) -> No
 
 
 @pytest.mark.slow
-def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
+def test_the_simulated_density_is_that_of_the_log_odds(sampled):
     facts, transcript = _sampled_game(sampled)
     density = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).prediction.density
     edges = np.array(density.edges)
@@ -211,7 +201,7 @@ def test_the_simulated_density_is_that_of_the_log_odds(sampled: Config) -> None:
 
 
 @pytest.mark.slow
-def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Config) -> None:
+def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
     epsilon = report.empirical.epsilon
@@ -224,7 +214,7 @@ def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled: Con
 
 
 @pytest.mark.slow
-def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Config) -> None:
+def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled):
     facts, transcript = _sampled_game(sampled, strength=2.0)
     alarms = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).contradictions
     assert {"advantage", "world_d"} <= set(alarms)
@@ -234,7 +224,7 @@ def test_sampled_steps_with_less_noise_than_claimed_are_convicted(sampled: Confi
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> None:
+def test_alarms_are_rare_under_sampling_where_all_is_well(sampled):
     p_values, raised = [], 0
     for seed in range(40):
         facts, transcript = _sampled_game(sampled, seed=seed)
@@ -247,7 +237,7 @@ def test_alarms_are_rare_under_sampling_where_all_is_well(sampled: Config) -> No
 
 
 @pytest.mark.slow
-def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> None:
+def test_sampled_replacement_has_no_epsilon_from_one_distance(small):
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.sampling-rate": 0.1}
         | {"privacy.neighbouring": "replace"}
@@ -262,23 +252,21 @@ def test_sampled_replacement_has_no_epsilon_from_one_distance(small: Make) -> No
     assert off < 4 * report.prediction.standard_error
 
 
-def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled: Config) -> None:
+def test_sampled_steps_cannot_be_predicted_without_the_norms(sampled):
     facts, transcript = _game(sampled)
     with pytest.raises(InputError, match="no array 'present_norms'"):
         audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))
 
 
 @pytest.fixture
-def stepping(small: Make) -> Config:
+def stepping(small):
     return small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.local-steps": 4}
         | {"federation.trust": "local", "federation.clients": 3}
     )
 
 
-def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
-    stepping: Config,
-) -> None:
+def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(stepping):
     report = _report(stepping)
     mechanism = report.mechanism
     assert (mechanism.steps, mechanism.local_steps) == (4 * ROUNDS, 4)
@@ -288,7 +276,7 @@ def test_local_steps_are_bounded_by_all_of_them_under_the_clients_own_noise(
     assert {row.limit.epsilon for row in report.rows.values()} == {report.accounted.epsilon}
 
 
-def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping: Config) -> None:
+def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping):
     facts, transcript = _game(stepping)
     transcript["log_odds"] = 50 * transcript["log_odds"]
     report = audit.assemble(AuditedRun(stepping, facts, transcript, 0.95, 0.005))
@@ -298,13 +286,13 @@ def test_the_score_of_a_linearised_attack_raises_no_alarm_by_its_scale(stepping:
     assert any("not an exact posterior" in line for line in report.warnings)
 
 
-def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping: Config) -> None:
+def test_decisions_that_are_right_too_often_convict_local_steps_too(stepping):
     alarms = _report(stepping, strength=8.0).contradictions
     assert {"advantage", "clopper_pearson"} <= set(alarms)
     assert not {"delta_prime", "gaussian", "world_d", "world_d_prime"} & set(alarms)
 
 
-def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> None:
+def test_the_report_says_how_the_steps_were_taken_and_audited(small):
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "training.momentum": 0.9}
         | {"training.schedule": "cosine", "audit.mode": "oracle"}
@@ -321,7 +309,7 @@ def test_the_report_says_how_the_steps_were_taken_and_audited(small: Make) -> No
     assert new.precision == "bf16"
 
 
-def test_an_oracle_audit_guarantees_nothing(small: Make) -> None:
+def test_an_oracle_audit_guarantees_nothing(small):
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.noise-source": "system"}
         | {"audit.mode": "oracle"}
@@ -331,7 +319,7 @@ def test_an_oracle_audit_guarantees_nothing(small: Make) -> None:
     assert "gave their noise" in mechanism.dp_note
 
 
-def _everywhere(config: Config, strength: float = 1.0) -> tuple[dict[str, Any], Arrays]:
+def _everywhere(config, strength=1.0):
     """Play the game at all vantages; `strength` multiplies the signal that the server gets."""
     facts, transcript = _game(config)
     _, server = _game(config, strength, seed=1)
@@ -347,14 +335,14 @@ def _everywhere(config: Config, strength: float = 1.0) -> tuple[dict[str, Any], 
 
 
 @pytest.fixture
-def everywhere(small: Make) -> Config:
+def everywhere(small):
     return small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
         | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 5.0}
     )
 
 
-def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
+def test_every_vantage_stands_beside_its_own_bound(everywhere):
     facts, transcript = _everywhere(everywhere)
     report = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01))
     rows = report.rows
@@ -373,9 +361,7 @@ def test_every_vantage_stands_beside_its_own_bound(everywhere: Config) -> None:
     assert report.contradictions == {}
 
 
-def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
-    everywhere: Config,
-) -> None:
+def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(everywhere):
     facts, transcript = _everywhere(everywhere)
     server = audit.assemble(AuditedRun(everywhere, facts, transcript, 0.95, 0.01)).rows["server"]
     assert server.limit.noise_multiplier == 0
@@ -388,7 +374,7 @@ def test_a_server_without_noise_before_it_is_certain_and_the_report_says_why(
     assert "infinite, not missing" in server.note
 
 
-def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> None:
+def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small):
     config = small(
         {"training.rounds": ROUNDS, "trials.count": TRIALS, "privacy.delta": 0.01}
         | {"audit.vantages": "all", "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 20.0}
@@ -403,7 +389,7 @@ def test_a_vantage_above_its_bound_raises_an_alarm_of_its_own(small: Make) -> No
     assert not report.rows["server"].attack.near_prediction
 
 
-def test_what_was_not_measured_says_so(config: Config) -> None:
+def test_what_was_not_measured_says_so(config):
     rows = _report(config).rows
     for vantage in ("server", "released-model"):
         assert rows[vantage].attack is rows[vantage].predicted is None
@@ -412,9 +398,7 @@ def test_what_was_not_measured_says_so(config: Config) -> None:
 
 
 @pytest.mark.parametrize("neighbouring", ["add-remove", "replace"])
-def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
-    neighbouring: str, small: Make
-) -> None:
+def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(neighbouring, small):
     q, rounds = 0.01, 30
     config = small(
         {"training.rounds": rounds, "trials.count": TRIALS, "training.sampling-rate": q}
@@ -436,7 +420,7 @@ def test_who_sees_sampled_sums_without_noise_must_wait_for_the_record(
     assert report.contradictions == {}
 
 
-def test_the_released_models_log_odds_raise_no_alarm(everywhere: Config) -> None:
+def test_the_released_models_log_odds_raise_no_alarm(everywhere):
     """Its log-odds are a score: however large, they contradict nothing."""
     place = everywhere.federation.model_copy(update={"vantage": Vantage.RELEASED_MODEL})
     config = everywhere.model_copy(update={"federation": place})

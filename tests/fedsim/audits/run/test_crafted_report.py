@@ -1,8 +1,5 @@
 """A crafted target is played like any other, and the report says what it proves of one."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -14,33 +11,30 @@ from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.results import verdicts
 from fedsim.audits.run import empirical
-from fedsim.configuration import Config, Scalar, to_run_config
-from fedsim.federation.runs.run_directory import Arrays, RunDirectory
+from fedsim.configuration import to_run_config
+from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
 from fedsim.reports import page
 from fedsim.reports.page import Pictures, render_html
 
-Make = Callable[..., Config]
-Run = Callable[[Config], Arrays]
 FAST = [("backdoor", "replace"), ("blank", "add-remove"), ("gradient", "replace")]
 KINDS = ["backdoor", "clipbkd", "mislabelled", "blank", "gradient"]
-NOISE: dict[str, Scalar] = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
+NOISE = {"privacy.rho-beta": 0.0, "privacy.noise-multiplier": 4.0}
 
 
 @pytest.fixture
-def play(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+def play(run, monkeypatch):
     """Return a function that runs a configuration and writes no report of it."""
     monkeypatch.setattr(page, "write_report", lambda directory: None)
     return run
 
 
-def _standardised(transcript: Arrays) -> np.ndarray:
+def _standardised(transcript):
     """Return the final log-odds in the units of theory: N(0, 1) in both worlds."""
     mu = np.sqrt((transcript["sensitivities"] / transcript["noise_stds"]) ** 2 @ np.ones(3))
     signs = np.where(transcript["worlds"], 1, -1)
-    found: np.ndarray = (transcript["log_odds"][:, -1] - signs * mu**2 / 2) / mu
-    return found
+    return (transcript["log_odds"][:, -1] - signs * mu**2 / 2) / mu
 
 
 @pytest.mark.parametrize(
@@ -53,9 +47,7 @@ def _standardised(transcript: Arrays) -> np.ndarray:
         for neighbouring in ("add-remove", "replace")
     ],
 )
-def test_the_log_odds_follow_theory_whatever_the_target(
-    kind: str, neighbouring: str, small: Make, play: Run
-) -> None:
+def test_the_log_odds_follow_theory_whatever_the_target(kind, neighbouring, small, play):
     what = {"challenge.kind": kind, "privacy.neighbouring": neighbouring}
     size = {"trials.count": 200, "trials.batch": 200, "data.held-out": 4}
     transcript = play(small(NOISE | what | size))
@@ -66,7 +58,7 @@ def test_the_log_odds_follow_theory_whatever_the_target(
     ("trust", "neighbouring"),
     [("central", "replace"), ("local", "add-remove"), ("distributed", "add-remove")],
 )
-def test_of_a_vector_mu_is_exact(trust: str, neighbouring: str, small: Make, play: Run) -> None:
+def test_of_a_vector_mu_is_exact(trust, neighbouring, small, play):
     where = {"federation.trust": trust, "privacy.neighbouring": neighbouring}
     transcript = play(small(NOISE | where | {"challenge.kind": "gradient"}))
     bound = 2.0 if neighbouring == "replace" else 1.0
@@ -83,15 +75,13 @@ def test_of_a_vector_mu_is_exact(trust: str, neighbouring: str, small: Make, pla
         {"challenge.kind": "gradient", "training.sampling-rate": 0.4},
     ],
 )
-def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(
-    what: dict[str, Scalar], small: Make, play: Run
-) -> None:
+def test_the_auditor_reads_from_the_noise_what_the_adversary_computes(what, small, play):
     modes = "participant", "oracle"
     found = [play(small(NOISE | what | {"audit.mode": mode})) for mode in modes]
     np.testing.assert_allclose(found[0]["log_odds"], found[1]["log_odds"], atol=1e-5)
 
 
-def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -> None:
+def test_another_batch_gives_the_same_but_for_rounding(small, play):
     what = {"challenge.kind": "clipbkd", "model.initialisation": "fixed"}
     one, other = (play(small(NOISE | what | {"trials.batch": size})) for size in (8, 4))
     for name in ("log_odds", "poison_scores"):
@@ -99,8 +89,8 @@ def test_another_batch_gives_the_same_but_for_rounding(small: Make, play: Run) -
 
 
 @pytest.fixture
-def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, dict[str, object]]]:
-    def execute(**changes: Scalar) -> tuple[RunDirectory, dict[str, object]]:
+def finished(small, tmp_path):
+    def execute(**changes):
         kind = {"challenge.kind": "gradient"}
         size = {"trials.count": 40, "trials.batch": 40}
         config = small(NOISE | kind | size | {k.replace("_", "."): v for k, v in changes.items()})
@@ -114,9 +104,7 @@ def finished(small: Make, tmp_path: Path) -> Callable[..., tuple[RunDirectory, d
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_the_report_states_what_the_target_proves(
-    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
-) -> None:
+def test_the_report_states_what_the_target_proves(finished):
     directory, report = finished(model_initialisation="worst-case", canaries_count=8)
     delta, epsilon = report.bounds.delta, report.here.limit.epsilon
     mu = np.sqrt(3) / 4
@@ -141,16 +129,14 @@ def test_the_report_states_what_the_target_proves(
     assert "fitted to the records of D without noise" in report.mechanism.dp_note
 
 
-def test_the_replacement_of_what_was_made_is_the_original_record(
-    finished: Callable[..., tuple[RunDirectory, dict[str, object]]],
-) -> None:
+def test_the_replacement_of_what_was_made_is_the_original_record(finished):
     directory, report = finished(challenge_kind="blank", privacy_neighbouring="replace")
     assert report.challenge.replacement == "the original record"
     page = " ".join((directory.path / "report.html").read_text().split())
     assert "on D′, the same data with the original record in its place" in page
 
 
-def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it() -> None:
+def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not_allow_it():
     worlds = np.arange(400) % 2 == 0
     transcript = {
         "worlds": worlds,
@@ -163,7 +149,7 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     exactly = found["released_model"].epsilon
     assert exactly > 2
 
-    def raised(epsilon: float) -> dict[str, str]:
+    def raised(epsilon):
         return verdicts.alarms(empirical.crafted_checks(transcript, epsilon, 1e-5))
 
     assert "poison_score" in raised(0.5)
@@ -171,7 +157,7 @@ def test_scores_that_tell_the_worlds_apart_raise_an_alarm_where_noise_should_not
     assert raised(exactly * 0.999)
 
 
-def test_what_the_released_model_proves_grows_with_what_is_assumed() -> None:
+def test_what_the_released_model_proves_grows_with_what_is_assumed():
     generator = np.random.default_rng(0)
     worlds, mu = np.arange(4000) % 2 == 0, 1.0
     odds = mu * generator.standard_normal(4000) + np.where(worlds, 1, -1) * mu**2 / 2

@@ -15,14 +15,14 @@ FEWEST = 0.91
 """Of 400 games that each raise the alarm with 95 %, fewer do so once in 6,000 times."""
 
 
-def _trials(share: float, mu: float, trials: int, rng: np.random.Generator):
+def _trials(share, mu, trials, rng):
     """Return worlds and log-odds of trials whose noise is a share of the claimed."""
     worlds, true = np.arange(trials) % 2 == 0, mu / share
     return worlds, np.where(worlds, 0.5, -0.5) * true**2 + true * rng.standard_normal(trials)
 
 
 @pytest.mark.parametrize("freedom", [30, 2000, 10**6])
-def test_a_small_sum_of_squares_is_seen_as_often_as_is_said(freedom: int) -> None:
+def test_a_small_sum_of_squares_is_seen_as_often_as_is_said(freedom):
     share = detectable.by_energy(freedom, ERROR / 4)
     squares = share**2 * np.random.default_rng(freedom).chisquare(freedom, GAMES)
     tests = [noise_test(np.array([[each]]), np.array([[freedom]]), 0.95) for each in squares]
@@ -32,7 +32,7 @@ def test_a_small_sum_of_squares_is_seen_as_often_as_is_said(freedom: int) -> Non
 
 
 @pytest.mark.parametrize(("mu", "trials"), [(0.78, 1000), (0.78, 200), (2.0, 100)])
-def test_samples_too_far_apart_are_seen_as_often_as_is_said(mu: float, trials: int) -> None:
+def test_samples_too_far_apart_are_seen_as_often_as_is_said(mu, trials):
     share = detectable.by_separation(mu, mu, trials // 2, trials // 2, ERROR)
     rng, limit = np.random.default_rng(trials), gaussian.epsilon(mu, DELTA)
     proven = [
@@ -43,7 +43,7 @@ def test_samples_too_far_apart_are_seen_as_often_as_is_said(mu: float, trials: i
 
 
 @pytest.mark.parametrize(("mu", "trials"), [(0.78, 1000), (2.0, 200)])
-def test_too_many_trials_won_are_seen_as_often_as_is_said(mu: float, trials: int) -> None:
+def test_too_many_trials_won_are_seen_as_often_as_is_said(mu, trials):
     limit, rng = gaussian.advantage(mu), np.random.default_rng(trials)
     share = detectable.by_wins(mu, limit, trials, ERROR / 2)
     found = [
@@ -54,10 +54,10 @@ def test_too_many_trials_won_are_seen_as_often_as_is_said(mu: float, trials: int
 
 
 @pytest.mark.parametrize(("size", "signal"), [(500, 0.0), (500, 1.0), (2000, 0.5)])
-def test_noise_that_is_watched_without_records_is_seen(size: int, signal: float) -> None:
+def test_noise_that_is_watched_without_records_is_seen(size, signal):
     """Records fill half of the coordinates, as the noise that is claimed leaves them."""
 
-    def watched(share: float, seed: int) -> NoiseWatch:
+    def watched(share, seed):
         rng, watch = np.random.default_rng(seed), NoiseWatch()
         records = signal * rng.standard_normal(size) * (np.arange(size) % 2)
         for _ in range(6):
@@ -70,7 +70,7 @@ def test_noise_that_is_watched_without_records_is_seen(size: int, signal: float)
         assert watched(share, 100 + seed).accused(ALARM_CONFIDENCE) == [SUM]
 
 
-def test_what_nothing_could_show_is_nothing() -> None:
+def test_what_nothing_could_show_is_nothing():
     assert detectable.by_energy(0, ERROR) == 0
     assert detectable.by_separation(0.0, 0.5, 50, 50, ERROR) == 0  # a target that is not noticed
     assert detectable.by_separation(0.5, 0.5, 1, 50, ERROR) == 0

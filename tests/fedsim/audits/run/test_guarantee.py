@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +11,7 @@ from rich.console import Console
 from fedsim import client_app, server_app
 from fedsim.audits.results import report as results
 from fedsim.audits.run import guarantee
-from fedsim.audits.run.guarantee import Guarantee
-from fedsim.configuration import Config, Scalar, load, to_run_config
+from fedsim.configuration import load, to_run_config
 from fedsim.deployment import kit
 from fedsim.federation.client import admission
 from fedsim.federation.runs import budget, ledger, run_transcript, spending
@@ -27,12 +25,11 @@ from fedsim.privacy.mechanism import Mechanism
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.summary import summary
 
-Make = Callable[..., Config]
-SYSTEM: dict[str, Scalar] = {"privacy.noise-source": "system"}
+SYSTEM = {"privacy.noise-source": "system"}
 CAMPAIGN = SYSTEM | {"trials.count": 400, "training.rounds": 30, "privacy.delta": 0.001}
 
 
-def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
+def of(config, vantage=None):
     nominal = privacy.noise_multiplier(config.scheme)
     everything = spending.describe_everything(config.scheme, nominal, [])
     training = privacy.describe(config.scheme, nominal)
@@ -40,7 +37,7 @@ def of(config: Config, vantage: Vantage | None = None) -> Guarantee:
     return guarantee.of(config.game, config.audit, training, everything, trainings, delta, vantage)
 
 
-def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: Make) -> None:
+def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small):
     found = of(small(CAMPAIGN))
     assert found.given
     assert found.released is not None
@@ -53,7 +50,7 @@ def test_four_hundred_trainings_of_the_same_people_are_no_release_of_one(small: 
     assert "One training released everything: epsilon 2.197 at delta 0.001" in alone.note
 
 
-def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(small: Make) -> None:
+def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(small):
     seed = of(small())
     assert (seed.given, seed.released) == (False, None)
     bare = of(small(SYSTEM), Vantage.SERVER)
@@ -62,9 +59,7 @@ def test_nothing_is_guaranteed_by_noise_from_the_seed_or_where_there_is_none(sma
 
 
 @pytest.mark.source
-def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
-    tmp_path: Path,
-) -> None:
+def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(tmp_path):
     config = load(Path(__file__).parents[4] / "configs" / "deployment.toml")
     found, nominal = of(config), privacy.noise_multiplier(config.scheme)
     assert found.given
@@ -80,16 +75,14 @@ def test_the_example_of_a_deployment_keeps_its_budget_and_that_of_a_kits_client(
     assert PLD.epsilon(charged, limits["delta-limit"]) <= limits["epsilon-limit"]
 
 
-def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
-    small: Make, tmp_path: Path
-) -> None:
-    one: dict[str, Scalar] = {"trials.count": 1}
+def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(small, tmp_path):
+    one = {"trials.count": 1}
     local = {"federation.trust": "local", "federation.vantage": "server", "audit.attacks": "all"}
     config = small(SYSTEM | one | local)
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))
     for node, context in grid.contexts.items():
-        said: dict[str, Scalar] = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
+        said = {"consent": "adversary,challenge", "epsilon-limit": 9.0}
         context.node_config.update(said | {"state-path": str(tmp_path / f"state-{node}")})
     server_app.carry_out(grid, preflight(config), directory)
     events = (directory.path / "events.jsonl").read_text()
@@ -109,9 +102,7 @@ def test_a_run_of_clients_who_protect_their_records_is_told_no_loss_of_any(
 
 
 @pytest.mark.parametrize("trials", [1, 8])
-def test_the_report_of_a_real_run_states_everything_that_it_released(
-    trials: int, small: Make, tmp_path: Path
-) -> None:
+def test_the_report_of_a_real_run_states_everything_that_it_released(trials, small, tmp_path):
     config = small(SYSTEM | {"trials.count": trials, "trials.batch": 4})
     directory = RunDirectory.create(tmp_path / "run", config)
     grid = InProcessGrid(client_app.app, config.federation.clients, to_run_config(config))

@@ -1,12 +1,8 @@
 """Where who joins a round is public, clients are protected unequally, and rounds may be empty."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 import fedsim
-from fedsim.configuration import Config
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy import identifiability
 from fedsim.privacy.trust.model import Vantage
@@ -25,14 +21,14 @@ SIX_CLIENTS = {
 
 
 @pytest.fixture
-def found(small: Callable[..., Config], tmp_path: Path) -> tuple[Config, fedsim.Run]:
+def found(small, tmp_path):
     config = small(SIX_CLIENTS | {"run.seed": 0})
     return config, fedsim.run(config, out=tmp_path / "run")
 
 
 def test_nobody_is_accused_of_rounds_that_nobody_joins_and_limits_are_of_the_worst_off_client(
-    found: tuple[Config, fedsim.Run],
-) -> None:
+    found,
+):
     config, run = found
     rounds = [config.participation.participants(round) for round in range(1, 9)]
     assert () in rounds

@@ -8,7 +8,7 @@ from fedsim.audits.results.numbers import Proportion
 from fedsim.audits.run import empirical
 
 
-def test_shares_are_of_all_trials_and_intervals_over_them() -> None:
+def test_shares_are_of_all_trials_and_intervals_over_them():
     confusions = np.array([[[8.0, 2], [3, 7]], [[6, 4], [1, 9]], [[7, 3], [0, 10]]])
     calibrations = np.array([[[0.0, 0, 0], [20, 15, 15]]] * 3)
     found = empirical.over_trials(confusions, calibrations, ["a", "b"], 0.9)
@@ -28,7 +28,7 @@ def test_shares_are_of_all_trials_and_intervals_over_them() -> None:
     assert found.least_recall == ("a", pytest.approx(0.7))
 
 
-def test_a_class_that_is_never_answered_has_no_precision() -> None:
+def test_a_class_that_is_never_answered_has_no_precision():
     found = empirical.over_trials(
         np.array([[[4.0, 0], [5, 0]]]), np.zeros((1, 10, 3)), ["0", "1"], 0.9
     )
@@ -37,7 +37,7 @@ def test_a_class_that_is_never_answered_has_no_precision() -> None:
 
 
 @pytest.mark.slow
-def test_the_interval_of_a_precision_covers_as_often_as_it_says() -> None:
+def test_the_interval_of_a_precision_covers_as_often_as_it_says():
     """A binomial count of 2,000 intervals at 90 % is off by 3 % once in 100,000 times."""
     draw = np.random.default_rng(5)
     held = 0

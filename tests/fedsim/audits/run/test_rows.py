@@ -1,42 +1,37 @@
 """The verdict of a run: states, their order, and an organisation's own limits."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import logit
 
-from fedsim.audits.results.report import Report
-from fedsim.audits.results.rows import OwnLimit, guessing, standing
-from fedsim.audits.results.rows import RunRow as Row
+from fedsim.audits.results.rows import guessing, standing
 from fedsim.audits.run import audit, rows
 from fedsim.audits.run.audited_run import AuditedRun
-from fedsim.configuration import Config, Scalar
 
 from .games import ROUNDS, TRIALS, gaussian_game
 
-Make = Callable[..., Config]
-SETTING: dict[str, Scalar] = {"training.rounds": ROUNDS, "privacy.delta": 0.01}
+SETTING = {"training.rounds": ROUNDS, "privacy.delta": 0.01}
 
 
-def _report(config: Config, strength: float = 1.0, trials: int = TRIALS, seed: int = 0) -> Report:
+def _report(config, strength=1.0, trials=TRIALS, seed=0):
     """The report of a game; below 1 the worlds differ by less than clipping allows, and say so."""
     facts, transcript = gaussian_game(config, strength, seed, trials)
     transcript["sensitivities"] = transcript["sensitivities"] * min(1.0, strength)
     return audit.assemble(AuditedRun(config, facts, transcript, 0.95, config.privacy.delta))
 
 
-def _towards(report: Report, vantage: str) -> Row:
+def _towards(report, vantage):
     return report.rows[vantage]
 
 
 @pytest.fixture
-def of(small: Make) -> Callable[..., Config]:
+def of(small):
     """Return a function that makes a configuration of 30 rounds with so many trials."""
 
-    def make(trials: int = TRIALS, **changes: Scalar) -> Config:
+    def make(trials=TRIALS, **changes):
         over = {key.replace("__", ".").replace("_", "-"): value for key, value in changes.items()}
         return small(SETTING | {"trials.count": trials} | over)
 
@@ -55,9 +50,7 @@ def of(small: Make) -> Callable[..., Config]:
         (2.0, 2000, "contradicted"),  # under half the noise
     ],
 )
-def test_what_was_measured_is_below_the_limit_or_above_it_or_neither(
-    strength: float, trials: int, state: str, of: Make
-) -> None:
+def test_what_was_measured_is_below_the_limit_or_above_it_or_neither(strength, trials, state, of):
     found = _towards(_report(of(trials), strength, trials), "participant")
     assert found.standing == state
     assert found.attack is not None
@@ -65,9 +58,7 @@ def test_what_was_measured_is_below_the_limit_or_above_it_or_neither(
     assert (found.attack.interval[1] < found.limit.rho_alpha) == (state == "below")
 
 
-def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_state(
-    of: Make,
-) -> None:
+def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_state(of):
     report = _report(of())
     server, released = _towards(report, "server"), _towards(report, "released-model")
     assert (server.standing, server.attack, server.limit.rho_alpha) == ("no-limit", None, 1)
@@ -77,7 +68,7 @@ def test_a_vantage_without_noise_has_no_limit_and_one_that_nobody_measured_no_st
 
 
 @pytest.mark.parametrize("alarm", ["advantage_server", "trade_off_server"])
-def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: Make) -> None:
+def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm, of):
     report = _report(of(2000), 0.3, 2000)
     states = {}
     for vantage in ("participant", "server"):
@@ -87,7 +78,7 @@ def test_an_alarm_about_another_vantage_accuses_that_one_alone(alarm: str, of: M
     assert (states["participant"], states["server"]) == ("below", "contradicted")
 
 
-def test_a_single_training_is_no_test(of: Make) -> None:
+def test_a_single_training_is_no_test(of):
     single = _towards(_report(of(1, trials__batch=1), trials=1), "participant")
     assert single.standing == "not-measured"
     assert single.attack is not None
@@ -109,9 +100,7 @@ def test_a_single_training_is_no_test(of: Make) -> None:
         ("local", 1.0, ["server", "participant", "released-model"]),
     ],
 )
-def test_the_worst_vantage_comes_first(
-    trust: str, strength: float, order: list[str], of: Make
-) -> None:
+def test_the_worst_vantage_comes_first(trust, strength, order, of):
     report = _report(of(federation__trust=trust), strength)
     assert [verdict.observer for verdict in report.rows.values()] == order
     limits = [
@@ -125,7 +114,7 @@ def test_the_worst_vantage_comes_first(
 # Chance
 
 
-def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> None:
+def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says():
     generator = np.random.default_rng(3)
     for trials in (20, 400):
         shown = 2 * generator.binomial(trials, 0.5, 20_000) / trials - 1
@@ -137,12 +126,12 @@ def test_a_coin_stays_within_what_chance_alone_gives_as_often_as_it_says() -> No
 # An organisation's own limits
 
 
-def _limit(report: Report, vantage: str) -> OwnLimit:
+def _limit(report, vantage):
     (found,) = _towards(report, vantage).own_limits
     return found
 
 
-def test_without_limits_nothing_is_held_to_one(of: Make) -> None:
+def test_without_limits_nothing_is_held_to_one(of):
     assert [verdict.own_limits for verdict in _report(of()).rows.values()] == [[], [], []]
 
 
@@ -156,9 +145,7 @@ def test_without_limits_nothing_is_held_to_one(of: Make) -> None:
         (0.40, 2.0, "misses", "measured"),  # theory promised it, and is refuted
     ],
 )
-def test_a_limit_of_the_advantage_is_met_or_missed_or_open(
-    limit: float, strength: float, answer: str, by: str, of: Make
-) -> None:
+def test_a_limit_of_the_advantage_is_met_or_missed_or_open(limit, strength, answer, by, of):
     report = _report(of(report__limit_advantage=limit), strength)
     found = _limit(report, "participant")
     assert (found.of, found.limit, found.answer, found.by) == ("advantage", limit, answer, by)
@@ -166,7 +153,7 @@ def test_a_limit_of_the_advantage_is_met_or_missed_or_open(
     assert (nothing_hides.answer, nothing_hides.by) == ("misses", "theory")
 
 
-def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of: Make) -> None:
+def test_a_limit_of_the_belief_is_a_limit_of_epsilon(of):
     """Met where theory's epsilon is small enough, missed where more is proven, else open."""
     allowed = _towards(_report(of()), "participant").limit
     for limit, answer, by in (

@@ -18,7 +18,7 @@ SMALL = (
 FEW = SMALL.replace("--trials 60", "--trials 20")
 
 
-def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> None:
+def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path):
     mistake = "variant=weighted noise-multiplier=1"
     result = run(f"{SMALL} 1.4 {mistake} --out {tmp_path / 'audit'}")
     assert result.exit_code == 4, result.output
@@ -34,7 +34,7 @@ def test_the_verdict_the_numbers_and_the_mending_are_printed(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_json_is_one_document_and_nothing_else() -> None:
+def test_json_is_one_document_and_nothing_else():
     result = run(f"{SMALL} 1.4 --json")
     assert result.exit_code == 0
     document = json.loads(result.stdout)
@@ -53,27 +53,27 @@ def test_json_is_one_document_and_nothing_else() -> None:
 
 
 @pytest.mark.slow
-def test_infinity_is_said_and_is_strict_json() -> None:
+def test_infinity_is_said_and_is_strict_json():
     result = run(f"{SMALL} 1.4 variant=none --json")
     row = json.loads(result.stdout)["rows"]["participant"]
     assert (row["limit"]["epsilon"], row["standing"]) == ("Infinity", "contradicted")
 
 
 @pytest.mark.slow
-def test_what_theory_calls_infinite_passes_no_gate() -> None:
+def test_what_theory_calls_infinite_passes_no_gate():
     # Twenty trials cannot prove what nobody doubts.
     suspect = run(f"{FEW} 9 variant=none")
     assert ("is not supported" in suspect.stdout, suspect.exit_code) == (True, 4)
 
 
 @pytest.mark.slow
-def test_without_a_claim_strict_fails() -> None:
+def test_without_a_claim_strict_fails():
     unclaimed = f"audit {APP} --trials 20 --clients 2 --rounds 1 clients=2"
     assert run(f"{unclaimed} --strict").exit_code == 3
 
 
 @pytest.mark.slow
-def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
+def test_no_code_of_the_app_makes_the_verdict(tmp_path):
     shutil.copytree(APP, tmp_path / "app")
     with (tmp_path / "app" / "dp_app" / "server_app.py").open("a", encoding="utf-8") as server:
         server.write(
@@ -91,7 +91,7 @@ def test_no_code_of_the_app_makes_the_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bad_options_are_one_line(tmp_path: Path) -> None:
+def test_bad_options_are_one_line(tmp_path):
     assert "the claimed delta" in refusal(f"audit {APP} --claimed-epsilon 1")
     assert "at least 2" in refusal(f"audit {APP} --clients 1")
     claim = "--claimed-epsilon 1 --claimed-delta 1e-5"
@@ -108,13 +108,13 @@ def test_bad_options_are_one_line(tmp_path: Path) -> None:
     assert "--out" in refusal(f"audit {APP} --out {tmp_path}")
 
 
-def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path: Path) -> None:
+def test_where_the_report_cannot_be_written_is_known_before_the_app_runs(tmp_path):
     (tmp_path / "file").touch()
     assert "cannot write" in refusal(f"audit {APP} --out {tmp_path / 'file'}")
 
 
 @pytest.mark.slow
-def test_what_is_refused_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_what_is_refused_leaves_nothing_behind(tmp_path):
     out = tmp_path / "out"
     for bad in (tmp_path / "nothere", f"{APP} --trials 5"):
         assert refusal(f"audit {bad} --out {out}")

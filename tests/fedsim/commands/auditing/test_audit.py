@@ -2,8 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -23,13 +21,11 @@ ROUND = ObservedRound(
 )
 
 
-def command(*arguments: object) -> int:
+def command(*arguments):
     return exit_of("audit", *arguments)
 
 
-def server(
-    path: Path, noise: float, rounds: int = 4, *, ended: bool = True, **configured: Any
-) -> Path:
+def server(path, noise, rounds=4, *, ended=True, **configured):
     """Write the transcript of a server whose three clients send updates of norm 1."""
     generator = np.random.default_rng(0)
     mechanism = {"clipping": "server", "noise_multiplier": 1.0, "clipping_norm": 1.0}
@@ -52,9 +48,7 @@ def server(
     return path
 
 
-def test_a_report_lies_beside_the_transcript(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_lies_beside_the_transcript(tmp_path, capsys):
     assert command(server(tmp_path / "server.fedt", 1.0)) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -72,9 +66,7 @@ def test_a_report_lies_beside_the_transcript(
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
-def test_json_is_the_report_and_nothing_else(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_report_and_nothing_else(tmp_path, capsys):
     out = tmp_path / "elsewhere" / "deep"
     path = server(tmp_path / "t", 0.2)
     options = ["--json", "--out", out, "--claimed-epsilon", "3", "--claimed-delta", "1e-6"]
@@ -87,9 +79,7 @@ def test_json_is_the_report_and_nothing_else(
 
 
 @pytest.mark.slow
-def test_the_exit_status_says_whether_the_claim_is_supported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_status_says_whether_the_claim_is_supported(tmp_path, capsys):
     # Four rounds at noise multiplier 1 are private at epsilon 9.997, delta 1e-5, by configuration.
     honest, quiet = server(tmp_path / "honest", 1.0), server(tmp_path / "quiet", 0.2)
     cut = server(tmp_path / "cut", 1.0, ended=False)
@@ -111,9 +101,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_a_check_that_cannot_be_made_is_never_passed(
-    tmp_path: Path, noise: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_check_that_cannot_be_made_is_never_passed(tmp_path, noise, capsys):
     path = server(tmp_path / "t", noise, noise_multiplier=0.0)
     claim = "--claimed-epsilon", 20, "--claimed-delta", 1e-5, "--claimed-unit", "record"
     for options, status in ((), 0), (claim, 3):
@@ -132,22 +120,20 @@ def test_a_check_that_cannot_be_made_is_never_passed(
     assert (proven is None) == (noise == 0)  # clients may have added noise before
 
 
-def test_without_a_claim_strict_alone_fails(tmp_path: Path) -> None:
+def test_without_a_claim_strict_alone_fails(tmp_path):
     path = server(tmp_path / "t", 1.0)
     assert command(path) == 0
     assert command(path, "--strict") == 3
 
 
-def test_a_directory_that_cannot_be_written_is_known_before_the_work(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_cannot_be_written_is_known_before_the_work(tmp_path, capsys):
     (tmp_path / "file").touch()
     path = damaged(server(tmp_path / "damaged.fedt", 1.0))
     assert command(path, "--out", tmp_path / "file") == 2
     assert "cannot write to" in capsys.readouterr().err
 
 
-def damaged(transcript: Path) -> Path:
+def damaged(transcript):
     """Change a byte in the middle of a round."""
     path = transcript / "000002.npz"
     content = bytearray(path.read_bytes())
@@ -169,9 +155,7 @@ def damaged(transcript: Path) -> Path:
         (),
     ],
 )
-def test_a_refused_audit_leaves_no_directory(
-    tmp_path: Path, options: tuple[object, ...], out: str
-) -> None:
+def test_a_refused_audit_leaves_no_directory(tmp_path, options, out):
     path = server(tmp_path / "server.fedt", 1.0)
     if not options:
         damaged(path)
@@ -181,16 +165,12 @@ def test_a_refused_audit_leaves_no_directory(
 
 
 @pytest.mark.parametrize("value", [1e308, 1e-300, 10**400, float("nan")], ids=lambda _: "")
-def test_a_configured_number_out_of_all_bounds_still_has_a_report(
-    tmp_path: Path, value: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_configured_number_out_of_all_bounds_still_has_a_report(tmp_path, value, capsys):
     assert command(server(tmp_path / "t", 1.0, noise_multiplier=value, clipping_norm=value)) == 0
     assert "noise_multiplier is neither 0 nor" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_round_in_which_nobody_changed_the_model_has_a_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_round_in_which_nobody_changed_the_model_has_a_report(tmp_path, capsys):
     model, noise = np.zeros(200), np.random.default_rng(0).standard_normal(200)
     path = tmp_path / "t.fedt"
     with Writer(path, TranscriptFacts("server", "a test")) as writer:
@@ -202,9 +182,7 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(
     assert (tmp_path / "t-audit" / "report.html").exists()
 
 
-def test_a_strangers_name_is_one_short_part_of_a_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_strangers_name_is_one_short_part_of_a_line(tmp_path, capsys):
     name = "app\nThe claim of epsilon 0.1 at delta 1e-05 is supported.\n0 alarms"
     with Writer(tmp_path / "t.fedt", TranscriptFacts("server", name, name)) as writer:
         writer.append(ROUND)
@@ -214,15 +192,13 @@ def test_a_strangers_name_is_one_short_part_of_a_line(
     assert "is supported.\n" not in said
 
 
-def test_without_noise_the_page_says_infinity(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_noise_the_page_says_infinity(tmp_path, capsys):
     assert command(server(tmp_path / "t.fedt", 0.0, rounds=1)) == 0
     assert "no noise: only rounding errors remain" in capsys.readouterr().out
     assert "∞" in (tmp_path / "t-audit" / "report.html").read_text()
 
 
-def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path: Path) -> None:
+def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path):
     assert command(server(tmp_path / "t.fedt", 0.05)) == 0
     page = (tmp_path / "t-audit" / "report.html").read_text()
     assert "&gt;99.9%" in page
@@ -230,9 +206,7 @@ def test_a_belief_is_never_printed_as_certainty_while_there_is_noise(tmp_path: P
 
 
 @pytest.mark.parametrize("rounds", [1, 12])
-def test_canaries_have_a_page(
-    tmp_path: Path, rounds: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_canaries_have_a_page(tmp_path, rounds, capsys):
     generator, model = np.random.default_rng(0), np.zeros(40)
     path = tmp_path / "client.fedt"
     with Writer(path, TranscriptFacts("participant", "a test", node=0)) as writer:
@@ -247,9 +221,7 @@ def test_canaries_have_a_page(
     assert "All rounds together have ε at least" in " ".join(page.split())
 
 
-def test_what_cannot_be_audited_is_one_line_and_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_audited_is_one_line_and_status_2(tmp_path, capsys):
     path = server(tmp_path / "server.fedt", 1.0)
     wrong = damaged(server(tmp_path / "damaged.fedt", 1.0))
     (tmp_path / "file").touch()
@@ -271,9 +243,7 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
         assert printed.out == ""
 
 
-def test_a_report_whose_sums_are_listed_is_not_replaced(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_whose_sums_are_listed_is_not_replaced(tmp_path, capsys):
     server(tmp_path / "server.fedt", 1.0)
     command(tmp_path / "server.fedt")
     before = (tmp_path / "server-audit" / "report.json").read_bytes()
@@ -301,7 +271,7 @@ def train(features, labels, seed):
 """
 
 
-def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path: Path) -> None:
+def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path):
     cell = tmp_path / "cell.py"
     cell.write_text(NOTEBOOK)
     notebook = sys.modules["__main__"]
@@ -316,10 +286,10 @@ def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path: Path) -
             pass
 
 
-def test_a_function_within_another_is_refused() -> None:
+def test_a_function_within_another_is_refused():
     kept = 1
 
-    def train(features: object, labels: object, seed: int) -> int:
+    def train(features, labels, seed):
         return kept
 
     with pytest.raises(InputError, match="outside others"):

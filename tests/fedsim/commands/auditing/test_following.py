@@ -4,16 +4,13 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adversaries.errors import InputError
 from fedsim.commands import following
-from fedsim.commands.following import Watch
 from fedsim.commands.terminal import Terminal
 from fedsim.federation.transcripts.reader import follow
 from fedsim.federation.transcripts.records import NodeReply, ObservedRound, TranscriptFacts
@@ -25,7 +22,7 @@ ROUND = ObservedRound(
 )
 
 
-def recorded(path: Path, *, ended: bool) -> Path:
+def recorded(path, *, ended):
     with Writer(path, TranscriptFacts("server", "a test", run=path.stem)) as writer:
         writer.append(ROUND)
         if ended:
@@ -33,11 +30,11 @@ def recorded(path: Path, *, ended: bool) -> Path:
     return path
 
 
-def followed(place: Path, then: Sequence[Callable[[], None]], patience: float = 60) -> list[str]:
+def followed(place, then, patience=60):
     """Follow as the command does; return what was seen. then: what happens after each run."""
-    seen: list[str] = []
+    seen = []
 
-    def audit(path: Path, watch: Watch) -> int:
+    def audit(path, watch):
         rounds = len(list(follow(path, interval=0.01, stop=watch)))
         seen.append(f"{path.stem}: {rounds}")
         then[len(seen) - 1]()
@@ -47,16 +44,16 @@ def followed(place: Path, then: Sequence[Callable[[], None]], patience: float = 
     return seen
 
 
-def stop() -> None:
+def stop():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def soon(path: Path) -> None:
+def soon(path):
     """Let a run be recorded when somebody waits for it."""
     threading.Timer(0.2, recorded, [path], {"ended": True}).start()
 
 
-def test_the_next_run_is_waited_for_until_somebody_asks_to_stop(tmp_path: Path) -> None:
+def test_the_next_run_is_waited_for_until_somebody_asks_to_stop(tmp_path):
     os.utime(recorded(tmp_path / "old.fedt", ended=True), (0, 0))
     recorded(tmp_path / "last.fedt", ended=True)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
@@ -65,28 +62,24 @@ def test_the_next_run_is_waited_for_until_somebody_asks_to_stop(tmp_path: Path) 
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
-def test_a_run_that_died_is_left_and_taken_up_again_if_it_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_died_is_left_and_taken_up_again_if_it_goes_on(tmp_path, capsys):
     path = recorded(tmp_path / "run.fedt", ended=False)
     then = [partial(recorded, path, ended=True), stop]
     assert followed(tmp_path, then, patience=0.05) == ["run: 1", "run: 2"]
     assert capsys.readouterr().err.count("\n") == 1  # it has ended by now
 
 
-def test_a_run_that_died_is_left_when_the_next_one_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_died_is_left_when_the_next_one_begins(tmp_path, capsys):
     recorded(tmp_path / "dead.fedt", ended=False)
     soon(tmp_path / "next.fedt")
     assert followed(tmp_path, [lambda: None, stop]) == ["dead: 1", "next: 1"]
     assert capsys.readouterr().err.splitlines()[1:] == [f"dead.fedt: {following.SUPERSEDED}"]
 
 
-def test_a_transcript_that_cannot_be_audited_ends_no_service(tmp_path: Path) -> None:
+def test_a_transcript_that_cannot_be_audited_ends_no_service(tmp_path):
     (tmp_path / "bad.fedt").write_bytes(b"what is this, and why is it here?")
 
-    def audit(path: Path, watch: Watch) -> int:
+    def audit(path, watch):
         stop()
         with pytest.raises(InputError) as refused:
             next(follow(path))
@@ -98,9 +91,7 @@ def test_a_transcript_that_cannot_be_audited_ends_no_service(tmp_path: Path) -> 
         following.follow(tmp_path, True, *arguments[2:])
 
 
-def test_the_command_reports_a_dead_run_as_far_as_it_came(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_reports_a_dead_run_as_far_as_it_came(tmp_path, capsys):
     recorded(tmp_path / "run.fedt", ended=False)
     assert exit_of("audit", "--follow", "--once", "--patience", "0.1", str(tmp_path)) == 0
     assert "run.fedt: no new data for 0.1 s" in capsys.readouterr().err

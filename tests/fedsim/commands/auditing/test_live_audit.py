@@ -5,7 +5,6 @@ import shutil
 import socket
 import stat
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,7 @@ from tests.console import exit_of
 ROUNDS, TRIALS = 2, 8
 
 
-def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
+def _federation(folder, trials, noise_source="seed"):
     """Run a small federation with an auditor; transcripts/ and run/ are left in the folder."""
     config = from_run_config(
         {
@@ -57,18 +56,18 @@ def _federation(folder: Path, trials: int, noise_source: str = "seed") -> Path:
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def federation(tmp_path_factory):
     return _federation(tmp_path_factory.mktemp("federation"), TRIALS)
 
 
-def command(*arguments: object) -> int:
+def command(*arguments):
     return exit_of("audit", *arguments)
 
 
 @pytest.mark.slow
 def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_users_own(
-    federation: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    federation, capsys
+):
     assert command(federation / "transcripts") == 0
     printed = capsys.readouterr()
     assert printed.err == ""
@@ -88,8 +87,8 @@ def test_a_folder_stands_for_its_newest_transcript_and_gets_a_report_of_its_user
 
 
 def test_its_directory_passes_a_gate_and_is_verified_to_its_last_belief(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    federation, tmp_path, capsys
+):
     recorded, out = federation / "transcripts" / f"{RUN_ID}.fedt", tmp_path / "audit"
     gate = "--fail-if", "belief > 0", "--fail-if", "epsilon > 100"
     assert command("--once", recorded, "--out", out, *gate, "--follow") == 3
@@ -102,7 +101,7 @@ def test_its_directory_passes_a_gate_and_is_verified_to_its_last_belief(
     assert "beliefs.jsonl: has changed" in capsys.readouterr().out
 
 
-def test_every_belief_is_a_line_of_json(federation: Path, tmp_path: Path) -> None:
+def test_every_belief_is_a_line_of_json(federation, tmp_path):
     assert command(federation / "transcripts" / f"{RUN_ID}.fedt", "--out", tmp_path / "a") == 0
     written = (tmp_path / "a" / "beliefs.jsonl").read_text()
     lines = [json.loads(line) for line in written.splitlines()]
@@ -116,8 +115,8 @@ def test_every_belief_is_a_line_of_json(federation: Path, tmp_path: Path) -> Non
 
 
 def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    federation, tmp_path, capsys
+):
     out = tmp_path / "a"
     assert command("--once", "--follow", "--json", federation / "transcripts", "--out", out) == 0
     lines = [*map(json.loads, (out / "beliefs.jsonl").read_text().splitlines())]
@@ -126,9 +125,7 @@ def test_following_a_finished_transcript_ends_by_itself_and_keeps_each_belief(
     assert report == json.loads((out / "report.json").read_text())
 
 
-def test_the_worlds_say_how_right_the_beliefs_were(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_worlds_say_how_right_the_beliefs_were(federation, tmp_path, capsys):
     options = ("--json", "--out", tmp_path / "a", "--worlds", federation / "run")
     assert command(federation / "transcripts", *options) == 0
     found = json.loads(capsys.readouterr().out)["rows"]["auditor"]["attack"]
@@ -139,9 +136,7 @@ def test_the_worlds_say_how_right_the_beliefs_were(
     assert found["delta_prime"] == pytest.approx(embedded["delta_prime"])
 
 
-def test_what_trainings_of_one_seed_release_together_is_not_known(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_trainings_of_one_seed_release_together_is_not_known(federation, tmp_path, capsys):
     options = "--json", "--out", tmp_path / "a", "--worlds", federation / "run"
     claim = "--claimed-epsilon", 100, "--claimed-delta", 0.005
     assert command(federation / "transcripts", *options, *claim) == 4
@@ -151,9 +146,7 @@ def test_what_trainings_of_one_seed_release_together_is_not_known(
     assert total == ["cannot-tell", "cannot-tell"]
 
 
-def test_the_python_api_says_the_same(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_python_api_says_the_same(federation, tmp_path, capsys):
     recorded, worlds = federation / "transcripts" / f"{RUN_ID}.fedt", federation / "run"
     options = "--claimed-epsilon", 2.2, "--claimed-delta", 0.005, "--worlds", worlds
     command(recorded, "--json", "--out", tmp_path / "audit", *options)
@@ -166,9 +159,7 @@ def test_the_python_api_says_the_same(
 
 
 @pytest.mark.slow
-def test_the_exit_status_says_whether_the_claim_is_supported(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_status_says_whether_the_claim_is_supported(federation, tmp_path, capsys):
     protected = _federation(tmp_path, 28, "system")
     worlds = ("--worlds", protected / "run")
     for folder, claimed, options, status, said in (
@@ -197,9 +188,7 @@ def test_the_exit_status_says_whether_the_claim_is_supported(
         assert f"The claim of epsilon {claimed} at delta 0.001 {said}" in printed
 
 
-def test_what_could_not_have_refuted_a_claim_does_not_support_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_could_not_have_refuted_a_claim_does_not_support_it(tmp_path, capsys):
     few = _federation(tmp_path, 2, "system")
     claim = ("--claimed-epsilon", 100, "--claimed-delta", 1e-3, "--worlds", few / "run")
     assert command(few / "transcripts", *claim) == 3
@@ -210,9 +199,7 @@ def test_what_could_not_have_refuted_a_claim_does_not_support_it(
     assert found.epsilon == found.details.released.epsilon > found.row.epsilon
 
 
-def test_canaries_need_no_data(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_canaries_need_no_data(federation, tmp_path, capsys):
     (tmp_path / "seed").write_text("11\n")
     options = ("--no-challenge", "--canary-seed-file", tmp_path / "seed", "--out", tmp_path / "a")
     assert command(federation / "transcripts", "--json", *options) == 0
@@ -225,9 +212,7 @@ def test_canaries_need_no_data(
     assert report["alarms"] == 0
 
 
-def test_what_cannot_be_audited_is_one_line_and_status_2(
-    federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_audited_is_one_line_and_status_2(federation, tmp_path, capsys):
     recorded, out = federation / "transcripts", tmp_path / "a"
     with Writer(tmp_path / "server.fedt", TranscriptFacts("server", "a test")) as writer:
         writer.end()
@@ -266,12 +251,9 @@ def test_what_cannot_be_audited_is_one_line_and_status_2(
 
 
 def test_a_foreign_transcript_opens_no_folder_that_it_names_and_no_connection(
-    federation: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def connect(*_: object, **__: object) -> None:
+    federation, tmp_path, capsys, monkeypatch
+):
+    def connect(*_, **__):
         raise AssertionError("the audit opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", connect)

@@ -1,23 +1,19 @@
 """`fedsim audit` of scores of canaries, with one line for bad input."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adversaries.bounds import one_run
 
-Command = Callable[..., tuple[int, str, str]]
 
-
-def _scores(path: Path, rows: list[tuple[object, ...]], header: str = "included,score") -> Path:
+def _scores(path, rows, header="included,score"):
     path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
     return path
 
 
-def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> None:
+def test_scores_of_anybody_are_estimated(fedsim, tmp_path):
     rng = np.random.default_rng(0)
     coins = rng.random(200) < 0.5
     values = 3 * coins + rng.standard_normal(200)
@@ -31,9 +27,7 @@ def test_scores_of_anybody_are_estimated(fedsim: Command, tmp_path: Path) -> Non
     assert "of 100" in " ".join(printed.split())
 
 
-def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares(
-    fedsim: Command, tmp_path: Path
-) -> None:
+def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares(fedsim, tmp_path):
     rng = np.random.default_rng(0)
     coins = rng.random(200) < 0.5
     values = coins + rng.standard_normal(200)
@@ -48,9 +42,9 @@ def test_a_spreadsheets_mark_is_no_part_of_a_column_and_huge_scores_have_squares
     assert printed[0] == printed[1]
 
 
-def test_bad_input_is_one_line(fedsim: Command, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(fedsim, tmp_path):
     good = _scores(tmp_path / "good.csv", [(0, 1.0), (1, 2.0)])
-    cases: list[tuple[tuple[object, ...], str]] = [
+    cases = [
         ((tmp_path / "no.csv", "--delta", "1e-5"), "cannot read scores"),
         ((good, "--delta", "2"), "delta is 2"),
         ((good, "--delta", "1e-5", "--confidence", "1"), "confidence is 1"),

@@ -2,24 +2,20 @@
 
 import csv
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import fedsim as api
-from fedsim.configuration import Config, dump, load
+from fedsim.configuration import dump, load
 from fedsim.game import federation, trainings
 from fedsim.game.trainings import Setting
 from fedsim.studies.choose import choose_search, utility
 
-Command = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def tiny(small: Callable[..., Config], tmp_path: Path) -> Path:
+def tiny(small, tmp_path):
     """The file of an experiment on pictures that is over at once."""
     values = {"training.rounds": 8, "data.records": 600, "data.held-out": 100}
     path = tmp_path / "tiny.toml"
@@ -28,7 +24,7 @@ def tiny(small: Callable[..., Config], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bank(tmp_path: Path) -> Path:
+def bank(tmp_path):
     """A table of 3,000 customers of whom 10 % default, by two of its four columns."""
     random = np.random.default_rng(0)
     values = random.normal(size=(3000, 4)).round(3)
@@ -42,9 +38,7 @@ def bank(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_an_uneven_table_is_answered_without_any_further_option(
-    fedsim: Command, bank: Path, tmp_path: Path
-) -> None:
+def test_an_uneven_table_is_answered_without_any_further_option(fedsim, bank, tmp_path):
     written = tmp_path / "bank.toml"
     assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
     out = tmp_path / "out"
@@ -85,18 +79,16 @@ def test_an_uneven_table_is_answered_without_any_further_option(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_choice_is_continued_and_can_be_run(
-    fedsim: Command, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_choice_is_continued_and_can_be_run(fedsim, tiny, tmp_path, monkeypatch):
     out = tmp_path / "out"
     asked = ("choose", tiny, "--max-belief", 0.8, "--out", out)
     original, calls = trainings.trained, []
 
-    def interrupted(*given: object) -> object:
+    def interrupted(*given):
         calls.append(given)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return original(*given)  # type: ignore[arg-type]
+        return original(*given)
 
     monkeypatch.setattr(trainings, "trained", interrupted)
     status, _, err = fedsim(*asked)
@@ -131,9 +123,7 @@ def test_a_choice_is_continued_and_can_be_run(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
-    fedsim: Command, tiny: Path, tmp_path: Path
-) -> None:
+def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(fedsim, tiny, tmp_path):
     asked = ("--max-risk", 0.05, "--baseline-risk", 0.0025, "--out", tmp_path / "out")
     over = ("--over", "privacy.max-risk=0.02,0.05,0.2", "--over", "training.learning-rate=4")
     status, printed, err = fedsim("choose", tiny, *asked, *over, "--json")
@@ -151,9 +141,7 @@ def test_a_limit_on_the_success_of_any_attack_is_met_by_theory(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_search_that_fails_says_what_to_change(
-    fedsim: Command, tiny: Path, tmp_path: Path
-) -> None:
+def test_a_search_that_fails_says_what_to_change(fedsim, tiny, tmp_path):
     out = tmp_path / "out"
     asked = ("choose", tiny, "--max-advantage", 0.01, "--out", out)
     over = ("--over", "training.rounds=1,2", "--over", "training.learning-rate=0.001")
@@ -168,8 +156,8 @@ def test_a_search_that_fails_says_what_to_change(
 
 @pytest.mark.usefixtures("without_pages")
 def test_a_class_without_held_out_records_and_a_diverged_model_end_no_search(
-    fedsim: Command, tiny: Path, tmp_path: Path
-) -> None:
+    fedsim, tiny, tmp_path
+):
     """Three held-out records cannot have ten classes, and a rate of 1e36 overflows."""
     asked = ("choose", tiny, "--max-belief", 0.8, "--out", tmp_path / "out", "--json")
     sgd = ("training.optimizer=sgd", "--over", "training.learning-rate=1.5,1e36")
@@ -180,9 +168,7 @@ def test_a_class_without_held_out_records_and_a_diverged_model_end_no_search(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_sampled_records_are_compared_at_one_noise_level(
-    fedsim: Command, bank: Path, tmp_path: Path
-) -> None:
+def test_sampled_records_are_compared_at_one_noise_level(fedsim, bank, tmp_path):
     """With sampling, equal epsilons have other advantages for other numbers of rounds."""
     written, out = tmp_path / "bank.toml", tmp_path / "out"
     assert fedsim("init", written, "--data", bank, "--label", "default", "--yes")[0] == 0
@@ -198,9 +184,7 @@ def test_sampled_records_are_compared_at_one_noise_level(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_rehearsal_answers_only_for_the_noise(
-    fedsim: Command, bank: Path, tmp_path: Path
-) -> None:
+def test_a_rehearsal_answers_only_for_the_noise(fedsim, bank, tmp_path):
     written = tmp_path / "part.toml"
     init = ("--data", bank, "--label", "default", "--rehearse", 300, "--yes", "training.rounds=5")
     assert fedsim("init", written, *init)[0] == 0
@@ -239,8 +223,8 @@ def test_a_rehearsal_answers_only_for_the_noise(
     ],
 )
 def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
-    arguments: list[object], complaint: str, fedsim: Command, tiny: Path, tmp_path: Path
-) -> None:
+    arguments, complaint, fedsim, tiny, tmp_path
+):
     status, out, err = fedsim("choose", tiny, "--out", tmp_path / "out", *arguments)
     assert (status, out) == (2, "")
     assert complaint in err
@@ -249,9 +233,7 @@ def test_what_cannot_be_searched_for_is_one_line_and_leaves_nothing(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_the_function_finds_what_the_command_finds(
-    fedsim: Command, tiny: Path, tmp_path: Path
-) -> None:
+def test_the_function_finds_what_the_command_finds(fedsim, tiny, tmp_path):
     out = tmp_path / "out"
     over = {"privacy.epsilon": [0.5, 1.0, 3.0], "training.learning-rate": [4.0]}
     found = api.choose(tiny, max_belief=0.8, against="released-model", over=over, out=out)

@@ -2,16 +2,12 @@
 
 import json
 import webbrowser
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-Fedsim = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def runs(fedsim: Fedsim, experiment: Path, tmp_path: Path) -> list[Path]:
+def runs(fedsim, experiment, tmp_path):
     found = [tmp_path / name for name in ("first", "a second")]
     for seed, out in enumerate(found):
         few = ("trials.count=4", "training.rounds=1", f"run.seed={seed}", "--json", "--quiet")
@@ -21,7 +17,7 @@ def runs(fedsim: Fedsim, experiment: Path, tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_runs_are_compared_in_a_table(fedsim: Fedsim, runs: list[Path]) -> None:
+def test_runs_are_compared_in_a_table(fedsim, runs):
     status, table, err = fedsim("report", *runs)
     assert (status, err) == (0, "")
     assert all(f"{place}: " in table for place in (1, 2))
@@ -33,10 +29,8 @@ def test_runs_are_compared_in_a_table(fedsim: Fedsim, runs: list[Path]) -> None:
     assert fedsim("report", runs[0], runs[0])[0] == 2
 
 
-def test_a_page_is_opened_and_its_path_printed(
-    fedsim: Fedsim, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
+def test_a_page_is_opened_and_its_path_printed(fedsim, experiment, tmp_path, monkeypatch):
+    opened = []
     page = tmp_path / "run" / "report.html"
     assert fedsim("run", experiment, "trials.count=4", "--quiet", "--out", page.parent)[0] == 0
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) is None)

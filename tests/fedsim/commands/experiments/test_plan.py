@@ -1,31 +1,27 @@
 """One preflight: however an experiment is started, its noise multiplier is searched for once."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, Scalar, dump, to_run_config
+from fedsim.configuration import dump, to_run_config
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import prepare
 from fedsim.privacy import calibration
 
-Command = Callable[..., tuple[int, str, str]]
-SHORT: dict[str, Scalar] = {"training.rounds": 1, "trials.count": 2}
-INTEGERS: dict[str, Scalar] = {"federation.trust": "distributed"}
+SHORT = {"training.rounds": 1, "trials.count": 2}
+INTEGERS = {"federation.trust": "distributed"}
 """Whose rounding is checked against the noise."""
 
 
 @pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def searches(monkeypatch):
     """What the noise multiplier was searched for, one entry for each search."""
-    found: list[object] = []
+    found = []
     search = calibration.least_multiplier
 
-    def counted(*arguments: object) -> float:
+    def counted(*arguments):
         found.append(arguments)
-        return search(*arguments)  # type: ignore[arg-type]
+        return search(*arguments)
 
     monkeypatch.setattr(calibration, "least_multiplier", counted)
     return found
@@ -33,9 +29,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
-def test_a_run_and_each_run_of_a_table_search_once(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path, searches: list[object]
-) -> None:
+def test_a_run_and_each_run_of_a_table_search_once(fedsim, small, tmp_path, searches):
     experiment = tmp_path / "short.toml"
     experiment.write_text(dump(small(SHORT | INTEGERS)))
     assert fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")[0] == 0
@@ -46,9 +40,7 @@ def test_a_run_and_each_run_of_a_table_search_once(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_flwr_run_makes_the_same_plan_once(
-    small: Callable[..., Config], tmp_path: Path, searches: list[object]
-) -> None:
+def test_flwr_run_makes_the_same_plan_once(small, tmp_path, searches):
     config = small(SHORT | {"run.out": str(tmp_path / "run")})
     expected = prepare(config)
     searches.clear()
@@ -58,9 +50,7 @@ def test_flwr_run_makes_the_same_plan_once(
     assert prepare(config) == expected
 
 
-def test_a_plan_that_cannot_be_carried_out_leaves_nothing(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_plan_that_cannot_be_carried_out_leaves_nothing(small, tmp_path):
     for wrong in ({"training.schedule": "linaer"}, {"privacy.stop-at": 1e-6}):
         with pytest.raises(Exception, match=r"training.schedule|privacy.stop-at"):
             prepare(small(wrong | {"run.out": str(tmp_path / "run")}))
@@ -68,9 +58,7 @@ def test_a_plan_that_cannot_be_carried_out_leaves_nothing(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_a_delta_that_nobody_gives_is_said(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_delta_that_nobody_gives_is_said(fedsim, experiment, tmp_path):
     few = ("trials.count=4", "training.rounds=1", "privacy.delta=0")
     status, _, err = fedsim("run", experiment, *few, "--out", tmp_path / "run")
     assert status == 0

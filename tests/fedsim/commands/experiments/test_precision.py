@@ -3,33 +3,24 @@
 import csv
 import json
 import stat
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from fedsim import experiment as experiments
-from fedsim.configuration import Config, dump
+from fedsim.configuration import dump
 from fedsim.experiment import in_process
 from fedsim.federation.runs.extension import extend
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.server.plan import Plan
 from fedsim.reports import page as page_of_run
 from fedsim.reports.sections.section import TITLES
-
-Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pages")
 def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
-    fedsim: Command,
-    small: Callable[..., Config],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def breaking(plan: Plan, console: Console) -> RunDirectory:
+    fedsim, small, tmp_path, monkeypatch
+):
+    def breaking(plan, console):
         if plan.config.privacy.rho_beta == 0.95:
             raise FloatingPointError("no numbers any more")
         return in_process(plan, console)
@@ -100,8 +91,8 @@ def test_a_table_keeps_what_succeeded_names_what_failed_and_skips_what_is_done(
     ],
 )
 def test_a_table_of_nothing_sensible_leaves_nothing(
-    arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    arguments, complaint, fedsim, experiment, tmp_path
+):
     status, out, err = fedsim("choose", experiment, "--out", tmp_path / "sweep", *arguments)
     assert (status, out) == (2, "")
     assert complaint in err
@@ -110,9 +101,7 @@ def test_a_table_of_nothing_sensible_leaves_nothing(
 
 
 @pytest.mark.usefixtures("without_pages")
-def test_more_trials_are_added_to_a_finished_run(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_more_trials_are_added_to_a_finished_run(fedsim, small, tmp_path):
     experiment, out = tmp_path / "tiny.toml", tmp_path / "run"
     experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
     fedsim("run", experiment, "--out", out, "--quiet")

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -16,16 +15,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from fedsim import __version__
-from fedsim.configuration import Config
 from fedsim.reports.tracking.course import Course, after
 from fedsim.reports.tracking.progress import ProgressBar, planned_steps, preparing, worded
 
-Command = Callable[..., tuple[int, str, str]]
 
-
-def test_a_run_leaves_a_report_and_can_be_repeated(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_run_leaves_a_report_and_can_be_repeated(fedsim, experiment, tmp_path):
     status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     assert (status, out, err) == (0, "", "")
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -53,9 +47,7 @@ def test_a_run_leaves_a_report_and_can_be_repeated(
     assert repeated["empirical"] == report["empirical"]
 
 
-def test_the_report_has_what_scripts_rely_on(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_the_report_has_what_scripts_rely_on(fedsim, experiment, tmp_path):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     row = report["rows"]["participant"]
@@ -69,7 +61,7 @@ def test_the_report_has_what_scripts_rely_on(
     assert report["rows"]["participant"]["limit"]["rho_beta"] == pytest.approx(0.9)
 
 
-def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: Path) -> None:
+def test_options_override_the_file(fedsim, experiment, tmp_path):
     fedsim(
         *("run", experiment, "--out", tmp_path / "run", "--quiet"),
         *("trials.count=4", "training.rounds=2", "run.seed=9", "run.device=cpu"),
@@ -130,8 +122,8 @@ def test_options_override_the_file(fedsim: Command, experiment: Path, tmp_path: 
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_input_is_one_line_and_leaves_nothing(
-    arguments: list[str], complaint: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    arguments, complaint, fedsim, experiment, tmp_path
+):
     status, out, err = fedsim("run", experiment, "--out", tmp_path / "run", *arguments)
     assert status == 2
     assert out == ""
@@ -140,18 +132,14 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(fedsim, experiment, tmp_path):
     (tmp_path / "file").write_text("")
     status, _, err = fedsim("run", experiment, "--out", tmp_path / "file" / "run")
     assert status == 2
     assert "cannot write to" in err
 
 
-def test_a_finished_run_is_not_overwritten(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_finished_run_is_not_overwritten(fedsim, experiment, tmp_path):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     before = (tmp_path / "run" / "report.json").stat().st_mtime_ns
     status, _, err = fedsim("run", experiment, "--out", tmp_path / "run")
@@ -160,9 +148,7 @@ def test_a_finished_run_is_not_overwritten(
     assert (tmp_path / "run" / "report.json").stat().st_mtime_ns == before
 
 
-def test_the_summary_and_the_place_of_the_report_are_printed(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_the_summary_and_the_place_of_the_report_are_printed(fedsim, experiment, tmp_path):
     status, out, err = fedsim("run", experiment, "--out", tmp_path / "run")
     assert status == 0
     assert err.startswith("Warning: With central trust, the server sees each client's sum")
@@ -175,9 +161,7 @@ def test_the_summary_and_the_place_of_the_report_are_printed(
     assert (status, "ε at least" in out) == (0, True)
 
 
-def test_report_restates_every_bound_at_another_confidence_and_delta(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_report_restates_every_bound_at_another_confidence_and_delta(fedsim, experiment, tmp_path):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     wide = json.loads((tmp_path / "run" / "report.json").read_text())["rows"]
     status, _, _ = fedsim("report", tmp_path / "run", "audit.confidence=0.5")
@@ -194,7 +178,7 @@ def test_report_restates_every_bound_at_another_confidence_and_delta(
     assert "confidence is 1.5" in err
 
 
-def test_report_of_something_else_is_refused(fedsim: Command, tmp_path: Path) -> None:
+def test_report_of_something_else_is_refused(fedsim, tmp_path):
     status, _, err = fedsim("report", tmp_path)
     assert status == 2
     assert "is not a run directory" in err
@@ -203,9 +187,7 @@ def test_report_of_something_else_is_refused(fedsim: Command, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "damage", [b"", b"PK\x03\x04 truncated", b"not an archive"], ids=["empty", "truncated", "other"]
 )
-def test_a_damaged_transcript_is_named_with_its_remedy(
-    damage: bytes, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_transcript_is_named_with_its_remedy(damage, fedsim, experiment, tmp_path):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     (tmp_path / "run" / "transcript.npz").write_bytes(damage)
     (tmp_path / "run" / "report.json").unlink()
@@ -220,8 +202,8 @@ def test_a_damaged_transcript_is_named_with_its_remedy(
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", "{}"])
 def test_damaged_facts_and_reports_are_named_with_their_remedies(
-    damage: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    damage, fedsim, experiment, tmp_path
+):
     run = tmp_path / "run"
     fedsim("run", experiment, "--out", run, "--quiet")
     (run / "report.json").write_text(damage)
@@ -244,9 +226,7 @@ def test_damaged_facts_and_reports_are_named_with_their_remedies(
     assert status == 0
 
 
-def test_the_damaged_configuration_of_a_run_is_named_with_its_remedy(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_the_damaged_configuration_of_a_run_is_named_with_its_remedy(fedsim, experiment, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text("[data")
@@ -258,8 +238,8 @@ def test_the_damaged_configuration_of_a_run_is_named_with_its_remedy(
 
 
 def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
-    fedsim: Command, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fedsim, experiment, tmp_path, monkeypatch
+):
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet")
     (tmp_path / "run").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")
@@ -281,15 +261,13 @@ def test_a_run_directory_may_be_moved_and_its_configuration_run_again(
     ],
     ids=lambda changes: " ".join(changes[1::2]),
 )
-def test_every_kind_of_experiment_ends_in_a_report(
-    changes: list[str], fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_every_kind_of_experiment_ends_in_a_report(changes, fedsim, experiment, tmp_path):
     status, _, err = fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
     assert (status, err) == (0, "")
     assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
 
 
-def test_without_arguments_the_first_commands_are_shown(fedsim: Command) -> None:
+def test_without_arguments_the_first_commands_are_shown(fedsim):
     status, out, err = fedsim()
     assert (status, err) == (0, "")
     assert re.findall(r"^  fedsim (\w+)", out, re.M) == ["run", "init", "audit"]
@@ -298,9 +276,7 @@ def test_without_arguments_the_first_commands_are_shown(fedsim: Command) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 0.5, 1.0, 2.5])  # torch is being imported meanwhile
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_early_stop_is_one_line(
-    delay: float, number: signal.Signals, experiment: Path, tmp_path: Path
-) -> None:
+def test_an_early_stop_is_one_line(delay, number, experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run", str(experiment)]
     arguments = ["trials.count=4000", "--out", str(tmp_path / "run"), "--quiet"]
     with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True) as process:
@@ -313,7 +289,7 @@ def test_an_early_stop_is_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
-def test_an_interruption_while_an_object_is_deleted_is_not_lost() -> None:
+def test_an_interruption_while_an_object_is_deleted_is_not_lost():
     deleting = """
 import time
 import fedsim.commands.main
@@ -335,7 +311,7 @@ entry.main()
     assert (found.returncode, found.stderr) == (130, "fedsim: interrupted\n")
 
 
-def _until_caught(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def _until_caught(process, number):
     # On a loaded machine the interpreter itself takes its time.
     if not (status := Path(f"/proc/{process.pid}/status")).exists():
         time.sleep(1)  # no Linux
@@ -348,7 +324,7 @@ def _until_caught(process: subprocess.Popen[str], number: signal.Signals) -> Non
     pytest.fail("the command never began")
 
 
-def test_the_command_line_waits_for_nothing_that_computes() -> None:
+def test_the_command_line_waits_for_nothing_that_computes():
     loaded = (
         "import sys, fedsim.commands.main; print({'torch', 'flwr', 'matplotlib'} & {*sys.modules})"
     )
@@ -357,7 +333,7 @@ def test_the_command_line_waits_for_nothing_that_computes() -> None:
     assert found.stdout == "set()\n"
 
 
-def test_help_teaches(fedsim: Command) -> None:
+def test_help_teaches(fedsim):
     status, out, _ = fedsim("run", "--help")
     assert status == 0
     words = " ".join(out.split())
@@ -366,9 +342,7 @@ def test_help_teaches(fedsim: Command) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(
-    experiment: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
     long = ["trials.count=800", "trials.batch=20", "--out", str(out)]
@@ -392,9 +366,7 @@ def test_ctrl_c_keeps_finished_batches_and_the_run_resumes(
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
 
 
-def test_a_report_at_another_delta_restates_the_budget(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_report_at_another_delta_restates_the_budget(fedsim, experiment, tmp_path):
     limit = ["privacy.stop-at=1.9"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *limit)
     first = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -414,9 +386,7 @@ def test_a_report_at_another_delta_restates_the_budget(
 
 
 @pytest.mark.parametrize("runtime", ["inprocess", "simulation"])
-def test_a_batch_that_was_deleted_has_spent_its_budget(
-    runtime: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_batch_that_was_deleted_has_spent_its_budget(runtime, fedsim, experiment, tmp_path):
     changes = ["privacy.noise-source=system", "privacy.stop-at=2.2"]
     changes += ["trials.count=1"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
@@ -432,9 +402,7 @@ def test_a_batch_that_was_deleted_has_spent_its_budget(
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == ledger
 
 
-def test_a_continued_run_that_costs_more_than_configured_asks_first(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_continued_run_that_costs_more_than_configured_asks_first(fedsim, experiment, tmp_path):
     one = ["trials.count=1", "privacy.noise-source=system"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *one)
     (tmp_path / "run" / "report.json").unlink()
@@ -462,8 +430,8 @@ def test_a_continued_run_that_costs_more_than_configured_asks_first(
 
 
 def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    fedsim, experiment, tmp_path
+):
     changes = ["privacy.noise-source=system", "privacy.stop-at=9"]
     fedsim("run", experiment, "--out", tmp_path / "run", "--quiet", *changes)
     before = (tmp_path / "run" / "config.toml").read_bytes()
@@ -475,9 +443,7 @@ def test_more_trials_on_the_same_people_than_the_budget_affords_are_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["system", pytest.param("seed", marks=pytest.mark.long)])
-def test_what_a_killed_process_released_stays_in_the_account(
-    source: str, experiment: Path, tmp_path: Path
-) -> None:
+def test_what_a_killed_process_released_stays_in_the_account(source, experiment, tmp_path):
     command = [str(Path(sys.executable).parent / "fedsim"), "run"]
     out = tmp_path / "run"
     changes = [f"privacy.noise-source={source}", "training.rounds=600", "--quiet"]
@@ -501,9 +467,7 @@ def test_what_a_killed_process_released_stays_in_the_account(
     assert ratio > 1.01 if added else ratio == pytest.approx(1)
 
 
-def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
-    small: Callable[..., Config],
-) -> None:
+def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(small):
     config = small({"trials.batch": 4, "training.rounds": 30})
     bar = Progress(disable=True)
     task = bar.add_task("", total=planned_steps(config.trials, 30), rounds=30)
@@ -527,9 +491,7 @@ def test_the_progress_bar_is_full_at_the_end_of_a_training_that_stops_early(
     assert worded(course, training=True).endswith("ε 0.75")
 
 
-def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(
-    small: Callable[..., Config],
-) -> None:
+def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(small):
     said = StringIO()
     progress = Progress(console=Console(file=said, width=200), disable=True)
     bar = ProgressBar(progress, progress.add_task("", total=9, rounds=9), small().trials, False)
@@ -540,9 +502,7 @@ def test_a_client_that_stays_away_is_named_once_where_no_bar_is_shown(
     assert said.getvalue() == "client 2 failed: it is gone; round 4 goes on without it\n"
 
 
-def test_runs_are_compared_by_trust_and_vantage(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_runs_are_compared_by_trust_and_vantage(fedsim, experiment, tmp_path):
     runs = []
     for trust in ("central", "local"):
         runs.append(tmp_path / trust)
@@ -571,9 +531,7 @@ def test_runs_are_compared_by_trust_and_vantage(
 
 
 @pytest.mark.parametrize("vantage", ["server", "released-model"])
-def test_any_vantage_can_have_the_headline(
-    vantage: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_any_vantage_can_have_the_headline(vantage, fedsim, experiment, tmp_path):
     out = tmp_path / "run"
     settings = [f"federation.vantage={vantage}", "privacy.rho-beta=0.0"]
     settings += ["privacy.noise-multiplier=2.0", "training.rounds=2"]
@@ -589,8 +547,8 @@ def test_any_vantage_can_have_the_headline(
 
 
 def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    fedsim, experiment, tmp_path
+):
     out = tmp_path / "run"
     status, _, error = fedsim("run", experiment, "--out", out, "federation.vantage=server")
     assert status == 2
@@ -598,7 +556,7 @@ def test_no_noise_meets_a_target_towards_a_server_that_sees_clean_sums(
     assert not out.exists()
 
 
-def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")  # rich draws no bars on a dumb one
     shown = StringIO()
     with preparing(Console(file=shown, force_terminal=True, width=100)) as searched:
@@ -612,8 +570,8 @@ def test_a_search_for_the_challenge_shows_how_far_it_is(monkeypatch: pytest.Monk
 
 
 def test_without_ray_a_simulation_says_which_command_installs_it(
-    fedsim: Command, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    fedsim, experiment, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "ray", None)
     command = ["run", experiment, "--simulation", "--out", tmp_path / "run"]
     status, _, err = fedsim(*command)
@@ -624,7 +582,7 @@ def test_without_ray_a_simulation_says_which_command_installs_it(
 
 
 @pytest.mark.parametrize("module", ["fedsim", "fedsim.commands.entry"])
-def test_python_runs_the_command_as_a_module(module: str) -> None:
+def test_python_runs_the_command_as_a_module(module):
     ran = subprocess.run(
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False
     )
@@ -632,8 +590,8 @@ def test_python_runs_the_command_as_a_module(module: str) -> None:
 
 
 def test_a_place_that_keeps_no_runs_is_refused_before_anything_is_written(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    fedsim, experiment, tmp_path
+):
     for command in (["run", experiment, "--track", "here"], ["track", tmp_path, "--to", "here"]):
         status, _, err = fedsim(*command)
         assert (status, len(err.splitlines())) == (2, 1)

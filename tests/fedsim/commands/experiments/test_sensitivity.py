@@ -1,7 +1,6 @@
 """`fedsim sensitivity`: a report, one JSON document, one line for bad input."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -28,22 +27,17 @@ threads = 1
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text(CONFIG)
     return path
 
 
-def command(*arguments: object) -> int:
+def command(*arguments):
     return exit_of("sensitivity", *arguments)
 
 
-def test_a_configuration_is_all_it_needs(
-    config: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_configuration_is_all_it_needs(config, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command(config) == 0
     printed = capsys.readouterr()
@@ -58,9 +52,7 @@ def test_a_configuration_is_all_it_needs(
 
 
 @pytest.mark.slow
-def test_options_choose_measure_relation_pairs_and_trials(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_choose_measure_relation_pairs_and_trials(config, tmp_path, capsys):
     options = ["challenge.dissimilarity=cosine", "--top", 2, "--trials", 3, "--json"]
     options += ["privacy.neighbouring=replace", "--out", tmp_path / "out"]
     assert command(config, *options) == 0
@@ -85,13 +77,7 @@ def test_options_choose_measure_relation_pairs_and_trials(
         (["training.sampling-rate=0.5"], "full batches"),
     ],
 )
-def test_bad_input_is_one_line(
-    config: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    message: str,
-) -> None:
+def test_bad_input_is_one_line(config, tmp_path, capsys, options, message):
     assert command(config, "--out", tmp_path / "out", *options) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -100,9 +86,7 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_a_run_left_is_not_replaced(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_run_left_is_not_replaced(config, tmp_path, capsys):
     (tmp_path / "run").mkdir()
     report = tmp_path / "run" / "report.json"
     report.write_text("{}")
@@ -112,15 +96,13 @@ def test_what_a_run_left_is_not_replaced(
     assert report.read_text() == "{}" and list(report.parent.iterdir()) == [report]
 
 
-def test_a_directory_that_cannot_be_written_is_named_before_the_work(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_that_cannot_be_written_is_named_before_the_work(config, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert command(config, "--out", tmp_path / "file" / "out") == 2
     assert "cannot write to" in capsys.readouterr().err
 
 
-def test_help_teaches_by_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_teaches_by_example(capsys):
     assert command("--help") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "fedsim sensitivity digits" in said

@@ -1,12 +1,8 @@
 """A directory that somebody else laid out, with links at every name that is written."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-Command = Callable[..., tuple[int, str, str]]
 
 PRECIOUS = "a thesis without a newline"
 FEW = ("trials.count=4", "training.rounds=1", "--quiet")
@@ -14,8 +10,8 @@ FEW = ("trials.count=4", "training.rounds=1", "--quiet")
 
 @pytest.mark.parametrize("name", ["lock", "events.jsonl", "ledger.jsonl"])
 def test_a_file_that_grows_is_refused_in_one_line_where_it_is_a_link(
-    name: str, fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+    name, fedsim, experiment, tmp_path
+):
     (tmp_path / "precious").write_text(PRECIOUS)
     directory = tmp_path / "run"
     directory.mkdir()
@@ -27,9 +23,7 @@ def test_a_file_that_grows_is_refused_in_one_line_where_it_is_a_link(
     assert (tmp_path / "precious").read_text() == PRECIOUS
 
 
-def test_a_link_is_no_place_for_a_run_or_a_report(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_a_link_is_no_place_for_a_run_or_a_report(fedsim, experiment, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "elsewhere")
@@ -39,9 +33,7 @@ def test_a_link_is_no_place_for_a_run_or_a_report(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_other_files_take_the_place_of_links(
-    fedsim: Command, experiment: Path, tmp_path: Path
-) -> None:
+def test_other_files_take_the_place_of_links(fedsim, experiment, tmp_path):
     """Links that lead to nothing yet: whoever writes through one makes a file elsewhere."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

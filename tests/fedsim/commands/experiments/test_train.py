@@ -2,22 +2,16 @@
 
 import html
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedsim import load_model
-from fedsim.configuration import Config, dump
+from fedsim.configuration import dump
 from fedsim.reports import model_card, training_report
 
-Command = Callable[..., tuple[int, str, str]]
 
-
-def test_a_model_is_trained_kept_and_told_from_an_experiment(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_model_is_trained_kept_and_told_from_an_experiment(fedsim, small, tmp_path):
     path, out = tmp_path / "training.toml", tmp_path / "model"
     local = {"federation.trust": "local", "federation.vantage": "server"}
     path.write_text(dump(small(local | {"privacy.noise-source": "system"})))
@@ -55,9 +49,7 @@ def test_a_model_is_trained_kept_and_told_from_an_experiment(
     assert load_model(tmp_path / "handed-on") is not None
 
 
-def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them(
-    fedsim: Command, tmp_path: Path
-) -> None:
+def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them(fedsim, tmp_path):
     (tmp_path / "schema.toml").write_text('classes = ["no", "yes"]\n[columns]\none = [0, 1]\n')
     path = tmp_path / "training.toml"
     path.write_text(
@@ -69,9 +61,7 @@ def test_what_a_training_on_own_records_costs_is_known_before_anybody_reads_them
     assert json.loads(said)["epsilon"] == pytest.approx(3.0, rel=1e-6)
 
 
-def test_a_table_is_trained_on_by_a_public_schema_alone(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_table_is_trained_on_by_a_public_schema_alone(fedsim, small, tmp_path):
     """Without it, the smallest and largest values and rare categories would be in the model."""
     rng = np.random.default_rng(0)
     rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}" for a, b in rng.random((80, 2))]
@@ -109,9 +99,7 @@ def test_a_table_is_trained_on_by_a_public_schema_alone(
     assert training_report.PUBLIC in html.unescape((tmp_path / "digits/report.html").read_text())
 
 
-def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(
-    fedsim: Command, small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_the_card_tells_what_the_rehearsal_of_the_same_file_found(fedsim, small, tmp_path):
     path, played = tmp_path / "training.toml", tmp_path / "played"
     path.write_text(dump(small({"federation.trust": "local", "federation.vantage": "server"})))
     assert fedsim("run", path, "run.job=rehearsal", "trials.count=8", "--out", played)[0] == 0

@@ -2,16 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from adversaries.bounds.sample_size import trials_needed
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.configuration import Config, dump, to_run_config
+from fedsim.configuration import dump, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -27,23 +24,22 @@ KEYS = {
 }
 
 
-def text(arguments: str) -> str:
+def text(arguments):
     result = run(arguments)
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
 
 
-def document(arguments: str) -> dict[str, Any]:
-    def refuse(constant: str) -> None:
+def document(arguments):
+    def refuse(constant):
         raise AssertionError(f"{constant} is not strict JSON")
 
     result = run(f"{arguments} --json")
     assert result.exit_code == 0, result.output
-    parsed: dict[str, Any] = json.loads(result.stdout, parse_constant=refuse)
-    return parsed
+    return json.loads(result.stdout, parse_constant=refuse)
 
 
-def test_a_limit_is_solved_by_every_accountant() -> None:
+def test_a_limit_is_solved_by_every_accountant():
     answer = document(LIMITED)
     assert answer.keys() >= KEYS
     assert answer["solutions"].keys() == answer["accountants"].keys() == ACCOUNTANTS.keys()
@@ -58,18 +54,18 @@ def test_a_limit_is_solved_by_every_accountant() -> None:
     assert (answer["trust"], answer["vantage"], answer["clients"]) == ("central", "participant", 2)
 
 
-def test_a_limit_reproduces_the_papers_noise_with_the_papers_accountant() -> None:
+def test_a_limit_reproduces_the_papers_noise_with_the_papers_accountant():
     answer = document(f"{LIMITED} --accountant rdp-classic")
     assert answer["noise_multiplier"] == pytest.approx(8.38022703488798, rel=1e-6)
     assert answer["rho_alpha"] == pytest.approx(0.2561767421042713, rel=1e-6)
 
 
-def test_an_epsilon_may_be_given_instead_of_a_belief() -> None:
+def test_an_epsilon_may_be_given_instead_of_a_belief():
     by_epsilon = f"account --epsilon {math.log(9)!r} --delta 0.01 --rounds 30"
     assert document(by_epsilon)["noise_multiplier"] == document(LIMITED)["noise_multiplier"]
 
 
-def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
+def test_the_noise_of_other_clients_lowers_the_nominal_multiplier():
     answer = document(f"{LIMITED} --trust local --clients 5")
     assert answer["effective_noise_multiplier"] == pytest.approx(5.699546592, rel=1e-6)
     assert answer["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
@@ -80,7 +76,7 @@ def test_the_noise_of_other_clients_lowers_the_nominal_multiplier() -> None:
     assert again["rho_beta"] == pytest.approx(0.9, rel=1e-6)
 
 
-def test_colluders_tell_their_noise() -> None:
+def test_colluders_tell_their_noise():
     """Of eight clients three collude: a participant faces the noise of the other four."""
     setting = "--trust local --clients 8 --colluding 3"
     answer = document(f"{LIMITED} {setting}")
@@ -106,7 +102,7 @@ def test_colluders_tell_their_noise() -> None:
     assert alone["noise_multiplier"] == pytest.approx(5.699546592 / 2, rel=1e-6)
 
 
-def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> None:
+def test_colluders_may_be_supposed_of_a_described_federation(tmp_path):
     path = tmp_path / "rounds.toml"
     path.write_text(
         'trust = "local"\nclients = 8\ncolluders = 1\n'
@@ -118,7 +114,7 @@ def test_colluders_may_be_supposed_of_a_described_federation(tmp_path: Path) -> 
         assert effective == pytest.approx(2 * math.sqrt(others))
 
 
-def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
+def test_local_steps_count_as_steps_under_the_clients_own_noise():
     arguments = "--delta 0.01 --trust local --clients 5"
     local = document(f"account --noise-multiplier 4 --rounds 10 --local-steps 3 {arguments}")
     plain = document("account --noise-multiplier 4 --rounds 30 --delta 0.01")
@@ -131,20 +127,20 @@ def test_local_steps_count_as_steps_under_the_clients_own_noise() -> None:
 
 
 @pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
-def test_local_steps_that_make_no_sense_are_refused(command: str) -> None:
+def test_local_steps_that_make_no_sense_are_refused(command):
     assert "choose trust local" in refusal(f"{command} --local-steps 3")
     assert "give at least 1" in refusal(f"{command} --local-steps 0 --trust local")
 
 
 @pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
-def test_of_a_given_person_the_tail_is_stated_that_holds_for_everybody(command: str) -> None:
+def test_of_a_given_person_the_tail_is_stated_that_holds_for_everybody(command):
     answer = document(command)
     assert answer["tail_limit"] > answer["tail_probability"] > answer["delta"]
     said = f"except in up to {100 * answer['tail_limit']:.3g} % of trainings with it"
     assert said in " ".join(text(command).split())
 
 
-def test_account_gives_every_accountants_epsilon() -> None:
+def test_account_gives_every_accountants_epsilon():
     answer = document(ACCOUNT)
     assert answer.keys() >= KEYS
     assert answer["epsilon"] == pytest.approx(1.3134725502396565, rel=1e-6)
@@ -157,7 +153,7 @@ def test_account_gives_every_accountants_epsilon() -> None:
 
 
 @pytest.mark.parametrize("command", [LIMITED, ACCOUNT])
-def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command: str) -> None:
+def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command):
     found = document(f"{command} --sampling-rate 0.5 --neighbouring replace")
     rows = found.get("solutions") or found["accountants"]
     assert rows["pld"].keys() > {"note"}
@@ -166,7 +162,7 @@ def test_an_accountant_that_does_not_apply_is_listed_with_its_reason(command: st
     assert "add-remove" in text(f"{command} --sampling-rate 0.5 --neighbouring replace")
 
 
-def test_towards_a_server_with_clean_sums_epsilon_is_null_and_the_note_says_why() -> None:
+def test_towards_a_server_with_clean_sums_epsilon_is_null_and_the_note_says_why():
     answer = document(f"{ACCOUNT} --vantage server")
     assert answer["effective_noise_multiplier"] == 0
     assert answer["epsilon"] is None
@@ -175,13 +171,13 @@ def test_towards_a_server_with_clean_sums_epsilon_is_null_and_the_note_says_why(
     assert "No protection" in text(f"{ACCOUNT} --vantage server")
 
 
-def test_a_fallback_for_a_minute_delta_is_stated() -> None:
+def test_a_fallback_for_a_minute_delta_is_stated():
     command = "account --noise-multiplier 2 --rounds 10 --delta 1e-15 --sampling-rate 0.01"
     assert "bounded by rdp" in document(command)["note"]
     assert "pld: delta is too small" in text(command)
 
 
-def test_the_printed_answer_explains_itself() -> None:
+def test_the_printed_answer_explains_itself():
     calibrated, accounted = text(LIMITED), text(ACCOUNT)
     assert "Noise multiplier 5.69955" in calibrated
     assert "at most 90 % sure" in calibrated
@@ -192,7 +188,7 @@ def test_the_printed_answer_explains_itself() -> None:
         assert f"{name}: " in accounted
 
 
-def test_help_teaches_with_an_example() -> None:
+def test_help_teaches_with_an_example():
     assert "fedsim account --" in text("account --help")
 
 
@@ -219,7 +215,7 @@ def test_help_teaches_with_an_example() -> None:
         ("account --noise-multiplier 1 --rounds 30 --delta 1.5", "delta is 1.5"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> None:
+def test_bad_input_is_refused_in_one_line(arguments, complaint):
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message
@@ -228,7 +224,7 @@ def test_bad_input_is_refused_in_one_line(arguments: str, complaint: str) -> Non
 # --- other questions -------------------------------------------------------------------------
 
 
-def test_given_the_noise_a_limit_finds_the_rounds() -> None:
+def test_given_the_noise_a_limit_finds_the_rounds():
     asked = "--rho-beta 0.9 --delta 0.01 --noise-multiplier 5.7"
     answer = document(f"account {asked}")
     assert (answer["found"], answer["rounds"]) == ("rounds", 30)
@@ -238,7 +234,7 @@ def test_given_the_noise_a_limit_finds_the_rounds() -> None:
 
 
 @pytest.mark.slow
-def test_given_noise_and_rounds_a_limit_finds_the_sampling_rate() -> None:
+def test_given_noise_and_rounds_a_limit_finds_the_sampling_rate():
     asked = "--epsilon 2 --delta 1e-5 --noise-multiplier 1 --rounds 500"
     found = document(f"account {asked} --accountant rdp")
     assert found["found"] == "sampling_rate"
@@ -249,13 +245,13 @@ def test_given_noise_and_rounds_a_limit_finds_the_sampling_rate() -> None:
     assert again["accountants"]["rdp"]["epsilon"] == pytest.approx(2.0, rel=1e-4)
 
 
-def test_a_bound_on_the_advantage_needs_no_delta() -> None:
+def test_a_bound_on_the_advantage_needs_no_delta():
     answer = document("account --rho-alpha 0.25 --rounds 30")
     assert answer["rho_alpha"] == pytest.approx(0.25, rel=1e-6)
     assert answer["accountants"]["pld"]["epsilon"] == answer["epsilon"]
 
 
-def test_the_information_that_all_rounds_release_is_stated() -> None:
+def test_the_information_that_all_rounds_release_is_stated():
     command = "account --noise-multiplier 4 --rounds 30 --delta 1e-5"
     answer = document(command)
     nats = 15 * math.log(1 + 1 / 64)
@@ -265,7 +261,7 @@ def test_the_information_that_all_rounds_release_is_stated() -> None:
     assert said in text(command)
 
 
-def test_the_bounds_are_stated_for_every_trust_and_vantage() -> None:
+def test_the_bounds_are_stated_for_every_trust_and_vantage():
     rows = document(f"{ACCOUNT} --clients 4")["to_whom"]
     assert len(rows) == 9
     assert {row["trust"] for row in rows} == {"central", "local", "distributed"}
@@ -275,19 +271,19 @@ def test_the_bounds_are_stated_for_every_trust_and_vantage() -> None:
         assert local[key] == alone[key]
 
 
-def test_a_trust_that_local_steps_rule_out_is_listed_with_its_reason() -> None:
+def test_a_trust_that_local_steps_rule_out_is_listed_with_its_reason():
     command = "account --noise-multiplier 4 --rounds 10 --local-steps 3 --delta 0.01 --trust local"
     refused = [row for row in document(command)["to_whom"] if "refusal" in row]
     assert [row["trust"] for row in refused] == ["central", "distributed"]
     assert all("choose trust local" in row["refusal"] for row in refused)
 
 
-def test_every_accountant_says_what_it_speaks_of() -> None:
+def test_every_accountant_says_what_it_speaks_of():
     for row in document(ACCOUNT)["accountants"].values():
         assert "add-remove" in row["covers"]
 
 
-def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> None:
+def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(
         "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\ndelta = 0.02\n"
@@ -304,7 +300,7 @@ def test_a_configuration_is_accounted_as_its_run_would_be(tmp_path: Path) -> Non
     assert "sure that a given person's record was used" in text(f"account {path}")
 
 
-def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> None:
+def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path):
     path = tmp_path / "experiment.toml"
     path.write_text(
         '[privacy]\nunit = "client"\nrho-beta = 0.0\nnoise-multiplier = 3.0\n'
@@ -321,7 +317,7 @@ def test_what_protects_a_whole_client_is_said_of_the_client(tmp_path: Path) -> N
     assert "the largest change that one client's whole data can cause" in said
 
 
-def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
+def test_rounds_that_differ_are_read_from_a_file(tmp_path):
     path = tmp_path / "rounds.toml"
     path.write_text(
         "[[rounds]]\ncount = 20\nnoise-multiplier = 4.0\n"
@@ -337,9 +333,7 @@ def test_rounds_that_differ_are_read_from_a_file(tmp_path: Path) -> None:
     assert "already sets rounds" in refusal(f"account {path} --rounds 3 --delta 0.1")
 
 
-def test_a_run_is_accounted_with_the_distances_that_it_gathered(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_a_run_is_accounted_with_the_distances_that_it_gathered(small, tmp_path):
     refused = document(ACCOUNT)["bayesian"]["refusal"]
     assert "audit.bayesian-pairs" in refused
     config = small({"audit.bayesian-pairs": 3})
@@ -355,9 +349,7 @@ def test_a_run_is_accounted_with_the_distances_that_it_gathered(
     assert other["bayesian"]["epsilon"]["mean"] < answer["bayesian"]["epsilon"]["mean"]
 
 
-def test_the_trials_of_a_halfwidth_come_from_the_largest_advantage(
-    small: Callable[..., Config], tmp_path: Path
-) -> None:
+def test_the_trials_of_a_halfwidth_come_from_the_largest_advantage(small, tmp_path):
     path = written(tmp_path, dump(small({"audit.confidence": 0.99})))
     found = document(f"account {path} --halfwidth 0.1")
     precision, advantage = found["precision"], found["rho_alpha"]
@@ -374,7 +366,7 @@ def test_the_trials_of_a_halfwidth_come_from_the_largest_advantage(
     assert "precision" not in document(ACCOUNT)
 
 
-def test_the_risk_at_the_given_baseline_is_stated() -> None:
+def test_the_risk_at_the_given_baseline_is_stated():
     command = "account --max-risk 0.5 --baseline-risk 0.3 --rounds 30"
     risks = {row["baseline"]: row["at_most"] for row in document(command)["risks"]}
     assert risks[0.3] == pytest.approx(0.5, rel=1e-6)
@@ -382,7 +374,7 @@ def test_the_risk_at_the_given_baseline_is_stated() -> None:
     assert "1 in 1,000" in text(command)
 
 
-def test_a_limit_counts_the_clients_that_take_part() -> None:
+def test_a_limit_counts_the_clients_that_take_part():
     setting = "--rounds 30 --delta 0.01 --trust local --clients 8 --participants 4"
     nominal = document(f"account --rho-beta 0.9 {setting}")["noise_multiplier"]
     again = document(f"account --noise-multiplier {nominal!r} {setting}")
@@ -406,9 +398,7 @@ def test_a_limit_counts_the_clients_that_take_part() -> None:
         ("account --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused_in_one_line(
-    arguments: str, complaint: str
-) -> None:
+def test_questions_that_make_no_sense_are_refused_in_one_line(arguments, complaint):
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message
@@ -417,7 +407,7 @@ def test_questions_that_make_no_sense_are_refused_in_one_line(
 # --- what is no guarantee, and what cannot be said -------------------------------------------
 
 
-def narrow(arguments: str) -> list[str]:
+def narrow(arguments):
     result = run(arguments, columns=80)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
@@ -429,13 +419,13 @@ UNCLIPPED = (
 )
 
 
-def written(tmp_path: Path, content: str) -> Path:
+def written(tmp_path, content):
     path = tmp_path / "experiment.toml"
     path.write_text(content)
     return path
 
 
-def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> None:
+def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path):
     content = "[privacy]\nrho-beta = 0.0\nnoise-multiplier = 3.0\n"
     seeded = written(tmp_path, content)
     answer = document(f"account {seeded}")
@@ -450,7 +440,7 @@ def test_a_configuration_is_labelled_as_its_report_would_be(tmp_path: Path) -> N
     assert "dp_guarantee" not in document(ACCOUNT)
 
 
-def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None:
+def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path):
     path = written(tmp_path, UNCLIPPED)
     answer = document(f"account {path}")
     assert answer["noise_multiplier"] == 0
@@ -463,7 +453,7 @@ def test_without_clipping_the_lack_of_clipping_is_blamed(tmp_path: Path) -> None
     assert "No protection" not in printed
 
 
-def test_the_noise_of_a_federation_is_nominal_by_every_accountant() -> None:
+def test_the_noise_of_a_federation_is_nominal_by_every_accountant():
     command = "account --rho-beta 0.9 --delta 0.01 --rounds 30"
     rows = document(f"{command} --trust local --clients 5")["solutions"]
     # The participant removes its own noise and faces that of four others: sqrt(4) = 2.
@@ -488,22 +478,20 @@ def test_the_noise_of_a_federation_is_nominal_by_every_accountant() -> None:
         ),
     ],
 )
-def test_what_has_no_say_or_no_answer_is_refused_in_one_line(
-    arguments: str, complaint: str
-) -> None:
+def test_what_has_no_say_or_no_answer_is_refused_in_one_line(arguments, complaint):
     message = refusal(arguments)
     assert complaint in message
     assert "\n" not in message
 
 
-def test_more_information_than_a_bit_says_nothing() -> None:
+def test_more_information_than_a_bit_says_nothing():
     printed = text("account --noise-multiplier 0.5 --rounds 30 --delta 0.01")
     # 30/2 ln(1 + 1/(4 z^2)) nats.
     assert f"PAC privacy gives no bound: {15 * math.log(2):.6g} nats" in printed
     assert "a guess is right" not in printed
 
 
-def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
+def test_nothing_is_cut_off_in_a_terminal_of_80_columns():
     commands = (
         LIMITED,
         f"{ACCOUNT} --trust local --clients 5",
@@ -518,7 +506,7 @@ def test_nothing_is_cut_off_in_a_terminal_of_80_columns() -> None:
     )
 
 
-def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches() -> None:
+def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batches():
     asked = "--delta 1e-5 --noise-multiplier 100 --rounds 10"
     answer = document(f"account --epsilon 5 {asked}")
     mu = math.sqrt(10) / 100
@@ -530,7 +518,7 @@ def test_where_full_batches_satisfy_the_target_the_bounds_are_those_of_full_batc
     assert "full batches already meet the limit" in text(f"account --epsilon 5 {asked}")
 
 
-def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
+def test_an_epsilon_larger_than_any_float_has_a_note():
     rows = document("account --noise-multiplier 0.02 --rounds 3 --delta 0.01")["accountants"]
     assert rows["advanced"]["epsilon"] is None
     assert rows["advanced"]["note"] == "epsilon is larger than any float, so that it has no value"
@@ -538,14 +526,14 @@ def test_an_epsilon_larger_than_any_float_has_a_note() -> None:
     assert rows["pld"]["note"] is None
 
 
-def test_an_unknown_key_among_the_rounds_is_named(tmp_path: Path) -> None:
+def test_an_unknown_key_among_the_rounds_is_named(tmp_path):
     top = written(tmp_path, "q = 1\n[[rounds]]\nnoise-multiplier = 4.0\n")
     assert "unknown key 'q'" in refusal(f"account {top} --delta 0.1")
     inside = written(tmp_path, "[[rounds]]\nnoise-multiplier = 4.0\nq = 1\n")
     assert "unknown key 'q' in rounds.0" in refusal(f"account {inside} --delta 0.1")
 
 
-def test_a_belief_is_never_printed_as_certainty_while_epsilon_is_finite() -> None:
+def test_a_belief_is_never_printed_as_certainty_while_epsilon_is_finite():
     printed = text("account --noise-multiplier 0.5 --rounds 400 --delta 1e-5")
     row = printed.split("advanced: advanced composition")[1]
     assert ">0.999999" in row.split("basic")[0]

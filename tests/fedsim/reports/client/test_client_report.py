@@ -4,7 +4,6 @@ import json
 import shutil
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ import torch
 
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.configuration import JOBS, Scalar, from_run_config, to_run_config
+from fedsim.configuration import JOBS, from_run_config, to_run_config
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.protocol import consent
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -28,7 +27,7 @@ SCHEMA = {"label": "sick", "classes": ["no", "yes"], "columns": {"age": [0, 100]
 RECORDS, ROUNDS = 40, 4
 
 
-def _records(path: Path, seed: int) -> None:
+def _records(path, seed):
     rng = np.random.default_rng(seed)
     age, dose = rng.uniform(20, 90, RECORDS), rng.uniform(0, 5, RECORDS)
     sick = np.where(age / 90 + dose / 5 + rng.normal(0, 0.3, RECORDS) > 1.1, "yes", "no")
@@ -36,15 +35,15 @@ def _records(path: Path, seed: int) -> None:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Path:
+def client(tmp_path):
     """Train on records of two clients; return the folder of the first one's machine."""
     return _trained(tmp_path, {}, {})
 
 
-def _trained(tmp_path: Path, run: dict[str, Scalar], agreed: dict[str, Scalar]) -> Path:
+def _trained(tmp_path, run, agreed):
     for seed, name in enumerate(("client-0", "client-1", "others")):
         _records(tmp_path / f"{name}.npz", seed)
-    values: dict[str, Scalar] = {
+    values = {
         "data.name": "own",
         "data.public-schema": tomli_w.dumps(SCHEMA),
         "data.root": str(tmp_path / "client-{client}.npz"),
@@ -65,7 +64,7 @@ def _trained(tmp_path: Path, run: dict[str, Scalar], agreed: dict[str, Scalar]) 
     grid = InProcessGrid(client_app.app, 2, to_run_config(plan.config))
     place = tmp_path / "machine"
     (place / "work").mkdir(parents=True)
-    told: dict[str, Scalar] = {"consent": "", "state-path": str(place / "state")}
+    told = {"consent": "", "state-path": str(place / "state")}
     told |= {"epsilon-limit": 3.0, "delta-limit": 1e-3, "data-path": str(tmp_path / "client-0.npz")}
     told |= agreed
     (place / "schema.toml").write_text(tomli_w.dumps(SCHEMA))
@@ -77,15 +76,13 @@ def _trained(tmp_path: Path, run: dict[str, Scalar], agreed: dict[str, Scalar]) 
     return place
 
 
-def _report(client: Path, capsys: pytest.CaptureFixture[str], *options: object) -> dict:
+def _report(client, capsys, *options):
     capsys.readouterr()
     assert exit_of("deploy", "report", str(client), "--json", *map(str, options)) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_it_says_what_left_and_how_exposed_each_record_is(
-    client: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_says_what_left_and_how_exposed_each_record_is(client, capsys):
     run = RunDirectory.open(client.parent / "run")
     found = _report(client, capsys)
     towards = model_card.read_card(run).privacy.towards[0]
@@ -108,9 +105,7 @@ def test_it_says_what_left_and_how_exposed_each_record_is(
     assert (client / "report" / "report.html").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_replaced_record_shows_the_whole_signal_of_its_guarantee(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_replaced_record_shows_the_whole_signal_of_its_guarantee(tmp_path, capsys):
     place = _trained(tmp_path, {"privacy.neighbouring": "replace"}, {})
     (training,) = _report(place, capsys)["trainings"]
     exposed = training["exposure"]
@@ -119,9 +114,7 @@ def test_a_replaced_record_shows_the_whole_signal_of_its_guarantee(
     assert 0.5 < exposed["median"]["mu"] / exposed["allowed"]["mu"] <= 1 + 1e-9
 
 
-def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_record(
-    client: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_record(client, capsys):
     (training,) = _report(client, capsys)["trainings"]
     page = (client / "report" / "report.html").read_text()
     bound = f"theory allows {percent((1 + training['advantage_bound']) / 2)}"
@@ -136,9 +129,7 @@ def test_the_page_opens_with_the_budget_and_shows_its_owner_the_most_exposed_rec
 
 
 @pytest.mark.parametrize("lost", [3, 4])
-def test_a_round_whose_model_was_not_kept_counts_whole(
-    lost: int, client: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_round_whose_model_was_not_kept_counts_whole(lost, client, capsys):
     whole = _report(client, capsys)["trainings"][0]["exposure"]
     (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
     for round in range(1, lost + 1):
@@ -155,7 +146,7 @@ def test_a_round_whose_model_was_not_kept_counts_whole(
     assert f"Of 4 answered rounds, the models of {lost} were not kept." in _page(client)
 
 
-def test_an_interrupted_training_is_one(client: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_training_is_one(client, capsys):
     """The rounds of its runs, and their models, add up to what one run would have."""
     whole = _report(client, capsys)["trainings"][0]["exposure"]
     path = client / "state" / client_ledger.FILE
@@ -175,13 +166,11 @@ def test_an_interrupted_training_is_one(client: Path, capsys: pytest.CaptureFixt
     assert training["exposure"]["allowed"] == pytest.approx(whole["allowed"])
 
 
-def _page(client: Path) -> str:
+def _page(client):
     return " ".join((client / "report" / "report.html").read_text().split())
 
 
-def test_records_that_were_held_back_are_in_no_round_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_that_were_held_back_are_in_no_round_of_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("fedsim.privacy.discrete_laplace.draw", lambda scale: 0)
     place = _trained(
         tmp_path,
@@ -200,7 +189,7 @@ def test_records_that_were_held_back_are_in_no_round_of_it(
     assert [(one["rounds"], one["charged"]) for one in found["runs"]] == [(ROUNDS, True)]
 
 
-def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.ndarray]:
+def _brute_force(client, noise_multiplier):
     """Return mu of every record, and the share that was cut, by one gradient after another."""
     (training,) = seen_models.read_seen(client / "state")
     data = np.load(client.parent / "client-0.npz")
@@ -221,9 +210,7 @@ def _brute_force(client: Path, noise_multiplier: float) -> tuple[np.ndarray, np.
     return np.sqrt(squares), np.array(cut)
 
 
-def test_without_models_the_ledger_remains(
-    client: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_models_the_ledger_remains(client, capsys):
     (kept,) = (client / "state" / seen_models.FOLDER).iterdir()
     assert json.loads((kept / seen_models.CONFIG).read_text())["data.root"] == ""
     # Other records by now: what took part cannot be measured any more.
@@ -238,9 +225,7 @@ def test_without_models_the_ledger_remains(
     assert (len(found["runs"]), found["trainings"]) == (1, [])
 
 
-def test_what_is_no_client_is_refused_in_a_line(
-    client: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_client_is_refused_in_a_line(client, capsys):
     toml = client / "node.toml"
     node = tomllib.loads(toml.read_text())
     for values, said in (

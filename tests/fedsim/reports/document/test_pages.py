@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from fedsim.reports.document import html
 from fedsim.reports.document.blocks import (
@@ -84,7 +83,7 @@ def test_figures_take_the_colours_of_the_page_or_stand_on_white():
     assert 'class="plate"' in drawn([0, 1], "#123456")
 
 
-def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch: pytest.MonkeyPatch):
+def test_numbers_stay_with_a_figure_that_is_too_large_for_svg(monkeypatch):
     monkeypatch.setattr(plot, "LARGEST_SVG", 100)
     markup = drawn([0.5, 0.75])
     assert 'alt="Beliefs. belief from 0.500 to 0.750 over round."' in markup

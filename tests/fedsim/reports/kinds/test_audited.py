@@ -3,7 +3,6 @@
 import json
 import re
 from html import escape
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -14,28 +13,28 @@ from fedsim.audits.recorded.audit import audit
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.reports.kinds import audited
 from fedsim.reports.kinds.schema import of_kinds, schema
-from tests.corpus import KINDS, Played
+from tests.corpus import KINDS
 from tests.fedsim.commands.auditing.test_audit import server
 
 
-def page(folder: Path, noise: float = 1.0, claim: Claim | None = None) -> str:
+def page(folder, noise=1.0, claim=None):
     """Return the page of a server whose noise is `noise` times what it says."""
     seen = read_transcript(server(folder / "t", noise))
     return audited.page(audit(seen, AuditOptions(claim=claim)))
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> str:
+def honest(tmp_path_factory):
     return page(tmp_path_factory.mktemp("honest"))
 
 
-def test_the_server_stands_first_and_the_least_protected_node_is_named(honest: str) -> None:
+def test_the_server_stands_first_and_the_least_protected_node_is_named(honest):
     bar = r'<div class="bar"><p><strong>([^<]*)</strong> <span class="mark (\w+)"'
     assert re.findall(bar, honest) == [("Server", "caution"), ("Participant", "open")]
     assert "The least protected client, node 8, has ε = " in honest
 
 
-def test_half_the_noise_fails_the_checks_that_a_gate_would_make(tmp_path: Path) -> None:
+def test_half_the_noise_fails_the_checks_that_a_gate_would_make(tmp_path):
     halved = page(tmp_path, 0.5, claim=Claim(9.8, 1e-5, unit="client"))
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", halved)
     conditions = "alarms > 0", "noise.low < 0.9", "epsilon > 9.8", "epsilon.low > 9.8"
@@ -48,9 +47,7 @@ AUDITS = [name for name in KINDS if "-audit" in name]
 
 
 @pytest.mark.parametrize("name", AUDITS)
-def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(
-    name: str, played: Played
-) -> None:
+def test_every_audit_keeps_its_schema_and_its_first_screen_is_short(name, played):
     schemas, whole = of_kinds(), jsonschema.Draft202012Validator(schema())
     for path in played.folder.rglob("report.json"):
         report = json.loads(path.read_text(encoding="utf-8"))

@@ -1,41 +1,34 @@
 """What is tracked of a run: the numbers of its events and its report, once, and nothing secret."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
 from fedsim.audits.results import report as results
-from fedsim.configuration import Config, to_run_config
+from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking.progress import replay
 from fedsim.reports.tracking.trackers import TrackedSubject, Tracking, parameters
-
-Make = Callable[..., Config]
 
 
 class Kept:
     """A tracker in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.subject: TrackedSubject | None = None
         self.series: dict[str, list[tuple[int, float]]] = {}
         self.finished = False
 
-    def begin(self, subject: TrackedSubject) -> Mapping[str, int]:
+    def begin(self, subject):
         self.subject = subject
         return {name: values[-1][0] for name, values in self.series.items()}
 
-    def log(self, values: Mapping[str, float], step: int, time: float) -> None:
+    def log(self, values, step, time):
         assert time > 1e9
         for name, value in values.items():
             self.series.setdefault(name, []).append((step, value))
 
-    def end(self, finished: bool) -> None:
+    def end(self, finished):
         self.finished = finished
 
 
-def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(
-    small: Make, run: Callable[[Config], object], tmp_path: Path
-) -> None:
+def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(small, run, tmp_path):
     run(small({"trials.batch": 4}))
     directory, kept = RunDirectory.open(tmp_path / "run-0"), Kept()
     replay(directory, Tracking(directory, kept, "kept"))
@@ -53,7 +46,7 @@ def test_rounds_are_of_the_first_batch_and_trials_of_all_that_are_finished(
     assert kept.series == before
 
 
-def test_of_a_training_only_what_is_public_is_tracked(small: Make, tmp_path: Path) -> None:
+def test_of_a_training_only_what_is_public_is_tracked(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small({"run.job": "training"}))
     with directory.lock():
         pass  # gives it an identity
@@ -75,7 +68,7 @@ def test_of_a_training_only_what_is_public_is_tracked(small: Make, tmp_path: Pat
     assert not kept.finished
 
 
-def test_neither_paths_nor_a_seed_that_keeps_a_secret_are_handed_on(small: Make) -> None:
+def test_neither_paths_nor_a_seed_that_keeps_a_secret_are_handed_on(small):
     places = {"data.root": "/records/of/clinic", "run.out": "/home/somebody/run"}
     found = parameters(to_run_config(small(places)))
     assert "/" not in "".join(map(str, found.values()))
@@ -85,7 +78,7 @@ def test_neither_paths_nor_a_seed_that_keeps_a_secret_are_handed_on(small: Make)
     assert "run.seed" not in parameters(to_run_config(system))
 
 
-def test_a_model_that_diverged_has_no_point(small: Make, tmp_path: Path) -> None:
+def test_a_model_that_diverged_has_no_point(small, tmp_path):
     directory = RunDirectory.create(tmp_path / "run", small())
     with directory.lock():
         pass

@@ -2,7 +2,6 @@
 
 import io
 
-import pytest
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 
@@ -11,9 +10,7 @@ from fedsim.reports.tracking import progress
 from fedsim.reports.tracking.course import Course, after
 
 
-def test_there_is_a_line_a_minute_where_there_is_no_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_there_is_a_line_a_minute_where_there_is_no_terminal(monkeypatch):
     seconds = 0.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: seconds)
     written = io.StringIO()
@@ -30,7 +27,7 @@ def test_there_is_a_line_a_minute_where_there_is_no_terminal(
     ]
 
 
-def test_nothing_is_said_where_it_is_to_be_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_said_where_it_is_to_be_quiet(monkeypatch):
     monkeypatch.setattr(progress, "MINUTE", 0.0)
     written = io.StringIO()
     with progress.ProgressSteps(console=Console(file=written, quiet=True)) as bar:
@@ -38,7 +35,7 @@ def test_nothing_is_said_where_it_is_to_be_quiet(monkeypatch: pytest.MonkeyPatch
     assert not written.getvalue()
 
 
-def test_a_client_without_an_answer_is_named_once_even_where_it_is_quiet() -> None:
+def test_a_client_without_an_answer_is_named_once_even_where_it_is_quiet():
     written = io.StringIO()
     with progress.ProgressSteps(console=Console(file=written, quiet=True)) as bar:
         seen = progress.ProgressBar(bar, bar.add_task("starting", total=1), TrialsConfig(), True)

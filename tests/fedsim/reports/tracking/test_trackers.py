@@ -3,7 +3,6 @@
 import os
 import sys
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -14,12 +13,12 @@ from fedsim.configuration import Config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports.tracking import trackers
 from fedsim.reports.tracking.progress import following
-from fedsim.reports.tracking.trackers import TRACKERS, TrackedSubject, Tracker, Tracking, opened
+from fedsim.reports.tracking.trackers import TRACKERS, TrackedSubject, Tracking, opened
 
 RUN = TrackedSubject("digits", "0123456789abcdef", {"training.rounds": 3, "model.name": "mlp"})
 
 
-def _write(tracker: Tracker, first: int, last: int) -> dict[str, int]:
+def _write(tracker, first, last):
     there = dict(tracker.begin(RUN))
     for step in range(first, last + 1):
         tracker.log({"round/accuracy": step / 10}, step, 1.7e9 + step)
@@ -28,7 +27,7 @@ def _write(tracker: Tracker, first: int, last: int) -> dict[str, int]:
 
 
 @pytest.mark.filterwarnings("default")  # of other projects' generated code
-def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
+def test_tensorboard_shows_a_resumed_run_once(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
         EventAccumulator,
@@ -48,7 +47,7 @@ def test_tensorboard_shows_a_resumed_run_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_path: Path) -> None:
+def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_path):
     mlflow = pytest.importorskip("mlflow")
     place = f"mlflow:{tmp_path / 'flow'}"
     assert _write(opened(place), 0, 2) == {}
@@ -63,24 +62,22 @@ def test_mlflow_goes_on_with_a_resumed_run_and_sends_nobody_else_anything(tmp_pa
 
 
 @pytest.mark.parametrize("target", ["mlflow", "mlflow:", "wandb:runs", ""])
-def test_what_is_no_place_is_said_in_one_line(target: str) -> None:
+def test_what_is_no_place_is_said_in_one_line(target):
     with pytest.raises(InputError, match="give NAME:PLACE"):
         opened(target)
 
 
-def test_the_password_of_a_server_is_said_by_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_password_of_a_server_is_said_by_nobody(tmp_path, monkeypatch, capsys):
     place, said = "https://me:se@cret@tracking.example:5000/x", StringIO()
 
     class Refusing:
-        def __init__(self, uri: str) -> None:
+        def __init__(self, uri):
             self.uri = uri
 
-        def begin(self, subject: TrackedSubject) -> None:
+        def begin(self, subject):
             raise OSError(f"no route to {self.uri}/api")
 
-    monkeypatch.setitem(trackers.TRACKERS, "mlflow", Refusing)  # type: ignore[arg-type]
+    monkeypatch.setitem(trackers.TRACKERS, "mlflow", Refusing)
     run = RunDirectory.create(tmp_path / "run", Config())
     tracking = Tracking(run, opened(f"mlflow:{place}"), place)
     with run.lock(), following(run, [tracking], Console(file=said, width=200)):
@@ -96,9 +93,7 @@ def test_the_password_of_a_server_is_said_by_nobody(
 
 
 @pytest.mark.parametrize("name", TRACKERS)
-def test_a_package_that_is_missing_is_named_with_what_installs_it(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_package_that_is_missing_is_named_with_what_installs_it(name, monkeypatch):
     for module in (name, "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, module, None)
     command = rf'pip install "fedsim-identifiability\[{name}\]"'

@@ -3,7 +3,6 @@
 import pytest
 
 from adversaries.errors import InputError
-from fedsim.configuration import Scalar
 from fedsim.learning.training.criterion import Judged
 from fedsim.studies.choose.rule import ADVANTAGE, BELIEF, RISK, Candidate, Limit, choose
 from fedsim.studies.choose.utility import Utility
@@ -11,9 +10,7 @@ from fedsim.studies.choose.utility import Utility
 LIMIT = Limit(ADVANTAGE, 0.2)
 
 
-def setting(
-    rho_alpha: float, area: float, reach: float = 0.01, rounds: int = 20, **values: Scalar
-) -> Candidate:
+def setting(rho_alpha, area, reach=0.01, rounds=20, **values):
     """Return a setting that lets the adversary have so much, with the AUC of its models."""
     judged = Judged("AUC", area, (area - reach, area + reach), 0.5)
     return Candidate(
@@ -40,14 +37,14 @@ STRICT, MIDDLE, LEAST, LOOSE = (
 ALL = (LOOSE, STRICT, LEAST, MIDDLE)
 
 
-def test_the_least_noise_that_meets_the_limit_is_chosen() -> None:
+def test_the_least_noise_that_meets_the_limit_is_chosen():
     found = choose(ALL)
     assert (found.state, found.chosen) == ("chosen", LEAST)
     # Within two points of the best of those that meet it, not of all.
     assert found.strictest == MIDDLE
 
 
-def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds() -> None:
+def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds():
     few, more, many = (
         setting(0.2, area, rounds=rounds) for area, rounds in ((0.7, 20), (0.745, 40), (0.748, 100))
     )
@@ -55,7 +52,7 @@ def test_of_equal_noise_the_best_and_of_nearly_equal_ones_the_fewest_rounds() ->
     assert choose([few, many]).chosen == many
 
 
-def test_with_a_least_value_the_strictest_that_surely_reaches_it() -> None:
+def test_with_a_least_value_the_strictest_that_surely_reaches_it():
     assert choose(ALL, ("AUC", 0.75)).chosen == MIDDLE
     # Its mean is enough and its lower end is not; three ends hold together, which are wider.
     assert choose(ALL, ("AUC", 0.785)).chosen == LEAST
@@ -67,7 +64,7 @@ def test_with_a_least_value_the_strictest_that_surely_reaches_it() -> None:
     assert choose(ALL, ("accuracy", 0.1)).state == "cannot tell"
 
 
-def test_where_nothing_meets_both_nothing_is_chosen() -> None:
+def test_where_nothing_meets_both_nothing_is_chosen():
     found = choose(ALL, ("AUC", 0.85))
     assert (found.state, found.chosen) == ("none", None)
     nothing = choose([LOOSE])
@@ -75,15 +72,15 @@ def test_where_nothing_meets_both_nothing_is_chosen() -> None:
     assert choose([]).state == "none"
 
 
-def test_a_model_that_is_not_shown_to_beat_a_constant_answer_is_never_taken() -> None:
+def test_a_model_that_is_not_shown_to_beat_a_constant_answer_is_never_taken():
     lucky = setting(0.2, 0.58, reach=0.1)
     assert choose([lucky]).chosen is None
     assert choose([lucky], ("AUC", 0.4)).chosen is None
     assert choose([lucky], of_noise=True).chosen == lucky
 
 
-def test_an_error_is_better_where_it_is_smaller() -> None:
-    def of(error: float) -> Candidate:
+def test_an_error_is_better_where_it_is_smaller():
+    def of(error):
         judged = Judged("mean absolute error", error, (error - 0.01, error + 0.01), 0.3, False)
         utility = Utility(judged, {}, 3, 0.001, None)
         return Candidate(**vars(LEAST) | {"utility": utility})
@@ -93,7 +90,7 @@ def test_an_error_is_better_where_it_is_smaller() -> None:
 
 
 @pytest.mark.parametrize("key", [BELIEF, ADVANTAGE, RISK])
-def test_levels_rise_around_the_limit_and_keep_it_to_the_digit(key: str) -> None:
+def test_levels_rise_around_the_limit_and_keep_it_to_the_digit(key):
     limit = Limit(key, 0.61)
     levels = limit.levels((0.25, 1.0, 4.0))
     assert levels[1] == 0.61
@@ -110,8 +107,6 @@ def test_levels_rise_around_the_limit_and_keep_it_to_the_digit(key: str) -> None
         (RISK, 0.5, 0.0),
     ],
 )
-def test_a_limit_that_no_noise_or_any_noise_meets_is_refused(
-    key: str, value: float, baseline: float
-) -> None:
+def test_a_limit_that_no_noise_or_any_noise_meets_is_refused(key, value, baseline):
     with pytest.raises(InputError, match="give"):
         Limit(key, value, baseline)

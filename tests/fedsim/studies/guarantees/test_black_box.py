@@ -1,8 +1,6 @@
 """A function of one's own, released with PAC private noise from the command line."""
 
 import json
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -15,13 +13,13 @@ from fedsim.studies.guarantees import black_box
 from tests.console import run
 
 
-def _data(count: int = 400) -> Dataset:
+def _data(count=400):
     features = np.random.default_rng(1).standard_normal((count, 2)).astype(np.float32)
     records = Records(features, np.arange(count) % 2)
     return Dataset("made", records, None, 2, "tabular")
 
 
-def test_the_noise_of_a_mean_is_what_the_closed_form_says() -> None:
+def test_the_noise_of_a_mean_is_what_the_closed_form_says():
     found = black_box.privatised("mean", _data(), 0.5, 0.1, 2000, 0.95)
     # The mean of a Bernoulli(1/2) sample of n records has a variance of about 1/n a coordinate.
     least = 2 / np.sqrt(2 * 0.1 * 400)
@@ -29,16 +27,14 @@ def test_the_noise_of_a_mean_is_what_the_closed_form_says() -> None:
     assert 0.5 < found.average_success < 0.52 < found.any_success < 1
 
 
-def test_a_rare_subset_is_guessed_by_nobody_better_than_by_chance_and_a_little() -> None:
+def test_a_rare_subset_is_guessed_by_nobody_better_than_by_chance_and_a_little():
     found = black_box.privatised("class-means", _data(), 0.1, 0.05, 100, 0.9)
     assert found.chance == 0.9
     assert 0.9 < found.average_success < 0.91
     assert found.released.shape == (4,)
 
 
-def test_the_command_releases_what_a_module_of_ones_own_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_releases_what_a_module_of_ones_own_makes(tmp_path, monkeypatch):
     source = "def first(features, labels, coins):\n    return features.mean(0).ravel()[2:5]\n"
     (tmp_path / "analysis_of_mine.py").write_text(source)
     monkeypatch.chdir(tmp_path)
@@ -66,9 +62,9 @@ def test_the_command_releases_what_a_module_of_ones_own_makes(
         ("return 'words'", "not an array of numbers"),
     ],
 )
-def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
-    def own(features: Any, labels: Any, coins: Any) -> Any:
-        made: dict[str, Any] = {}
+def test_a_function_that_fails_is_one_line(body, said):
+    def own(features, labels, coins):
+        made = {}
         exec(f"def own(features, labels, coins):\n    {body}", made)
         return made["own"](features, labels, coins)
 
@@ -91,15 +87,13 @@ def test_a_function_that_fails_is_one_line(body: str, said: str) -> None:
         (["mean", "--confidence", "1"], "the confidence is 1.0"),
     ],
 )
-def test_what_cannot_be_released_is_refused_with_its_reason(
-    arguments: list[str], said: str
-) -> None:
+def test_what_cannot_be_released_is_refused_with_its_reason(arguments, said):
     result = run(["pac", *arguments])
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
 
 
-def test_class_means_have_one_shape_where_a_subset_lacks_a_class() -> None:
+def test_class_means_have_one_shape_where_a_subset_lacks_a_class():
     features = np.ones((60, 1), np.float32)
     records = Records(features, np.arange(60) // 59 * 9)  # one record alone has the last class
     found = black_box.privatised(

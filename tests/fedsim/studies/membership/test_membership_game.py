@@ -2,9 +2,7 @@
 
 import json
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.common.randomness import SERVER
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.client import noise
 from fedsim.learning.training.models import initial_parameters
@@ -36,11 +33,9 @@ from fedsim.studies.membership.membership_game import (
 )
 from tests.console import exit_of
 
-Make = Callable[..., Config]
-
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None:
+def test_a_model_is_dp_sgd_on_its_half_by_hand(rate, small):
     config = small({"training.sampling-rate": rate, "training.rounds": 2})
     game = play(config, 40)
     known, chosen = federation.load(config.experiment), inclusion(0, 40, 24)
@@ -61,7 +56,7 @@ def test_a_model_is_dp_sgd_on_its_half_by_hand(rate: float, small: Make) -> None
     np.testing.assert_allclose(game.observations.losses[5], losses[0], rtol=1e-4)
 
 
-def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small: Make) -> None:
+def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small):
     whole, cut = (play(small({"trials.batch": c, "run.seed": 1}), 40) for c in (40, 13))
     more = play(small({"run.seed": 1}), 42)
     for other in (cut, more):
@@ -73,7 +68,7 @@ def test_results_do_not_depend_on_batches_or_on_how_many_models_there_are(small:
         )
 
 
-def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
+def test_what_hides_a_record_is_the_noise_of_all_clients(small):
     """Against add-remove: noise for replaced records is twice what one that is missing needs."""
     plain = mechanism(small().scheme, 2.0)
     assert plain == Mechanism.alike(2.0, 3)
@@ -87,23 +82,23 @@ def test_what_hides_a_record_is_the_noise_of_all_clients(small: Make) -> None:
     assert mechanism(small(given | {"training.clipping": False}).scheme, 1.0) is None
 
 
-def test_what_the_loop_cannot_play_is_refused(small: Make) -> None:
+def test_what_the_loop_cannot_play_is_refused(small):
     with pytest.raises(InputError, match=r"membership inference cannot play.*privacy\.sensitivity"):
         play(small({"privacy.sensitivity": "local"}), 40)
 
 
 @pytest.mark.parametrize("count", [-3, 0, 1, 4])
-def test_too_few_models_are_refused(count: int, small: Make) -> None:
+def test_too_few_models_are_refused(count, small):
     message = f"--models is {count}: every second model is a shadow.* give more --models"
     with pytest.raises(InputError, match=message):
         play(small(), count)
 
 
-def test_a_record_needs_three_shadow_models_on_either_side(small: Make) -> None:
+def test_a_record_needs_three_shadow_models_on_either_side(small):
     """Two besides the one that is left out, where a threshold is chosen."""
     config = small({"training.rounds": 1})
 
-    def enough(models: int) -> bool:
+    def enough(models):
         inside = inclusion(0, models, 24)[::2]
         return bool(min(inside.sum(axis=0).min(), (~inside).sum(axis=0).min()) >= 3)
 
@@ -113,14 +108,12 @@ def test_a_record_needs_three_shadow_models_on_either_side(small: Make) -> None:
         play(config, least - 1)
 
 
-def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small: Make) -> None:
+def test_a_model_on_all_records_or_none_is_refused_before_any_is_trained(small):
     with pytest.raises(InputError, match=r"a model would be trained on no .* more data\.records"):
         play(small({"data.records": 3}), 40)
 
 
-def test_more_models_than_fit_are_refused_before_anything_is_made(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_models_than_fit_are_refused_before_anything_is_made(small, monkeypatch):
     monkeypatch.setattr(membership_game, "inclusion", lambda *_: pytest.fail("coins were drawn"))
     with pytest.raises(InputError, match=r"--models is 1000000000.* fewer data\.records"):
         play(small(), 10**9)
@@ -136,9 +129,7 @@ def test_more_models_than_fit_are_refused_before_anything_is_made(
 
 
 @pytest.mark.parametrize(("records", "non_members"), [(24, 1000), (1000, 20)])
-def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
-    records: int, non_members: int
-) -> None:
+def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(records, non_members):
     rng = np.random.default_rng(0)
     inside = rng.random((300, records)) < 0.5
     losses, others = rng.random((300, records)), rng.random((300, non_members))
@@ -153,7 +144,7 @@ def test_no_attack_holds_more_copies_of_the_losses_than_are_counted(
     assert 3 * given < most < membership_game.COPIES * given
 
 
-def test_models_start_where_the_federations_do(small: Make) -> None:
+def test_models_start_where_the_federations_do(small):
     changes = {"model.initialisation": "fixed", "training.rounds": 1}
     config = small(changes | {"training.learning-rate": 1e-9})
     known = federation.load(config.experiment)
@@ -163,7 +154,7 @@ def test_models_start_where_the_federations_do(small: Make) -> None:
     np.testing.assert_allclose(found, losses.numpy().repeat(40, 0), rtol=1e-4)
 
 
-def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
+def chance(models, records, rng):
     """Losses that know nothing of membership; a model and a record each make them alike."""
     shadows = of_shadows(models)
     while True:
@@ -189,8 +180,8 @@ def chance(models: int, records: int, rng: np.random.Generator) -> Observations:
     ],
 )
 def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
-    name: str, models: int, repeats: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, models, repeats, monkeypatch
+):
     """Advantage 0 and area 1/2: an attacked model that had a say in what judges it would win."""
     monkeypatch.setattr(roc, "REPLICATES", 200)
     monkeypatch.setattr(roc, "THRESHOLDS", 128)
@@ -216,9 +207,7 @@ def test_where_losses_tell_nothing_intervals_miss_no_more_often_than_they_say(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_honest_noise_that_hides_all_raises_no_alarm(
-    small: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_honest_noise_that_hides_all_raises_no_alarm(small, monkeypatch):
     """A bound of next to nothing, in so many reports that one alarm would be many."""
     monkeypatch.setattr(roc, "REPLICATES", 2)
     attacks = membership_attacks.chosen("lira,lira-offline")
@@ -248,9 +237,7 @@ device = "cpu"
 """
 
 
-def test_the_command_leaves_a_report_and_never_replaces_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_leaves_a_report_and_never_replaces_one(tmp_path, capsys):
     file, out = tmp_path / "experiment.toml", tmp_path / "out"
     file.write_text(EXPERIMENT)
     command = ["attack", str(file), "--models", "48", "--out", str(out), "--json"]
@@ -285,7 +272,7 @@ def test_the_command_leaves_a_report_and_never_replaces_one(
     assert list(json.loads(capsys.readouterr().out)["attacks"]) == ["lira"]
 
 
-def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
+def test_an_attack_above_the_bound_is_an_alarm(small):
     """Noise that is claimed a thousand times larger than it is."""
     config = small(
         {
@@ -315,7 +302,7 @@ def test_an_attack_above_the_bound_is_an_alarm(small: Make) -> None:
     assert len(membership_report.roc(honest).panels) == 1
 
 
-def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were() -> None:
+def test_an_alarm_takes_its_confidence_and_knows_how_many_attacks_there_were():
     """The limits that errors of t come to by SciPy's own distribution."""
     gained = MeanAdvantage(0.5, 0.1, None, 48)
     for looks in (1, 11):

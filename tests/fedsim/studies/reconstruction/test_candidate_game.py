@@ -2,9 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +11,12 @@ from scipy.stats import norm
 import fedsim
 from adversaries.errors import InputError
 from fedsim.common.randomness import SERVER, gaussian_noise
-from fedsim.configuration import Config, Scalar
 from fedsim.game import federation
 from fedsim.game.mechanisms import privacy
 from fedsim.learning.training.optimizers import ServerOptimizer
 from fedsim.privacy import risks
 from fedsim.privacy.participation.sampling import participation
 from fedsim.studies.reconstruction.candidate_game import (
-    Candidates,
-    PlayedTrials,
     RoundNoise,
     mechanism,
     of_column,
@@ -30,8 +24,6 @@ from fedsim.studies.reconstruction.candidate_game import (
     play,
 )
 from tests.console import exit_of
-
-Make = Callable[..., Config]
 
 TABLE = """age,colour,weight,label
 20,red,50,yes
@@ -41,7 +33,7 @@ TABLE = """age,colour,weight,label
 """
 
 
-def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, PlayedTrials]:
+def _played(config, trials, batch=64):
     known = federation.load(config.experiment)
     candidates = of_records(known, 5, 6, 0)
     noise = RoundNoise.of(config.scheme, privacy.noise_multiplier(config.scheme))
@@ -49,7 +41,7 @@ def _played(config: Config, trials: int, batch: int = 64) -> tuple[Candidates, P
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate: float, small: Make) -> None:
+def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate, small):
     config = small({"training.sampling-rate": rate, "training.rounds": 2, "privacy.rho-beta": 0.99})
     candidates, outcome = _played(config, 4)
     known, trial = federation.load(config.experiment), 3
@@ -76,7 +68,7 @@ def test_a_trial_is_dp_sgd_on_its_candidate_and_bayes_rule(rate: float, small: M
     assert outcome.certainty[trial] == pytest.approx(posterior.max(), rel=1e-4)
 
 
-def test_trials_do_not_depend_on_batches(small: Make) -> None:
+def test_trials_do_not_depend_on_batches(small):
     (_, whole), (_, cut) = (_played(small(), 20, batch) for batch in (20, 7))
     np.testing.assert_array_equal(whole.secrets, cut.secrets)
     np.testing.assert_allclose(whole.certainty, cut.certainty, rtol=1e-4)
@@ -92,9 +84,7 @@ def test_trials_do_not_depend_on_batches(small: Make) -> None:
     ],
     ids=lambda changes: next(iter(changes.values())),
 )
-def test_the_bound_is_about_one_record_more_and_holds(
-    changes: dict[str, Scalar], small: Make
-) -> None:
+def test_the_bound_is_about_one_record_more_and_holds(changes, small):
     config = small({"privacy.rho-beta": 0.99, **changes})
     nominal = privacy.noise_multiplier(config.scheme)
     noise, described = RoundNoise.of(config.scheme, nominal), mechanism(config.scheme, nominal)
@@ -113,7 +103,7 @@ def test_the_bound_is_about_one_record_more_and_holds(
     assert abs(outcome.scores.sum()) < 4 * math.sqrt(400)
 
 
-def _of_table(tmp_path: Path, column: str, prior: Any) -> Candidates:
+def _of_table(tmp_path, column, prior):
     path = tmp_path / "people.csv"
     header, *rows = TABLE.splitlines()
     path.write_text("\n".join([header, *(row for row in rows for _ in range(3))]))
@@ -123,7 +113,7 @@ def _of_table(tmp_path: Path, column: str, prior: Any) -> Candidates:
     return of_column(federation.load(config.experiment), 0, column, prior)
 
 
-def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path: Path) -> None:
+def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path):
     colours = _of_table(tmp_path, "colour", "uniform")
     assert colours.values == ("red", "green", "blue")
     assert colours.features[:, 1:4].tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
@@ -136,15 +126,13 @@ def test_candidates_of_a_column_are_the_record_with_each_of_its_values(tmp_path:
         _of_table(tmp_path, "height", "uniform")
 
 
-def test_more_candidates_than_records_are_refused(small: Make) -> None:
+def test_more_candidates_than_records_are_refused(small):
     known = federation.load(small().experiment)
     with pytest.raises(InputError, match="at most 31"):
         of_records(known, 0, 40, 0)
 
 
-def test_the_command_writes_a_report(
-    small: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_report(small, tmp_path, capsys):
     keys = {"data.pool": 30, "data.records": 24, "data.held-out": 20, "model.name": "linear"}
     settings = [f"{key}={value}" for key, value in keys.items()]
     settings += ["training.rounds=2", "federation.clients=3"]

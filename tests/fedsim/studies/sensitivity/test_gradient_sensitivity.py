@@ -1,10 +1,8 @@
 """Every record's and pair's local sensitivity, against gradients that are known beforehand."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +12,6 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from adversaries.errors import InputError
-from fedsim.configuration import Config
 from fedsim.game import federation
 from fedsim.game.federation import Federation
 from fedsim.learning.data import Dataset, Records, Split
@@ -31,13 +28,12 @@ from fedsim.studies.sensitivity.gradient_sensitivity import (
 )
 
 ADD_REMOVE, REPLACE = Neighbouring.ADD_REMOVE, Neighbouring.REPLACE
-Floats = npt.NDArray[np.float64]
 
 TOY = np.array([[3.0, 4], [0, 1], [6, 8]])
 """Worked by hand: clipped to 3 they are (1.8, 2.4), (0, 1), (1.8, 2.4)."""
 
 
-def known_gradients(members: Floats, pool: Floats, clipping_norm: float = 3.0) -> Federation:
+def known_gradients(members, pool, clipping_norm=3.0):
     """Return a federation whose records have these gradients [n, P] and [p, P] at the model 0.
 
     One logit <theta, x> of a record that is labelled 1 has the gradient -x/2 at theta = 0.
@@ -54,13 +50,13 @@ def known_gradients(members: Floats, pool: Floats, clipping_norm: float = 3.0) -
     return Federation(split, np.zeros(count, np.int64), model, clipper, torch.device("cpu"))
 
 
-def clip(gradients: Floats, clipping_norm: float = 3.0) -> Floats:
+def clip(gradients, clipping_norm=3.0):
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     within = clipping_norm * (1 - clipped_block.MARGIN)
     return gradients * np.minimum(1, within / np.maximum(norms, 1e-300))
 
 
-def brute_force(members: Floats, pool: Floats) -> Floats:
+def brute_force(members, pool):
     return np.array([[np.linalg.norm(g - h) for h in clip(pool)] for g in clip(members)])
 
 
@@ -70,15 +66,15 @@ ZERO = torch.zeros(1, 2)
 class TestOfTheReferenceVectors:
     known = known_gradients(TOY, np.array([[-6.0, -8.0]]))
 
-    def test_removal_of_the_third_moves_a_step_by_3(self) -> None:
+    def test_removal_of_the_third_moves_a_step_by_3(self):
         found = record_sensitivities(self.known, ZERO)
         np.testing.assert_allclose(found, [[3, 1, 3]], rtol=1e-5)
 
-    def test_replacement_of_the_third_by_its_opposite_moves_it_by_6(self) -> None:
+    def test_replacement_of_the_third_by_its_opposite_moves_it_by_6(self):
         found = pair_sensitivities(self.known, ZERO, [(2, 0), (1, 0)])
         np.testing.assert_allclose(found[0], [6, np.hypot(1.8, 3.4)], rtol=1e-5)
 
-    def test_the_search_finds_the_first_of_two_that_are_equal(self) -> None:
+    def test_the_search_finds_the_first_of_two_that_are_equal(self):
         replaced = largest(self.known, ZERO[0], REPLACE, of=[(2, 0), (1, 0)])
         assert (replaced.largest.record, replaced.largest.replacement) == (0, 0)
         assert [x.rank for x in replaced.given] == [1, 3]
@@ -88,9 +84,7 @@ class TestOfTheReferenceVectors:
 
 
 @pytest.mark.parametrize("neighbouring", [ADD_REMOVE, REPLACE])
-def test_where_all_gradients_are_clipped_alike_the_first_comes_first(
-    neighbouring: Neighbouring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_all_gradients_are_clipped_alike_the_first_comes_first(neighbouring, monkeypatch):
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", 2**13)
     members, pool = np.tile([[4.0, 0.0]], (300, 1)), np.tile([[0.0, 9.0]], (50, 1))
     known = known_gradients(members, pool)
@@ -98,7 +92,7 @@ def test_where_all_gradients_are_clipped_alike_the_first_comes_first(
     assert (first.record, first.replacement or 0, first.rank) == (0, 0, 1)
 
 
-def test_the_gradient_of_a_linear_model_has_a_closed_form(small: Callable[..., Config]) -> None:
+def test_the_gradient_of_a_linear_model_has_a_closed_form(small):
     """(p - y) x (x, 1) for softmax regression with a bias: |g| = |p - y| sqrt(|x|^2 + 1)."""
     config = small({"training.clipping-norm": 4.0})
     known = federation.load(config.experiment)
@@ -115,9 +109,7 @@ def test_the_gradient_of_a_linear_model_has_a_closed_form(small: Callable[..., C
 
 
 @pytest.mark.parametrize("name", ["mlp", "mnist-cnn"])
-def test_all_pairs_equal_torch_func_record_by_record(
-    name: str, small: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_pairs_equal_torch_func_record_by_record(name, small, monkeypatch):
     if name == "mnist-cnn":
         monkeypatch.setitem(models.MODELS, name, tiny_cnn)
     config = small({"model.name": name, "training.clipping-norm": 1.5})
@@ -139,7 +131,7 @@ def test_all_pairs_equal_torch_func_record_by_record(
     assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
 
 
-def tiny_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
+def tiny_cnn(shape, classes, hidden):
     """Layers of the kinds that mnist-cnn has, for images of 8x8."""
     return nn.Sequential(
         nn.Conv2d(1, 4, 3),
@@ -151,23 +143,17 @@ def tiny_cnn(shape: tuple[int, ...], classes: int, hidden: int) -> nn.Module:
     )
 
 
-def initial(config: Config, known: Federation, trials: int) -> torch.Tensor:
+def initial(config, known, trials):
     return models.initial_parameters(
         lambda: federation.build_model(config.game, known.split.dataset), 0, range(trials)
     )
 
 
-def reference(
-    model: nn.Module,
-    theta: torch.Tensor,
-    features: torch.Tensor,
-    labels: torch.Tensor,
-    clipping_norm: float,
-) -> torch.Tensor:
+def reference(model, theta, features, labels, clipping_norm):
     """Return the clipped gradients [n, P] in float64, as torch.func gives them."""
     values = models.unflatten(theta.double(), models.parameter_shapes(model))
 
-    def loss(values: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(values, x, y):
         return per_example(functional_call(model, values, (x[None],)), y[None])[0]
 
     each = vmap(grad(loss), in_dims=(None, 0, 0))(values, features.double(), labels)
@@ -188,9 +174,7 @@ GRADIENTS = st.tuples(st.integers(1, 6), st.integers(1, 9)).flatmap(
 
 @settings(max_examples=40)
 @given(GRADIENTS, st.integers(1, 200))
-def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
-    gradients: tuple[Floats, Floats], rows_bytes: int
-) -> None:
+def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(gradients, rows_bytes):
     members, pool = gradients
     known, expected = known_gradients(members, pool), brute_force(members, pool)
     everything = [(i, j) for i in range(len(members)) for j in range(len(pool))]
@@ -208,9 +192,7 @@ def test_the_exhaustive_search_and_its_ranks_are_those_of_brute_force(
 
 @settings(max_examples=20)
 @given(GRADIENTS)
-def test_no_local_sensitivity_exceeds_what_clipping_allows(
-    gradients: tuple[Floats, Floats],
-) -> None:
+def test_no_local_sensitivity_exceeds_what_clipping_allows(gradients):
     known = known_gradients(*gradients)
     everyone = np.arange(len(gradients[1]))
     assert record_sensitivities(known, ZERO).max() <= 3 * (1 + 1e-6)
@@ -218,7 +200,7 @@ def test_no_local_sensitivity_exceeds_what_clipping_allows(
 
 
 @pytest.fixture(scope="module")
-def normal() -> tuple[Federation, Floats]:
+def normal():
     random = np.random.default_rng(4)
     members, pool = random.normal(size=(40, 5)), random.normal(size=(90, 5))
     return known_gradients(members, pool, 2.0), np.linalg.norm(
@@ -228,12 +210,7 @@ def normal() -> tuple[Federation, Floats]:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("block", [1, 2**13, 2**25])
-def test_neither_blocks_nor_threads_matter(
-    block: int,
-    threads: int,
-    normal: tuple[Federation, Floats],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_neither_blocks_nor_threads_matter(block, threads, normal, monkeypatch):
     known, expected = normal
     monkeypatch.setitem(clipping.BLOCK_BYTES, "cpu", block)
     monkeypatch.setattr(gradient_sensitivity, "ROWS_BYTES", 700)
@@ -244,7 +221,7 @@ def test_neither_blocks_nor_threads_matter(
     pairs = [(0, 3), (39, 89), (2, 3)]
     found = pair_sensitivities(known, models_of_trials, pairs)
     np.testing.assert_allclose(found, [[expected[p] for p in pairs]] * 9, rtol=1e-5)
-    reports: list[float] = []
+    reports = []
     truth = largest(known, models_of_trials[0], REPLACE, pairs, reports.append)
     assert (reports, reports[-1]) == (sorted(reports), 1)
     first = np.unravel_index(expected.argmax(), expected.shape)
@@ -252,16 +229,14 @@ def test_neither_blocks_nor_threads_matter(
     assert [x.rank for x in truth.given] == [1 + (expected > expected[p]).sum() for p in pairs]
 
 
-def test_pairs_that_are_almost_equal_lose_digits_and_no_more() -> None:
+def test_pairs_that_are_almost_equal_lose_digits_and_no_more():
     near = np.array([[1.0, 2.0]])
     known = known_gradients(near, np.array([[1.0, 2 + 2**-20]]))
     found = sensitivity_matrix(known, ZERO[0], [0])
     assert found[0, 0] == pytest.approx(2**-20, abs=3e-7)
 
 
-def test_an_unclipped_gradient_is_a_broken_promise(
-    normal: tuple[Federation, Floats], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unclipped_gradient_is_a_broken_promise(normal, monkeypatch):
     known, _ = normal
     monkeypatch.setattr(
         clipped_block,
@@ -286,17 +261,12 @@ def test_an_unclipped_gradient_is_a_broken_promise(
         (REPLACE, [(0, -1)], "the replacement is -1, but the pool has 90 records"),
     ],
 )
-def test_what_cannot_be_searched_is_refused(
-    neighbouring: Neighbouring,
-    of: list[tuple[int, int | None]],
-    message: str,
-    normal: tuple[Federation, Floats],
-) -> None:
+def test_what_cannot_be_searched_is_refused(neighbouring, of, message, normal):
     with pytest.raises(InputError, match=message):
         largest(normal[0], torch.zeros(5), neighbouring, of)
 
 
-def test_an_empty_pool_and_unclipped_gradients_are_refused() -> None:
+def test_an_empty_pool_and_unclipped_gradients_are_refused():
     with pytest.raises(InputError, match="the pool has no record"):
         largest(known_gradients(TOY, np.empty((0, 2))), ZERO[0], REPLACE)
     with pytest.raises(InputError, match=r"set training\.clipping = true"):

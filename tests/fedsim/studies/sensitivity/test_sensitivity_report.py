@@ -3,18 +3,15 @@
 import io
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from adversaries.neighbours.rank_correlation import RankCorrelation
-from fedsim.configuration import Config
 from fedsim.federation.server import plan
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.sensitivity_report import LABEL, as_json, page, rows, verdict
-from fedsim.studies.sensitivity.sensitivity_study import Study
 
 CASES = [
     pytest.param(("digits", "add-remove"), marks=pytest.mark.slow),
@@ -23,20 +20,20 @@ CASES = [
 ]
 
 
-def study(config: Config, top: int, trials: int) -> Study:
+def study(config, top, trials):
     batch = plan.fit_batch(config).trials.batch
     experiment, confidence = config.experiment, config.audit.confidence
     return sensitivity_study.study(experiment, confidence, batch, top, trials)
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
-def found(request: pytest.FixtureRequest, small: Callable[..., Config]) -> Study:
+def found(request, small):
     data, relation = request.param
     changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}
     return study(small(changes), 2, 4)
 
 
-def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
+def test_the_report_is_strict_json_with_every_pair(found):
     report = json.loads(json.dumps(as_json(found), allow_nan=False))
     assert report["label"] == LABEL
     assert report["global_sensitivity"] == (6 if report["neighbouring"] == "add-remove" else 12)
@@ -57,7 +54,7 @@ def test_the_report_is_strict_json_with_every_pair(found: Study) -> None:
     assert report["views"][0]["largest"]["sensitivity"] == worst["seen"][0]["local_sensitivity"]
 
 
-def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
+def test_the_page_shows_the_records_and_needs_no_network(found):
     html = page(found).html
     assert "http" not in html.replace("http://www.w3.org", "")
     assert "<script" not in html and 'src="/' not in html
@@ -71,7 +68,7 @@ def test_the_page_shows_the_records_and_needs_no_network(found: Study) -> None:
     assert len(ids) == len(set(ids))
 
 
-def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
+def test_the_terminal_shows_every_pair_within_80_columns(found):
     screen = io.StringIO()
     Console(width=80, file=screen).print(page(found).terminal)
     text = screen.getvalue()
@@ -81,14 +78,14 @@ def test_the_terminal_shows_every_pair_within_80_columns(found: Study) -> None:
     assert " ".join(LABEL.split()) in " ".join(text.split())
 
 
-def test_a_choice_as_good_as_all_others_is_not_praised(small: Callable[..., Config]) -> None:
+def test_a_choice_as_good_as_all_others_is_not_praised(small):
     said = " ".join(verdict(study(small({"training.clipping-norm": 1e-3}), 1, 2)))
     assert "is 100% of the largest" in said
     assert "all local sensitivities are equal" in said
     assert "No dissimilarity can be compared" in said
 
 
-def test_only_a_correlation_that_is_surely_positive_is_one(found: Study) -> None:
+def test_only_a_correlation_that_is_surely_positive_is_one(found):
     assert f"(rank {found.candidates[0].seen[0].rank}" in verdict(found)[0]
     view = found.views[0]
     for best, expected in (

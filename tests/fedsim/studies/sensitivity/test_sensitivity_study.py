@@ -1,35 +1,26 @@
 """A study agrees with brute force: who is chosen, where it ranks, and what predicts it."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
-from torch import Tensor
 
 from adversaries.errors import InputError
 from adversaries.neighbours.dataset_sensitivity import rank_records
 from adversaries.neighbours.dissimilarity import measure
-from fedsim.configuration import Config, Scalar
-from fedsim.configuration.objects import Experiment
-from fedsim.federation.runs.run_directory import Arrays
 from fedsim.federation.server import plan
 from fedsim.game import challenge, federation
-from fedsim.game.federation import Federation
 from fedsim.learning.training import models
-from fedsim.studies.rounds import Progress
 from fedsim.studies.sensitivity import sensitivity_study
 from fedsim.studies.sensitivity.gradient_sensitivity import ROUNDING, pair_sensitivities
-from fedsim.studies.sensitivity.sensitivity_study import Study, follow
+from fedsim.studies.sensitivity.sensitivity_study import follow
 
 TRIALS, TOP = 4, 2
 DATA = ("digits", "breast-cancer")
 RELATIONS = ("add-remove", "replace")
-Small = Callable[..., Config]
 
 
-def study(config: Config, top: int, trials: int, progress: Progress = lambda done: None) -> Study:
+def study(config, top, trials, progress=lambda done: None):
     """Return the study of a configuration, with as many trials in a batch as fit in memory."""
     batch = plan.fit_batch(config).trials.batch
     experiment, confidence = config.experiment, config.audit.confidence
@@ -40,23 +31,23 @@ CASES = [(data, relation) for data in DATA for relation in RELATIONS]
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
-def found(request: pytest.FixtureRequest, small: Small) -> Study:
+def found(request, small):
     data, relation = request.param
     changes = {"data.name": data, "privacy.neighbouring": relation, "training.clipping-norm": 6.0}
     return study(small(changes), TOP, TRIALS)
 
 
-def first_model(known: Federation, experiment: Experiment) -> Tensor:
+def first_model(known, experiment):
     build = lambda: federation.build_model(experiment.game, known.split.dataset)  # noqa: E731
     return models.initial_parameters(build, experiment.run.seed, range(1))
 
 
-def every_pair(known: Federation, replace: bool) -> list[tuple[int, int | None]]:
+def every_pair(known, replace):
     others = range(len(known.split.pool)) if replace else [None]
     return [(i, j) for i in range(len(known.split.members)) for j in others]
 
 
-def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study) -> None:
+def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found):
     known, replace = found.loaded, found.candidates[0].pair.replacement is not None
     pairs = every_pair(known, replace)
     values = pair_sensitivities(known, first_model(known, found.experiment), pairs)[0]
@@ -73,7 +64,7 @@ def test_ranks_and_sensitivities_are_those_of_all_pairs_one_by_one(found: Study)
         assert view.reach(seen) == pytest.approx(own / values.max())
 
 
-def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: Study) -> None:
+def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found):
     experiment, split = found.experiment, found.loaded.split
     chosen, first = challenge.choose(experiment), found.candidates[0]
     assert (first.pair.record, first.pair.replacement) == (chosen.record, chosen.replacement)
@@ -92,7 +83,7 @@ def test_the_first_pair_is_the_challenge_and_others_follow_by_distance(found: St
     assert worst.pair.distance == pytest.approx(distances[at if distances.ndim == 2 else at[0]])
 
 
-def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study) -> None:
+def test_training_is_followed_and_stays_below_what_clipping_allows(found):
     assert [view.step for view in found.views] == [1, found.experiment.game.scheme.training.rounds]
     for candidate in found.candidates:
         assert candidate.course.shape == (TRIALS, found.experiment.game.scheme.training.rounds)
@@ -102,7 +93,7 @@ def test_training_is_followed_and_stays_below_what_clipping_allows(found: Study)
             assert seen.sensitivity == pytest.approx(expected, rel=1e-4)
 
 
-def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) -> None:
+def test_correlations_are_scipys_of_distances_and_sensitivities(found):
     known, split = found.loaded, found.loaded.split
     members, replace = split.members_records.features, found.compared[1] is not None
     values = pair_sensitivities(
@@ -131,9 +122,7 @@ def test_correlations_are_scipys_of_distances_and_sensitivities(found: Study) ->
         ({"challenge.record": 5, "challenge.replacement": 7}, "given"),
     ],
 )
-def test_whatever_the_configuration_chooses_comes_first(
-    small: Small, changes: dict[str, Scalar], choice: str
-) -> None:
+def test_whatever_the_configuration_chooses_comes_first(small, changes, choice):
     config = small({"privacy.neighbouring": "replace"} | changes)
     first = study(config, 1, 2).candidates[0]
     chosen = challenge.choose(config.experiment)
@@ -145,9 +134,7 @@ def test_whatever_the_configuration_chooses_comes_first(
     ("changes", "top"),
     [({}, 24), ({"challenge.record": 5}, 3)],
 )
-def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(
-    small: Small, changes: dict[str, Scalar], top: int
-) -> None:
+def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(small, changes, top):
     config = small(changes)
     found = study(config, top, 1)
     features = found.loaded.split.members_records.features
@@ -158,7 +145,7 @@ def test_places_are_those_of_the_ranking_though_a_pair_is_of_several(
         assert [one.pair.record for one in ranked] == expected.tolist()
 
 
-def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> None:
+def test_the_record_given_is_the_first_of_the_ranking_as_well(small):
     farthest = study(small(), 1, 1).candidates[0].pair.record
     found = study(small({"challenge.record": farthest}), 2, 1)
     assert [(one.choice, one.place) for one in found.candidates[:3]] == [
@@ -170,7 +157,7 @@ def test_the_record_given_is_the_first_of_the_ranking_as_well(small: Small) -> N
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: str) -> None:
+def test_of_one_client_its_own_records_alone_are_ranked(small, relation):
     config = small({"challenge.client": 1, "privacy.neighbouring": relation})
     found = study(config, TOP, 2)
     chosen = challenge.choose(config.experiment)
@@ -181,8 +168,8 @@ def test_of_one_client_its_own_records_alone_are_ranked(small: Small, relation: 
     assert {candidate.client for candidate in ranked} == {1}
 
 
-def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> None:
-    changes: dict[str, Scalar] = {"challenge.space": "embedding", "training.clipping-norm": 100.0}
+def test_an_embedding_is_ranked_and_compared_without_pixels(small):
+    changes = {"challenge.space": "embedding", "training.clipping-norm": 100.0}
     config = small(changes | {"model.name": "mlp"})
     found = study(config, TOP, 2)
     assert found.candidates[0].pair.record == challenge.choose(config.experiment).record
@@ -191,7 +178,7 @@ def test_an_embedding_is_ranked_and_compared_without_pixels(small: Small) -> Non
     assert "embedding" in refusals["ssim"]
 
 
-def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Small) -> None:
+def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small):
     found = study(small({"training.clipping-norm": 1e-3}), 1, 2)
     assert found.views[0].correlations == {}
     assert "every gradient is clipped" in found.views[0].refusals["euclidean"]
@@ -199,13 +186,13 @@ def test_no_correlation_is_made_of_the_rounding_of_clipped_gradients(small: Smal
     assert found.views[0].reach(found.candidates[0].seen[0]) == pytest.approx(1)
 
 
-def test_progress_reaches_the_whole(small: Small) -> None:
-    told: list[float] = []
+def test_progress_reaches_the_whole(small):
+    told = []
     study(small(), 1, 2, told.append)
     assert (told, told[-1]) == (sorted(told), 1)
 
 
-def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
+def test_a_study_repeats_itself_whatever_the_batch(small):
     one, other = (study(small({"trials.batch": batch}), 1, 4) for batch in (1, 4))
     for a, b in zip(one.candidates, other.candidates, strict=True):
         assert a.pair == b.pair
@@ -213,7 +200,7 @@ def test_a_study_repeats_itself_whatever_the_batch(small: Small) -> None:
     assert one.views[0].correlations == other.views[0].correlations
 
 
-def test_one_round_is_looked_at_once(small: Small) -> None:
+def test_one_round_is_looked_at_once(small):
     assert [view.step for view in study(small({"training.rounds": 1}), 1, 2).views] == [1]
 
 
@@ -240,17 +227,15 @@ def test_one_round_is_looked_at_once(small: Small) -> None:
         ),
     ],
 )
-def test_what_cannot_be_studied_is_refused_before_the_work(
-    small: Small, changes: dict[str, Scalar], top: int, trials: int, message: str
-) -> None:
-    begun: list[float] = []
+def test_what_cannot_be_studied_is_refused_before_the_work(small, changes, top, trials, message):
+    begun = []
     with pytest.raises(InputError, match=message):
         study(small(changes), top, trials, begun.append)
     assert not begun
 
 
-REPLACE: dict[str, Scalar] = {"privacy.neighbouring": "replace"}
-MODES: list[dict[str, Scalar]] = [
+REPLACE = {"privacy.neighbouring": "replace"}
+MODES = [
     {"privacy.sensitivity": "local"},
     REPLACE,
     REPLACE | {"privacy.sensitivity": "local", "federation.trust": "local"},
@@ -266,9 +251,7 @@ MODES: list[dict[str, Scalar]] = [
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
-def test_it_is_what_a_run_records_in_the_world_of_d(
-    mode: dict[str, Scalar], small: Small, run: Callable[[Config], Arrays]
-) -> None:
+def test_it_is_what_a_run_records_in_the_world_of_d(mode, small, run):
     """With little noise, and clipping that leaves some gradients as they are."""
     keys = {
         "privacy.rho-beta": 0.0,
@@ -289,7 +272,7 @@ def test_it_is_what_a_run_records_in_the_world_of_d(
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_gpu_measures_the_same(small: Small) -> None:
+def test_a_gpu_measures_the_same(small):
     config, on_gpu = (small(REPLACE | {"run.device": name}) for name in ("cpu", "cuda"))
     expected, found = (
         follow(c.experiment, plan.fit_batch(c).trials.batch, [(0, 0), (3, 5)], 3)
