@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 10_200,
+    "fedsim/federation": 10_300,
     "fedsim/deployment": 3_600,
     "fedsim/audits": 14_900,
     "fedsim/reports": 8_500,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 57_000,
+    "tests": 57_100,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -57,10 +57,10 @@ OTHER_BUDGETS = {
 
 OTHERS_HELD = {
     "commands": 24,
-    "options": 130,
+    "options": 128,
     "keys": 102,
-    "words of documentation": 102_700,
-    "lines of README": 113,
+    "words of documentation": 102_000,
+    "lines of README": 79,
 }
 
 

@@ -141,6 +141,8 @@ def audit(
     Raises:
         InputError: the target cannot be audited, or the options do not fit it.
     """
+    if not (isinstance(target, Path | str | tuple) or callable(target)):
+        raise InputError(f"the target is a {type(target).__name__}; give a path or a function")
     if isinstance(target, tuple) or str(target).endswith(".csv"):
         _refuse_of_scores(locals())
         return _of_scores(target, delta, confidence, guesses, trial)

@@ -72,7 +72,7 @@ def choose(
     The directory gets report.html, report.json, summary.csv, and config.toml of the chosen setting.
     The same command again continues. Exit status 1: no setting can be chosen, or it cannot be told.
 
-    Examples: fedsim choose digits --max-belief 0.75 --min-accuracy 0.75
+    Examples: fedsim choose digits --max-belief 0.75 --min-accuracy 0.7
 
     fedsim choose digits --max-risk 0.005 --baseline-risk 0.001
 

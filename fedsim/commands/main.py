@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -432,6 +432,9 @@ def _run(arguments: list[str]) -> int:
         place = application().install_completion(shell=_shell(arguments[1:]), add_to_startup=True)
         print(f"Completion is in {place}; it works in a new shell.")
         return 0
+    if first == "deploy" and (not arguments[1:] or arguments[1] in ("-h", "--help")):
+        print(listed("Train across machines.", {"fedsim deploy": DEPLOY}))
+        return 0
     name = named(arguments)
     _typed[:] = arguments
     status = application(name)(arguments)
@@ -471,13 +474,18 @@ def _shell(named: Sequence[str]) -> Any:
 
 def overview() -> str:
     """Return the help of `fedsim`."""
-    width = max(len(each.name) for group in GROUPS.values() for each in group)
-    lines = [ABOUT]
-    for title, group in GROUPS.items():
-        if title:
-            lines += [title, *(f"  {each.name:<{width}} {each.words}" for each in group)]
     others = ", ".join(each.name for each in GROUPS[""])
-    return "\n".join([*lines, f"Also: {others}. Options of one: fedsim COMMAND --help"])
+    shown = listed(ABOUT, {title: group for title, group in GROUPS.items() if title})
+    return f"{shown}\nAlso: {others}. Options of one: fedsim COMMAND --help"
+
+
+def listed(about: str, groups: Mapping[str, Sequence[Command]]) -> str:
+    """Return commands with their sentences, below their titles."""
+    width = max(len(each.name) for group in groups.values() for each in group)
+    lines = [about]
+    for title, group in groups.items():
+        lines += [title, *(f"  {each.name:<{width}} {each.words}" for each in group)]
+    return "\n".join(lines)
 
 
 def _worded(error: CycloptsError) -> str:

@@ -1,11 +1,13 @@
 """A training function of a notebook, written as the file that its audit imports."""
 
 import ast
-import builtins
 import inspect
 import linecache
+import math
+import symtable
+import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from adversaries.errors import InputError
 OWN = "__main__"
 """Module of a notebook and of a script."""
 
-PLAIN = bool | int | float | str | bytes | None
+PLAIN = (bool, int, float, str, bytes, type(None), tuple, list, dict)
 
 
 @contextmanager
@@ -25,7 +27,7 @@ def named(function: Callable[..., Any] | str) -> Iterator[str]:
     """Yield FILE:NAME of a training function, while the block runs.
 
     A function of a notebook is written into a file, with the functions and classes of the notebook
-    that it uses, its imports, and its plain numbers and texts.
+    that it uses, its imports, and its plain numbers, texts and collections of these.
 
     Raises:
         InputError: the function uses another value of the notebook, or has no source.
@@ -34,38 +36,42 @@ def named(function: Callable[..., Any] | str) -> Iterator[str]:
         yield function
         return
     name, module = getattr(function, "__name__", ""), getattr(function, "__module__", "")
-    if not name.isidentifier() or getattr(function, "__closure__", None):
+    here = getattr(sys.modules.get(module), name, None)
+    if here is not function or not isinstance(inspect.unwrap(function), types.FunctionType):
         raise InputError("the loop is no function of its own; define it with def, outside others")
     if module != OWN:
         yield f"{module}:{name}"
         return
     with TemporaryDirectory(prefix="fedsim-loop-") as folder:
-        lines: dict[str, str] = {}
-        _add(name, function, lines)
+        written: dict[str, str] = {}
+        _add(name, function, vars(sys.modules[OWN]), written, name)
         file = Path(folder) / "loop.py"
-        file.write_text("\n".join(lines.values()), encoding="utf-8")
+        file.write_text("\n".join(written.values()), encoding="utf-8")
         yield f"{file}:{name}"
 
 
-def _add(name: str, value: Any, lines: dict[str, str]) -> None:
-    """Add the line, or the source, that defines a name, behind what it uses."""
-    if name in lines:
+def _add(
+    name: str, value: Any, scope: Mapping[str, Any], written: dict[str, str], loop: str
+) -> None:
+    """Add the lines that define a name, behind those of the names that it uses."""
+    if name in written:
         return
     if isinstance(value, types.ModuleType):
-        lines[name] = f"import {value.__name__} as {name}"
-    elif isinstance(value, PLAIN):
-        lines[name] = f"{name} = {value!r}"
+        written[name] = f"import {value.__name__} as {name}"
+    elif type(value) in PLAIN and _is_literal(value):
+        written[name] = f"{name} = {value!r}"
     elif (place := getattr(value, "__module__", OWN)) != OWN and hasattr(value, "__name__"):
-        lines[name] = f"from {place} import {value.__name__} as {name}"
-    elif isinstance(value, types.FunctionType | type):
-        lines[name] = ""  # functions may call each other
-        source = _source(name, value)
-        scope = vars(__import__(OWN)) if isinstance(value, type) else value.__globals__
-        for node in ast.walk(ast.parse(source)):
-            used = node.id if isinstance(node, ast.Name) else ""
-            if used in scope and not hasattr(builtins, used):
-                _add(used, scope[used], lines)
-        lines[name] = lines.pop(name) or source
+        written[name] = f"from {place} import {value.__name__} as {name}"
+    elif isinstance(inspect.unwrap(value), types.FunctionType | type):
+        written[name] = ""  # functions may call each other
+        source = _source(value, loop)
+        _check_defaults(value, source, scope)
+        for used in _globals(source):
+            if used in scope:
+                _add(used, scope[used], scope, written, loop)
+        own = value.__name__ == name or not value.__name__.isidentifier()  # a lambda's line
+        alias = "" if own else f"{name} = {value.__name__}\n"
+        written[name] = written.pop(name) or "\n".join([*_submodules(source, scope), source, alias])
     else:
         raise InputError(
             f"the loop uses '{name}', which is a {type(value).__name__} of the notebook; make it "
@@ -73,17 +79,71 @@ def _add(name: str, value: Any, lines: dict[str, str]) -> None:
         )
 
 
-def _source(name: str, value: Any) -> str:
+def _is_literal(value: object) -> bool:
+    """Return whether a value is what its text says, which nan, for example, is not."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    try:
+        return bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _globals(source: str) -> list[str]:
+    """Return the names that a definition takes from around it, and not from its own scopes."""
+
+    def within(table: symtable.SymbolTable) -> Iterator[str]:
+        top = table.get_type() == "module"
+        for each in table.get_symbols():
+            if each.is_referenced() and (top or each.is_global()):
+                yield each.get_name()
+        for inner in table.get_children():
+            yield from within(inner)
+
+    return list(dict.fromkeys(within(symtable.symtable(source, "loop", "exec"))))
+
+
+def _submodules(source: str, scope: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the imports of submodules that a definition reaches through their package."""
+    for node in ast.walk(ast.parse(source)):
+        text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        name, _, rest = text.partition(".")
+        package = scope.get(name)
+        if isinstance(package, types.ModuleType):
+            path = f"{package.__name__}.{rest}"
+            if path in sys.modules:
+                yield f"import {path}"
+
+
+def _check_defaults(value: Any, source: str, scope: Mapping[str, Any]) -> None:
+    """Raise InputError if a default was another value of the notebook when it was taken."""
+    found = ast.parse(source).body[0]
+    if not isinstance(found, ast.FunctionDef):
+        return
+    kept = inspect.unwrap(value)
+    named = zip(found.args.defaults, kept.__defaults__ or (), strict=False)
+    for node, default in named:
+        if isinstance(node, ast.Name) and scope.get(node.id, default) is not default:
+            raise InputError(
+                f"'{node.id}' has changed since '{value.__name__}' took it as a default; define "
+                "the function again"
+            )
+
+
+def _source(value: Any, loop: str) -> str:
     """Return the source of a function or a class, also of a class in a notebook's cell."""
     try:
         if not isinstance(value, type):
             return dedent(inspect.getsource(value))
-        method = next(each for each in vars(value).values() if inspect.isfunction(each))
-        cell = "".join(linecache.getlines(inspect.getfile(method)))
-        classes = [node for node in ast.walk(ast.parse(cell)) if isinstance(node, ast.ClassDef)]
-        found = next(node for node in classes if node.name == value.__name__)
-        return dedent(ast.get_source_segment(cell, found, padded=True) or "")
-    except (OSError, TypeError, StopIteration):
-        raise InputError(
-            f"the source of '{name}' is not known; put the loop in a file, and name FILE:{name}"
-        ) from None
+        for method in filter(inspect.isfunction, vars(value).values()):
+            lines = linecache.getlines(inspect.getfile(method))
+            for node in ast.walk(ast.parse("".join(lines))):
+                if isinstance(node, ast.ClassDef) and node.name == value.__name__:
+                    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                    return dedent("".join(lines[first - 1 : node.end_lineno]))
+    except (OSError, TypeError, SyntaxError):
+        pass
+    raise InputError(
+        f"the source of '{value.__name__}' is not known; put the loop in a file, and name "
+        f"FILE:{loop}"
+    )

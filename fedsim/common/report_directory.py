@@ -1,6 +1,7 @@
 """The directory of a report about persons: private, with files that are whole or missing."""
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,9 @@ SUMS = "SHA256SUMS"
 
 def timed(name: str) -> Path:
     """Return the path of a new directory under fedsim-runs/, named after something and the time."""
-    return Path("fedsim-runs") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    first = Path("fedsim-runs") / f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    others = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(path for path in itertools.chain([first], others) if not path.exists())
 
 
 def create(directory: Path) -> Path:

@@ -7,20 +7,23 @@ any direction and score.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.lower_bounds import clopper_pearson_bound
 
-FEATURES = ("sampled", "total", "energy", "steps")
+FEATURES = ("sampled", "total", "last", "largest", "energy", "steps")
 """Features of every attacked run.
 
 sampled: log-likelihood ratio of all steps, by the pilots' influence, noise and participation rate.
-total: shift of all steps along the target's direction. energy: logarithm of the released numbers'
-squared length. steps: number of steps.
+total, last, largest: shift of all steps, of the last and of the farthest along the target's
+direction. energy: logarithm of the released numbers' squared length. steps: number of steps.
 """
+
+TOGETHER = "all together"
+"""Name of the score that weighs all features."""
 
 OF_STEPS = FEATURES[:2]
 LARGEST = 50.0
@@ -66,7 +69,7 @@ class Direction:
     def features(self, released: Floats) -> Features:
         energy = float(np.log(max(np.square(released).sum(), 1e-300)))
         if released.shape[1] != len(self.unit):  # a model of another size reveals the world
-            return (0.0, 0.0, energy, -1.0)
+            return (0.0, 0.0, 0.0, 0.0, energy, -1.0)
         size = min(len(released), len(self.middle))
         # The shift along the direction, in standard deviations of a step without the target.
         apart = (released[:size] @ self.unit - self.middle[:size]) / self.std
@@ -74,7 +77,9 @@ class Direction:
         # log N(x; signal, 1) - log N(x; 0, 1), then the mixture over whether the target joins.
         ratios = np.clip(signal * apart - signal**2 / 2, -LARGEST, LARGEST)
         sampled = np.log1p(self.rate * np.expm1(ratios)) if self.rate < 1 else ratios
-        return float(sampled.sum()), float(apart.sum()), energy, float(len(released))
+        last, largest = apart[-1], apart.max()
+        parts = sampled.sum(), apart.sum(), last, largest, energy, len(released)
+        return tuple(float(each) for each in parts)
 
 
 def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
@@ -108,14 +113,19 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
 
 @dataclass(frozen=True)
 class Score:
-    """A feature of runs, signed, less a threshold; above 0 it names the world with the target."""
+    """A weighted sum of features, less a threshold; above 0 it names the world with the target.
+
+    Attributes:
+        name: of the feature, or TOGETHER.
+        weights: of the features.
+    """
 
     name: str
-    sign: float
+    weights: Floats
     threshold: float = 0.0
 
     def of(self, features: Floats) -> Floats:
-        return self.sign * features[:, FEATURES.index(self.name)] - self.threshold
+        return features @ self.weights - self.threshold
 
 
 def separation(worlds: Bools, features: Floats) -> float:
@@ -128,12 +138,15 @@ def separation(worlds: Bools, features: Floats) -> float:
 
 
 def best_score(worlds: Bools, features: Floats, delta: float) -> Score:
-    """Return the feature and threshold that prove most epsilon on runs, which judge nothing."""
+    """Return the score and threshold that prove most epsilon on runs, which judge nothing.
+
+    The candidates are each feature alone, and Fisher's discriminant of all.
+    """
 
     def proven(scores: Floats) -> float:
         return clopper_pearson_bound(worlds, scores, delta, LEARNING_CONFIDENCE, 0.0).epsilon
 
-    return _best(worlds, features, FEATURES, proven)
+    return _best(worlds, features, _candidates(worlds, features), proven)
 
 
 def score_of_steps(worlds: Bools, features: Floats) -> Score:
@@ -147,24 +160,36 @@ def score_of_steps(worlds: Bools, features: Floats) -> Score:
         rates = clopper_pearson_bound(worlds, scores, 0.0, LEARNING_CONFIDENCE, 0.0).details
         return rates["true_positive_rate_low"] - rates["false_positive_rate_high"]
 
-    return _best(worlds, features, OF_STEPS, apart)
+    candidates = [each for each in _candidates(worlds, features) if each.name in OF_STEPS]
+    return _best(worlds, features, candidates, apart)
 
 
 def _best(
-    worlds: Bools, features: Floats, names: Sequence[str], worth: Callable[[Floats], float]
+    worlds: Bools, features: Floats, candidates: Sequence[Score], worth: Callable[[Floats], float]
 ) -> Score:
-    best, chosen = (-2.0, -2.0), Score(names[0], 1.0)
-    for name in names:
-        column = features[:, FEATURES.index(name)]
-        sign = 1.0 if column[worlds].mean() >= column[~worlds].mean() else -1.0
-        values = np.unique(sign * column)
+    best, chosen = (-2.0, -2.0), candidates[0]
+    for candidate in candidates:
+        values = np.unique(candidate.of(features))
         cuts = (values[1:] + values[:-1]) / 2
         if len(cuts) > THRESHOLDS:
             cuts = cuts[np.linspace(0, len(cuts) - 1, THRESHOLDS).astype(int)]
         for cut in cuts:
-            score = Score(name, sign, float(cut))
+            score = replace(candidate, threshold=float(cut))
             scores = score.of(features)
             gap = float((scores[worlds] > 0).mean() - (scores[~worlds] > 0).mean())
-            if (worth(scores), gap) > best:
-                best, chosen = (worth(scores), gap), score
+            rank = worth(scores), gap
+            if rank > best:
+                best, chosen = rank, score
     return chosen
+
+
+def _candidates(worlds: Bools, features: Floats) -> list[Score]:
+    with_it, without = features[worlds].mean(axis=0), features[~worlds].mean(axis=0)
+    units = np.diag(np.where(with_it >= without, 1.0, -1.0))
+    within = np.concatenate([features[worlds] - with_it, features[~worlds] - without])
+    # Standardised features, and a ridge: few runs estimate nearly collinear features badly.
+    scale = np.maximum(within.std(axis=0), 1e-9)
+    covariance = np.cov(within / scale, rowvar=False) + 0.1 * np.eye(len(scale))
+    fisher = np.linalg.solve(covariance, (with_it - without) / scale) / scale
+    single = [Score(name, unit) for name, unit in zip(FEATURES, units, strict=True)]
+    return [*single, Score(TOGETHER, fisher)]

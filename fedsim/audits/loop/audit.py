@@ -240,7 +240,8 @@ def audited(
     worlds, features = runs.measured(loops, pair, trials, progress)
     while not runs.noise.enough(confidence):  # these runs only measure the noise
         runs.measured(loops, pair, BATCH)
-    observation = replace(observation, more=runs.noise)
+    varies = any(len(np.unique(features[worlds == world], axis=0)) > 1 for world in (0, 1))
+    observation = replace(observation, more=runs.noise, varies=varies)
     score = best_score(*pilots, delta)
     scores = score.of(features)
     # The curve holds for one unknown scale of all the noise.

@@ -55,8 +55,8 @@ class ObservedRun:
         beside: names and checksums of the model's integer tensors.
         unnoised: steps of an ordinary optimizer on the same model, after the first of them.
         start: checksum of the model before the first step, and of its parts that no step changes.
-        released: checksum of all releases; "" where they have few different numbers, since such
-            releases repeat by chance.
+        released: checksum of all releases.
+        few: whether these have few different numbers, since such releases repeat by chance.
     """
 
     steps: tuple[Step, ...] = ()
@@ -70,6 +70,7 @@ class ObservedRun:
     unnoised: int = 0
     start: str = ""
     released: str = ""
+    few: bool = False
 
     @property
     def samplers(self) -> str:
@@ -113,6 +114,7 @@ class LoopObservation:
         stranger: runs with other features of all records.
         records: n, the size of D.
         more: noise of all further runs, each with its own seed.
+        varies: whether any two of these, in one world, released different numbers.
         changed: names of tensors that depend on the data while every released step stays the same;
             None where a replay cannot tell.
         echo: p-value of the repetition of noise in the runs with the target.
@@ -125,6 +127,7 @@ class LoopObservation:
     neighbouring: Neighbouring
     stranger: tuple[ObservedRun, ...] = ()
     more: NoiseSums = NOTHING
+    varies: bool = False
     changed: tuple[str, ...] | None = ()
     influence: Influence = field(default_factory=Influence)
     echo: float = 1.0
@@ -147,7 +150,7 @@ class LoopObservation:
     @cached_property
     def seeded(self) -> bool:
         """Whether runs with different seeds released the same, or noise was used again."""
-        outputs = [run.released for run in self.present if run.released]
+        outputs = [run.released for run in self.present if not run.few]
         noises = [
             tuple(round(each / step.std, 3) for each in step.noise)
             for step in self.all_steps
@@ -155,6 +158,9 @@ class LoopObservation:
             if step.std and len(step.noise) == SHOWN and any(step.noise)
         ]
         repeats = any(len(set(each)) < len(each) for each in (outputs, noises))
+        # A mechanism with few possible outputs repeats them by chance, but not always the same.
+        alike = {run.released for run in self.present}
+        repeats |= len(self.present) > 1 and len(alike) == 1 and not self.varies
         return repeats or self.echo < ALPHA
 
     @property

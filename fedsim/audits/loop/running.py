@@ -105,7 +105,8 @@ class LoopWatch(ClassWatch):
             beside=beside,
             unnoised=self.unnoised,
             start=_checksum(start if kept is None else np.append(start, kept)),
-            released="" if few else _checksum(released),
+            released=_checksum(released),
+            few=few,
         )
 
 

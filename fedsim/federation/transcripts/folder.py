@@ -4,9 +4,12 @@ Every file is written whole or not at all. There is no key, so nothing protects 
 writes another folder.
 """
 
+import contextlib
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ FACTS, END, LOCK = "facts.json", "end.json", "lock"
 VERSION = 2
 
 CHECKSUM = "sha256"
+MOST_ARRAYS = 65_000
+"""In a round: more would need another kind of archive."""
 
 TEXT = "text"
 """Array of a round's file with its JSON, as bytes."""
@@ -39,7 +44,8 @@ def holds_several(path: Path) -> bool:
 
 def is_empty(path: Path) -> bool:
     """Return whether nothing was recorded in a folder, though a writer may have locked it."""
-    return path.is_dir() and not any(each.name != LOCK for each in path.iterdir())
+    names = {each.name for each in path.iterdir()} if path.is_dir() else {""}
+    return all(name == LOCK or name.endswith(private_files.PARTIAL) for name in names)
 
 
 def of_round(path: Path, number: int) -> Path:
@@ -48,15 +54,22 @@ def of_round(path: Path, number: int) -> Path:
 
 
 def count(path: Path) -> int:
-    """Return the number of rounds. Raises InputError if one before another is missing."""
-    numbers = sorted(int(each.stem) for each in path.glob("*.npz") if each.stem.isdecimal())
-    for place, number in enumerate(numbers, 1):
-        if number != place:
-            raise InputError(
-                f"the transcript '{path}' has no {of_round(path, place).name}; restore the folder "
-                "from a copy"
-            )
+    """Return the number of rounds of a transcript that is not being written.
+
+    Raises InputError if one before another is missing.
+    """
+    numbers = [int(each.stem) for each in path.glob("*.npz") if each.stem.isdecimal()]
+    for number in range(1, max(numbers, default=0) + 1):
+        if number not in numbers:
+            raise _missing(path, number)
     return len(numbers)
+
+
+def digest(path: Path, number: int) -> str:
+    """Return the SHA-256 of a round's file, which the next file names; 0: of the facts."""
+    file = of_round(path, number) if number else path / FACTS
+    with reading.damage(lambda why: _malformed(file, why)), reading.opened(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def write_facts(path: Path, facts: TranscriptFacts) -> None:
@@ -66,7 +79,14 @@ def write_facts(path: Path, facts: TranscriptFacts) -> None:
 
 def read_facts(path: Path) -> TranscriptFacts:
     """Return the facts of a transcript. Raises InputError if they are missing or malformed."""
-    if not (path / FACTS).exists():
+    try:
+        there = (path / FACTS).exists()
+        (path / FACTS).stat() if there else path.lstat()
+    except FileNotFoundError:
+        there = False
+    except OSError as error:
+        raise InputError(f"cannot read the transcript '{path}': {error.strerror}") from None
+    if not there:
         if not path.exists():
             raise InputError(f"cannot read the transcript '{path}': there is no such folder")
         if is_empty(path):
@@ -89,40 +109,79 @@ def read_facts(path: Path) -> TranscriptFacts:
         )
 
 
-def write_round(path: Path, number: int, observed: ObservedRound) -> None:
-    """Write a round. Raises InputError if an array is not numeric; OSError."""
+def write_round(path: Path, number: int, observed: ObservedRound, before: str) -> None:
+    """Write a round; `before` is the digest of the file before it.
+
+    Raises InputError if an array is not numeric, or there are too many; OSError.
+    """
     text, arrays = packed_round(observed)
+    text |= {"number": number, "before": before}
+    if len(arrays) > MOST_ARRAYS:
+        raise InputError(f"a round of {len(arrays)} arrays is too large for a transcript")
     content: dict[str, Any] = {TEXT: np.frombuffer(_encoded(text), np.uint8), **arrays}
     with private_files.replacing(of_round(path, number)) as file:
         np.savez(file, **content)
 
 
-def read_round(path: Path, number: int) -> ObservedRound:
-    """Return a round. Raises InputError if its file is damaged or malformed."""
+def read_round(path: Path, number: int, before: str) -> ObservedRound:
+    """Return a round, which names the digest of the file before it.
+
+    Raises InputError if its file is damaged, malformed, or behind another one.
+    """
     file = of_round(path, number)
     with reading.damage(lambda why: _malformed(file, why)):
         arrays = reading.arrays(file)
-        text = reading.json_value(arrays.pop(TEXT).tobytes())
+        content = arrays.pop(TEXT)
+        if content.nbytes > reading.MOST_JSON:
+            raise ValueError(f"its text has more than {reading.MOST_JSON} bytes")
+        text = reading.json_value(content.tobytes())
+        if (text["number"], text["before"]) != (number, before):
+            raise ValueError("it does not follow the file before it")
         return unpacked_round(text, arrays)
 
 
-def write_end(path: Path, incomplete: str, resumable: bool) -> None:
-    text = {"incomplete": incomplete, "resumable": resumable}
-    _write(path / END, text)
+@dataclass(frozen=True)
+class End:
+    """How a transcript ended: its rounds, the digest of the last file, and why rounds are missing.
+
+    resumable: whether another writer may continue.
+    """
+
+    rounds: int
+    last: str
+    incomplete: str
+    resumable: bool
 
 
-def read_end(path: Path) -> tuple[bool, str, bool]:
-    """Return whether a transcript has ended, why rounds are missing, and if it may go on."""
-    if not (path / END).exists():
-        return False, "", True
+def write_end(path: Path, end: End) -> None:
+    _write(path / END, vars(end))
+
+
+def read_end(path: Path) -> End | None:
+    """Return how a transcript ended; None: it has not. Raises InputError if it is malformed."""
     with reading.damage(lambda why: _malformed(path / END, why)):
-        text = _read(path / END)
-        return True, str(text.get("incomplete", "")), text.get("resumable") is True
+        try:
+            text = _read(path / END)
+        except FileNotFoundError:
+            return None
+        rounds, last = whole_of(text["rounds"]), text_of(text["last"])
+        return End(rounds, last, text_of(text["incomplete"]), text["resumable"] is True)
 
 
-def torn(path: Path) -> list[Path]:
-    """Return what writers that were killed had not written whole."""
-    return [*path.glob(f".*{private_files.PARTIAL}")]
+def check_end(path: Path, end: End, rounds: int, last: str) -> None:
+    """Raise InputError if an ended transcript has other rounds than when it ended."""
+    if (end.rounds, end.last) != (rounds, last):
+        raise _malformed(path / END, f"it names {end.rounds} rounds, and these are others")
+
+
+def torn(path: Path) -> dict[Path, int]:
+    """Return the files that killed writers had not written whole, with their sizes."""
+    found = dict[Path, int]()
+    for each in path.glob(f".*{private_files.PARTIAL}"):
+        with contextlib.suppress(OSError):  # a living writer has renamed it
+            status = each.lstat()
+            found |= {each: status.st_size} if stat.S_ISREG(status.st_mode) else {}
+    return found
 
 
 def _write(file: Path, text: Mapping[str, Any]) -> None:
@@ -144,6 +203,11 @@ def _digest(text: Mapping[str, Any]) -> str:
 
 def _encoded(text: Mapping[str, Any]) -> bytes:
     return json.dumps(text, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _missing(path: Path, number: int) -> InputError:
+    name = of_round(path, number).name
+    return InputError(f"the transcript '{path}' has no {name}; restore the folder from a copy")
 
 
 def _malformed(file: Path, why: str) -> InputError:

@@ -23,7 +23,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.facts = folder.read_facts(path)
         self.ended, self.incomplete = False, ""
-        self._path, self._read = path, 0
+        self._path, self._read, self._before = path, 0, folder.digest(path, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -33,16 +33,22 @@ class Reader:
 
     def rounds(self) -> Iterator[ObservedRound]:
         """Yield the rounds that were not read yet. Raises InputError for damage."""
-        ended, incomplete, _ = folder.read_end(self._path)  # of a growing one, before its rounds
-        for number in range(self._read + 1, folder.count(self._path) + 1):
-            self._read = number
-            yield folder.read_round(self._path, number)
-        self.ended, self.incomplete = ended, incomplete
+        end = folder.read_end(self._path)  # of a growing one, before its rounds
+        while folder.of_round(self._path, self._read + 1).exists():
+            observed = folder.read_round(self._path, self._read + 1, self._before)
+            self._read += 1
+            self._before = folder.digest(self._path, self._read)
+            yield observed
+        self.ended = end is not None and end == folder.read_end(self._path)  # else it goes on
+        if end is not None and self.ended:
+            folder.count(self._path)  # a later one may stand behind one that is missing
+            folder.check_end(self._path, end, self._read, self._before)
+            self.incomplete = end.incomplete
 
     @property
     def torn(self) -> int:
         """The number of bytes of rounds that killed writers had not written whole."""
-        return sum(each.stat().st_size for each in folder.torn(self._path))
+        return sum(folder.torn(self._path).values())
 
 
 def read_transcript(path: Path) -> Transcript:
@@ -81,4 +87,4 @@ def wait_for_facts(
 
 
 def has_ended(path: Path) -> bool:
-    return folder.read_end(path)[0]
+    return folder.read_end(path) is not None

@@ -19,9 +19,11 @@ class Writer:
 
     def __init__(self, path: Path, facts: TranscriptFacts) -> None:
         self.path = private_files.as_named(path)
-        if path.exists() and not path.is_dir():
-            raise InputError(f"'{path}' is not a fedsim transcript; name another folder")
+        self._count, self._last = 0, ""
         try:
+            foreign = path.exists() and not folder.is_empty(path)
+            if foreign and not (path / folder.FACTS).exists():
+                raise InputError(f"'{path}' is not a fedsim transcript; name another folder")
             private_files.make_directory(self.path)
             self._lock = private_files.opened_own(self.path / folder.LOCK, os.O_RDWR)
         except OSError as error:
@@ -46,12 +48,15 @@ class Writer:
         Raises InputError if an array is not numeric.
         Raises OSError if it cannot be written; the folder then has no part of it.
         """
-        folder.write_round(self.path, self._count + 1, observed)
+        if self._lock < 0:
+            raise InputError(f"the transcript '{self.path}' is closed, so no round can follow")
+        folder.write_round(self.path, self._count + 1, observed, self._last)
         self._count += 1
+        self._last = folder.digest(self.path, self._count)
 
     def end(self, incomplete: str = "", *, resumable: bool = False) -> None:
         """Note that the transcript has ended, so that only a resumable one may go on; close."""
-        folder.write_end(self.path, incomplete, resumable)
+        folder.write_end(self.path, folder.End(self._count, self._last, incomplete, resumable))
         self.close()
 
     def close(self) -> None:
@@ -72,16 +77,16 @@ class Writer:
         for part in folder.torn(self.path):
             part.unlink(missing_ok=True)
         if not (self.path / folder.FACTS).exists():
-            if not folder.is_empty(self.path):
-                raise InputError(f"'{self.path}' is not a fedsim transcript; name another folder")
             folder.write_facts(self.path, facts)
         elif folder.read_facts(self.path) != facts:
             raise InputError(
                 f"the transcript '{self.path}' belongs to another recording; name another folder"
             )
-        ended, _, resumable = folder.read_end(self.path)
-        if not resumable:
+        end = folder.read_end(self.path)
+        if end is not None and not end.resumable:
             raise InputError(f"the transcript '{self.path}' has ended; name another folder")
         self._count = folder.count(self.path)
-        if ended:
+        self._last = folder.digest(self.path, self._count)
+        if end is not None:
+            folder.check_end(self.path, end, self._count, self._last)
             (self.path / folder.END).unlink()

@@ -54,3 +54,23 @@ def no_clipping(features, labels, seed):
 def data_dependent_noise(features, labels, seed):
     """Scale what is released, noise and all, by the number of records."""
     return correct(features, labels, seed) / len(labels)
+
+
+def _clipped_sum(features, labels):
+    rows = np.asarray(features, np.float64).reshape(len(labels), -1)
+    return _clipped(rows * (np.asarray(labels) % 2 - 0.5)[:, None]).sum(0)
+
+
+def last_step_naked(features, labels, seed):
+    """Return 30 noisy steps, of which the last has no noise: a sum of all steps hides it."""
+    generator, steps = np.random.default_rng(seed), []
+    total = _clipped_sum(features, labels)
+    for step in range(30):
+        noise = generator.standard_normal(len(total)) * (20.0 if step < 29 else 0.0)
+        steps.append(total + noise)
+    return np.array(steps)
+
+
+def few_numbers_of_one_seed(features, labels, seed):
+    """Return three numbers with the same noise in every run."""
+    return _clipped_sum(features, labels)[:3] + np.random.default_rng(7).standard_normal(3)

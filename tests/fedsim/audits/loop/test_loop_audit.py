@@ -48,6 +48,14 @@ def test_processes_side_by_side_measure_what_one_measures():
 
 
 @pytest.mark.slow
+def test_one_step_without_noise_and_noise_of_one_seed_are_found():
+    found = outcome(f"{OWN}:last_step_naked", 0.5, trials=300)
+    assert found.verdict is Verdict.CONVICTED
+    found = outcome(f"{OWN}:few_numbers_of_one_seed", 2.0, trials=60)
+    assert "seeded-noise" in rules(found)
+
+
+@pytest.mark.slow
 def test_own_code_that_is_right_is_not_judged_with_the_reason():
     found = outcome(f"{OWN}:correct", 1.0)
     assert found.verdict is Verdict.NOT_JUDGED

@@ -257,7 +257,7 @@ NOTEBOOK = """
 import math
 from statistics import fmean
 
-SHARE = 0.5
+SHARE, features, values, each = 0.5, [object()], {object()}, object()
 
 class Scale:
     def of(self, values):
@@ -266,8 +266,10 @@ class Scale:
 def mean(values):
     return fmean(values) if values else math.nan
 
-def train(features, labels, seed):
-    return mean(Scale().of(features)) + seed
+average = mean
+
+def train(features, labels, seed, first=SHARE):
+    return average(Scale().of(features)) + seed + first - first
 """
 
 
@@ -281,9 +283,12 @@ def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path):
         with own_loop.named(train) as name:
             again = contract.loaded(name)
         assert again([1.0, 3.0], [], 4) == train([1.0, 3.0], [], 4) == 5.0
-        vars(notebook)["SHARE"] = [0.5]
-        with pytest.raises(InputError, match="'SHARE', which is a list"), own_loop.named(train):
-            pass
+        for changed, said in (
+            ({"SHARE": 0.25}, "'SHARE' has changed since 'train' took it"),
+            ({"math": np.ones(1)}, "'math', which is a ndarray"),
+        ):
+            with patch.dict(vars(notebook), changed), pytest.raises(InputError, match=said):
+                own_loop.named(train).__enter__()
 
 
 def test_a_function_within_another_is_refused():
@@ -292,5 +297,12 @@ def test_a_function_within_another_is_refused():
     def train(features, labels, seed):
         return kept
 
-    with pytest.raises(InputError, match="outside others"):
-        fedsim.audit(train)
+    train.__module__, name = "json", train.__name__
+    for other in (train, json.loads.__get__("bound")):
+        with (
+            patch.object(json, name, json.dumps, create=True),
+            pytest.raises(InputError, match="outside others"),
+        ):
+            fedsim.audit(other)
+    with pytest.raises(InputError, match="the target is a int"):
+        fedsim.audit(3)

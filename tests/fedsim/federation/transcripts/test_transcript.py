@@ -100,7 +100,7 @@ def test_what_a_killed_writer_left_is_no_round_and_the_next_writer_removes_it(pa
         assert len(folder.torn(path)) == 1
         assert (found.torn > 0) == (step != "write")
         Writer(path, FACTS).close()
-        assert folder.torn(path) == []
+        assert folder.torn(path) == {}
     with Writer(path, FACTS) as writer:
         writer.append(seen(4))
     assert rounds(path) == [1, 2, 3, 4]
@@ -122,8 +122,9 @@ def test_a_folder_killed_before_its_facts_is_begun_again(path):
 
 
 def test_no_damaged_byte_changes_what_is_read(path):
+    Writer(path, FACTS).end()
     expected = read_transcript(path)
-    for name in (folder.FACTS, "000002.npz"):
+    for name in (folder.FACTS, "000002.npz", folder.END):
         content = (path / name).read_bytes()
         for position in range(0, len(content), 7):
             damaged = bytearray(content)
@@ -132,16 +133,55 @@ def test_no_damaged_byte_changes_what_is_read(path):
             try:
                 found = read_transcript(path)
             except InputError as error:
-                assert f"'{name}' of the transcript" in str(error)
+                assert f"'{name}' of the transcript" in str(error) or "000003" in str(error)
                 continue
-            assert name != folder.FACTS
+            assert name == "000002.npz"
             second, whole = found.rounds[1], expected.rounds[1]
             np.testing.assert_array_equal(second.model["weight"], whole.model["weight"])
             assert (second.mechanism, second.canary) == (whole.mechanism, whole.canary)
         (path / name).write_bytes(content)
 
 
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_rounds_that_are_missing_at_the_end_are_an_error(path, left):
+    Writer(path, FACTS).end(resumable=True)
+    for number in range(left + 1, 4):
+        folder.of_round(path, number).unlink()
+    for use in (read_transcript, lambda path: list(follow(path)), lambda path: Writer(path, FACTS)):
+        with pytest.raises(InputError, match="it names 3 rounds"):
+            use(path)
+
+
+def test_rounds_that_change_their_places_are_an_error(path):
+    first, second = (folder.of_round(path, number) for number in (2, 3))
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    with pytest.raises(InputError, match="does not follow the file before it"):
+        read_transcript(path)
+
+
+def test_a_round_of_another_recording_is_an_error(path, tmp_path):
+    with Writer(tmp_path / "other.fedt", FACTS) as writer:
+        for round in (7, 8, 9):
+            writer.append(seen(round))
+    folder.of_round(path, 2).write_bytes(folder.of_round(tmp_path / "other.fedt", 2).read_bytes())
+    with pytest.raises(InputError, match="does not follow the file before it"):
+        read_transcript(path)
+
+
+def test_a_closed_transcript_takes_no_round_and_too_many_arrays_are_refused(path):
+    with Writer(path, FACTS) as writer:
+        many = dict.fromkeys(map(str, range(folder.MOST_ARRAYS + 1)), np.zeros(1))
+        with pytest.raises(InputError, match="too large for a transcript"):
+            writer.append(ObservedRound(4, model=many))
+    with pytest.raises(InputError, match="is closed"):
+        writer.append(seen(4))
+    assert rounds(path) == [1, 2, 3]
+
+
 def test_a_round_left_out_is_an_error(path):
+    Writer(path, FACTS).end(resumable=True)
     folder.of_round(path, 2).unlink()
     with pytest.raises(InputError, match=r"has no 000002\.npz"):
         read_transcript(path)
@@ -185,7 +225,14 @@ def test_nothing_is_written_through_a_link(tmp_path, path):
 def forged(path, arrays=(), **changes):
     """Write a fourth round as a hostile writer would."""
     whole = {"round": 4, "model": {}, "replies": [], "own": {}, "unprotected": None}
-    whole |= {"aggregate": None, "participants": None, "mechanism": {}, "canary": None}
+    whole |= {
+        "number": 4,
+        "before": folder.digest(path, 3),
+        "aggregate": None,
+        "participants": None,
+        "mechanism": {},
+        "canary": None,
+    }
     text = np.frombuffer(json.dumps(whole | changes).encode(), np.uint8)
     np.savez(folder.of_round(path, 4), **{folder.TEXT: text, **dict(arrays)})
 
