@@ -71,6 +71,5 @@ def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(quickstart)
     mu = weight * NODES / z
     assert canary["mu"]["low"] <= mu
     assert canary["mu"]["low"] > 0.5
-    assert canary["p_value"] < 1e-3
     # What an outsider faces is the noise and the other clients: at most the mu of the noise alone.
     assert canary["mu"]["point"] < 1.5 * mu

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import damage
 import numpy as np
-from damage import Mutation
 from flwr.app import Context
 from PIL import Image
 
@@ -47,7 +46,7 @@ class Reader:
 
     path: Path
     read: Callable[[], object]
-    ways: tuple[Mutation, ...] = damage.TEXT
+    ways: tuple[Callable, ...] = damage.TEXT
     sealed: bool = False
     grows: bool = False
 

@@ -30,8 +30,8 @@ OUTCOMES = {"passed": PASSED, "failed": FAILED, "cannot-tell": OPEN}
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
 ADVICE = {
     Verdict.CONVICTED: "Do not rely on the claim until you have fixed what the findings name.",
-    Verdict.SUSPECT: "Read the reasons and findings. They say what the claim lacks.",
-    Verdict.NOT_JUDGED: "Read the reasons. They say what the audit needs in order to decide.",
+    Verdict.SUSPECT: "The reasons and findings say what the claim lacks.",
+    Verdict.NOT_JUDGED: "The reasons say what the audit needs in order to decide.",
     Verdict.NO_CLAIM: TO_CLAIM,
 }
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
