@@ -215,7 +215,7 @@ def advice(report: AuditReport) -> list[str]:
     return [
         f"The audit did not see the noise itself. By counting, {report.trials} trials can show at "
         f"most ε = {report.provable:.3g} with {ALARM_CONFIDENCE:.2%} confidence. To convict a "
-        "loop without any protection, the claim must be below that.",
+        "loop without protection, claim less.",
         MORE_OF_A_LOOP,
     ]
 
