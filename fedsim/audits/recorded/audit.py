@@ -68,7 +68,7 @@ OWN_NOISE = (
 UNSEEN = (
     "a transcript has each step's sum, and does not show how far one record moves it. A loop that "
     "holds a record twice, mixes records or reorders old noise gives less privacy; fedsim audit "
-    "loop runs the code and measures it"
+    "FILE:FUNCTION runs the code and measures it"
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "

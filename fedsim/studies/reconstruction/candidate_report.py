@@ -201,5 +201,8 @@ def _checked(report: ReconstructionReport) -> list[doc.Check]:
             "The adversary's posterior agrees with the true candidates.",
             "The adversary's posterior does not agree with the true candidates.",
         ),
-        doc.Check(PASSED if within else reaches, "The interval of the success is below the bound."),
+        doc.Check(
+            PASSED if within else reaches,
+            f"The interval of the success is {'' if within else 'not '}below the bound.",
+        ),
     ]
