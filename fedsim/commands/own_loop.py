@@ -116,18 +116,24 @@ def _submodules(source: str, scope: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_defaults(value: Any, source: str, scope: Mapping[str, Any]) -> None:
-    """Raise InputError if a default was another value of the notebook when it was taken."""
+    """Raise InputError if a default may be another value of the notebook than when it was taken."""
     found = ast.parse(source).body[0]
     if not isinstance(found, ast.FunctionDef):
         return
     kept = inspect.unwrap(value)
-    named = zip(found.args.defaults, kept.__defaults__ or (), strict=False)
-    for node, default in named:
-        if isinstance(node, ast.Name) and scope.get(node.id, default) is not default:
-            raise InputError(
-                f"'{node.id}' has changed since '{value.__name__}' took it as a default; define "
-                "the function again"
-            )
+    given = [*zip(found.args.defaults, kept.__defaults__ or (), strict=False)]
+    by_name = kept.__kwdefaults__ or {}
+    for argument, node in zip(found.args.kwonlyargs, found.args.kw_defaults, strict=True):
+        given += [] if node is None else [(node, by_name[argument.arg])]
+    for default, taken in given:
+        for part in ast.walk(default):
+            name = part.id if isinstance(part, ast.Name) else ""
+            computed = part is not default and type(scope.get(name)) in PLAIN
+            if name in scope and (computed or (part is default and scope[name] is not taken)):
+                raise InputError(
+                    f"'{name}' may have changed since '{value.__name__}' took it as a default; "
+                    "define the function again, with the name or the number alone"
+                )
 
 
 def _source(value: Any, loop: str) -> str:

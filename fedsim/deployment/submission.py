@@ -96,7 +96,6 @@ def carry_out(
 
 def _running(server: Path, run_directory: RunDirectory) -> Submission | None:
     """Return the unfinished submission that writes a run directory, or will; None without one."""
-
     directory, id = run.last(server) or (None, "")
     ids = [id] if directory == run_directory.path else []  # its process may not have begun
     ids += [run_directory.submitted()] if run_directory.has(SUBMITTED) else []
@@ -110,7 +109,6 @@ def _follow(
     server: Path, submitted: Submission, run_directory: RunDirectory, console: Console
 ) -> RunDirectory:
     """Wait for the end of a run; Ctrl-C stops it. Return its directory."""
-
     port, id = kit.port(server, "SUPERLINK_PORT"), submitted.run_id
 
     def lost() -> bool:
@@ -131,7 +129,6 @@ def _follow(
 
 def _say_why(server: Path, console: Console, state: str, seconds: float) -> None:
     """Print that a submitted run has not begun for some seconds, and which part is missing."""
-
     found = services(server, kit.read_kit(server))
     why = "; ".join(f"{what}: {message}" for what, state, message in found if state == WRONG)
     why = why or "all parts of the server live, so its machine is busy: see logs/superlink.log"
@@ -144,7 +141,6 @@ def _clients_nodes(server: Path, clients: int, tolerated: int) -> dict[str, int]
     tolerated: number of clients that may have left for good, with no registered key.
     Raises InputError if more are missing.
     """
-
     registered, files = run.registered(server), run.key_files(server)
     nodes = {}
     for client in range(clients):
@@ -197,7 +193,6 @@ def _check(scheme: Scheme, trials: int, clients: int, experiment: bool) -> None:
 
 def _larger(scheme: Scheme, nominal: float) -> str:
     """Return a sentence about the largest epsilon; "" if it is towards federation.vantage."""
-
     configured, trust = scheme.federation.vantage, scheme.federation.trust.model
     if not nominal:  # noise without an epsilon
         return ""
@@ -217,7 +212,6 @@ def _larger(scheme: Scheme, nominal: float) -> str:
 
 def _together(scheme: Scheme) -> str:
     """Return what all trainings of a campaign would release, as the end of a sentence."""
-
     everything = spending.describe_everything(scheme, noise.noise_multiplier(scheme), [])
     if everything is None:
         return "would release sums that no noise protects"

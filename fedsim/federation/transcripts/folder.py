@@ -44,8 +44,9 @@ def holds_several(path: Path) -> bool:
 
 def is_empty(path: Path) -> bool:
     """Return whether nothing was recorded in a folder, though a writer may have locked it."""
-    names = {each.name for each in path.iterdir()} if path.is_dir() else {""}
-    return all(name == LOCK or name.endswith(private_files.PARTIAL) for name in names)
+    return path.is_dir() and all(
+        each.name == LOCK or each.name.endswith(private_files.PARTIAL) for each in path.iterdir()
+    )
 
 
 def of_round(path: Path, number: int) -> Path:
@@ -58,10 +59,13 @@ def count(path: Path) -> int:
 
     Raises InputError if one before another is missing.
     """
-    numbers = [int(each.stem) for each in path.glob("*.npz") if each.stem.isdecimal()]
-    for number in range(1, max(numbers, default=0) + 1):
+    numbers = {int(each.stem) for each in path.glob("*.npz") if each.stem.isdecimal()}
+    for number in range(1, len(numbers) + 1):
         if number not in numbers:
-            raise _missing(path, number)
+            name = of_round(path, number).name
+            raise InputError(
+                f"the transcript '{path}' has no {name}; restore the folder from a copy"
+            )
     return len(numbers)
 
 
@@ -80,17 +84,15 @@ def write_facts(path: Path, facts: TranscriptFacts) -> None:
 def read_facts(path: Path) -> TranscriptFacts:
     """Return the facts of a transcript. Raises InputError if they are missing or malformed."""
     try:
-        there = (path / FACTS).exists()
-        (path / FACTS).stat() if there else path.lstat()
-    except FileNotFoundError:
-        there = False
-    except OSError as error:
+        recorded, exists = (path / FACTS).exists(), path.exists()
+        empty = not recorded and is_empty(path)
+    except OSError as error:  # of another account
         raise InputError(f"cannot read the transcript '{path}': {error.strerror}") from None
-    if not there:
-        if not path.exists():
-            raise InputError(f"cannot read the transcript '{path}': there is no such folder")
-        if is_empty(path):
-            raise InputError(f"nothing was recorded in the transcript '{path}'")
+    if not exists:
+        raise InputError(f"cannot read the transcript '{path}': there is no such folder")
+    if empty:
+        raise InputError(f"nothing was recorded in the transcript '{path}'")
+    if not recorded:
         raise InputError(
             f"'{path}' is not a fedsim transcript; give a folder that a recorder of fedsim wrote"
         )
@@ -203,11 +205,6 @@ def _digest(text: Mapping[str, Any]) -> str:
 
 def _encoded(text: Mapping[str, Any]) -> bytes:
     return json.dumps(text, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _missing(path: Path, number: int) -> InputError:
-    name = of_round(path, number).name
-    return InputError(f"the transcript '{path}' has no {name}; restore the folder from a copy")
 
 
 def _malformed(file: Path, why: str) -> InputError:

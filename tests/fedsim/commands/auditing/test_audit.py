@@ -284,11 +284,23 @@ def test_a_function_of_a_notebook_is_written_with_what_it_uses(tmp_path):
             again = contract.loaded(name)
         assert again([1.0, 3.0], [], 4) == train([1.0, 3.0], [], 4) == 5.0
         for changed, said in (
-            ({"SHARE": 0.25}, "'SHARE' has changed since 'train' took it"),
+            ({"SHARE": 0.25}, "'SHARE' may have changed since 'train' took it"),
             ({"math": np.ones(1)}, "'math', which is a ndarray"),
         ):
             with patch.dict(vars(notebook), changed), pytest.raises(InputError, match=said):
                 own_loop.named(train).__enter__()
+
+
+@pytest.mark.parametrize("default", ["noise=NOISE", "*, noise=NOISE", "noise=2 * NOISE"])
+def test_a_default_that_may_be_another_by_now_is_refused(tmp_path, default):
+    cell = tmp_path / "cell.py"
+    cell.write_text(f"NOISE = 100.5\ndef train(features, labels, seed, {default}):\n    return 1\n")
+    notebook = vars(sys.modules["__main__"])
+    with patch.dict(notebook):
+        exec(compile(cell.read_text(), str(cell), "exec"), notebook)
+        notebook["NOISE"] = 0.0
+        with pytest.raises(InputError, match="'NOISE' may have changed"):
+            own_loop.named(notebook["train"]).__enter__()
 
 
 def test_a_function_within_another_is_refused():
