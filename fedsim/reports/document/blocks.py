@@ -127,7 +127,7 @@ class Bullets:
 class Html:
     """A template of a page with its values; macros of `html` and the page's outline join them.
 
-    figures: by the names under which the template places them, as `drawn`.
+    figures: by the names under which the template places them, as `drawn(NAME)`.
     """
 
     kind: ClassVar = "html"

@@ -6,7 +6,7 @@ Python. Anchors, the list of contents and the names of regions follow from the o
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from urllib.parse import quote
 
@@ -268,20 +268,13 @@ def _compiled(source: str) -> Template:
     return ENVIRONMENT.from_string(MACROS + source)
 
 
-class _Drawn(dict[str, Markup]):
-    """The figures of a template, each drawn where it is placed; nothing for one that is missing."""
-
-    def __init__(self, figures: Mapping[str, Figure], page: Outline) -> None:
-        super().__init__()
-        self._figures, self._page = figures, page
-
-    def __missing__(self, name: str) -> Markup:
-        found = self._figures.get(name)
-        return Markup("") if found is None else fragment([found], page=self._page)
-
-
 def _filled(block: Html, page: Outline) -> Markup:
-    values = {**block.values, "page": page, "drawn": _Drawn(block.figures, page)}
+    def drawn(name: str) -> Markup:
+        """Return a figure, drawn where it is placed; nothing for one that is missing."""
+        found = block.figures.get(name)
+        return Markup("") if found is None else fragment([found], page=page)
+
+    values = {**block.values, "page": page, "drawn": drawn}
     return Markup(_compiled(block.template).render(values))
 
 

@@ -55,25 +55,18 @@ def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
     )
     if np.isfinite(seen["log_odds"][:, -1]).all():
         yield _log_odds(report, seen)
-    measured = [("this adversary", report.attack.advantage, report.attack.interval)]
-    if attack := report.membership_inference.get(empirical.CHALLENGE):
-        name = attack_names(empirical.CHALLENGE, is_client(report))[0]
-        measured.append((name, attack.advantage, attack.advantage_interval))
-    yield Figure(
-        "advantage",
-        run_figures.advantages(
-            [
-                MeasuredCurve(name, value, ends)
-                for name, value, ends in measured
-                if value is not None
-            ],
-            bound=limit,
-            prediction=report.prediction.advantage,
-            theorem2=report.bounds.theorem2_rho_alpha,
-        ),
-        "Advantage of every attack.",
-        f"Measured, with {confidence_of(report)}intervals. The limit ρα is {number(limit)}.",
-    )
+    if attacks := list(_measured(report)):
+        yield Figure(
+            "advantage",
+            run_figures.advantages(
+                attacks,
+                bound=limit,
+                prediction=report.prediction.advantage,
+                theorem2=report.bounds.theorem2_rho_alpha,
+            ),
+            "Advantage of every attack.",
+            f"Measured, with {confidence_of(report)}intervals. The limit ρα is {number(limit)}.",
+        )
     if report.vantage != "released-model" and not is_scored(report):
         yield _sensitivity(report, seen)
     if report.trade_offs:
@@ -87,6 +80,16 @@ def _of_beliefs(report: Report, seen: Arrays) -> Iterator[Figure]:
             f"{confidence_of(report)}confidence, the pale band holds at all thresholds at once; a "
             "lower edge above the curve of theory would disprove the claimed noise.",
         )
+
+
+def _measured(report: Report) -> Iterator[MeasuredCurve]:
+    """Yield the advantages that were measured: none where too few trials were played."""
+    if (advantage := report.attack.advantage) is not None:
+        yield MeasuredCurve("this adversary", advantage, report.attack.interval)
+    attack = report.membership_inference.get(empirical.CHALLENGE)
+    if attack and attack.advantage is not None:
+        name = attack_names(empirical.CHALLENGE, is_client(report))[0]
+        yield MeasuredCurve(name, attack.advantage, attack.advantage_interval)
 
 
 CURVES = {

@@ -144,7 +144,7 @@ sum, as any record or client may, so that the guarantee of all others is unchang
         run.canary_epsilon | number) }}
 {% endfor %}
 </dl>
-{{ drawn["one-run"] }}
+{{ drawn("one-run") }}
 """
 
 CRAFTED = """
@@ -162,7 +162,7 @@ noise, not how identifiable a record of these data is.</p>
         bound.epsilon | number ~ " (" ~ (bound.reason or bound.method) ~ ")") }}
 {% endfor %}
 </dl>
-{{ drawn.poison }}
+{{ drawn("poison") }}
 """
 
 CRAFTED_BOUNDS = {
@@ -171,7 +171,7 @@ CRAFTED_BOUNDS = {
     "threshold",
 }
 
-UTILITY = "<p>{{ facts.worths_in_full(report) }}</p>\n{{ drawn.utility }}"
+UTILITY = '<p>{{ facts.worths_in_full(report) }}</p>\n{{ drawn("utility") }}'
 
 RISKS = """
 <p>{{ risk_sentence }} These limits hold for any attack on one person, such as re-identification or
@@ -192,13 +192,13 @@ confidence.</p>
 {% endif %}
 """
 
-OBSERVED = '{{ drawn["log-odds"] }}\n{{ drawn.advantage }}\n{{ drawn.sensitivity }}'
+OBSERVED = '{{ drawn("log-odds") }}\n{{ drawn("advantage") }}\n{{ drawn("sensitivity") }}'
 
 CURVES = """
 {% for name, curve in report.trade_offs.items() if curve.surely_above > 0 %}
 <p>ALARM: the band crosses the curve of theory for: {{ name }}.</p>
 {% endfor %}
-{{ drawn["trade-offs"] }}
+{{ drawn("trade-offs") }}
 """
 
 THEORY = """
@@ -258,7 +258,7 @@ for the rounds that its client joined.</p>
 {% if budget.earlier_attempts %}
 Before that, interrupted attempts had released {{ counted(budget.earlier_attempts, "round") }}.
 {% endif %}</p>
-{{ drawn.budget }}
+{{ drawn("budget") }}
 """
 
 BAYESIAN = """
@@ -292,7 +292,7 @@ under sampled replacement.)</p>
 {{ fact("Orders λ that decided", spent.orders | ends or "–") }}
 {% if spent.note %}{{ fact("Note", spent.note) }}{% endif %}
 </dl>
-{{ drawn.bayesian }}
+{{ drawn("bayesian") }}
 """
 
 LOWER_BOUNDS = """
@@ -465,7 +465,7 @@ class Section:
 SECTIONS = (
     Section("Every observer in numbers", OBSERVERS),
     Section("Who is the target?", TARGET),
-    Section("What the adversary believed", "{{ drawn.belief }}", "'belief' in figures"),
+    Section("What the adversary believed", '{{ drawn("belief") }}', "'belief' in figures"),
     Section("One-run audit", ONE_RUN, "report.one_run"),
     Section("The crafted target", CRAFTED, "report.crafted"),
     Section("What the model is worth", UTILITY),

@@ -16,7 +16,9 @@ from fedsim.audits.results.report import decode, encode
 from fedsim.audits.results.rows import Answer, OwnLimit
 from fedsim.audits.results.verdicts import State
 from fedsim.configuration import Config, from_run_config, to_run_config
+from fedsim.reports.document.blocks import Figure, Html
 from fedsim.reports.document.first_screen import FAILED, PASSED
+from fedsim.reports.document.html import fragment
 from fedsim.reports.document.wording import number, percent
 from fedsim.reports.page import Pictures, render_html, write_figures
 from fedsim.reports.sections import first, observers
@@ -419,6 +421,23 @@ def test_every_number_that_was_measured_or_follows_from_theory_is_in_the_text(re
 def test_without_noise_certainty_is_drawn_and_not_divided_by(drawn):
     assert "belief" in drawn("server").drawn
     assert "log-odds" not in drawn("server").drawn
+
+
+def test_one_training_has_a_page_without_a_figure_of_advantages(drawn, written):
+    made = drawn("one training")
+    assert "advantage" not in made.drawn
+    assert 'id="belief-' in render_html(written("one training").report, made)
+
+
+def test_a_figure_that_cannot_be_drawn_is_an_error_and_no_gap():
+    class Broken:
+        @property
+        def picture(self):
+            raise KeyError("no such series")
+
+    figure = Figure("broken", Broken(), "Broken.", "")
+    with pytest.raises(KeyError, match="no such series"):
+        fragment([Html('{{ drawn("broken") }}', {}, {"broken": figure})])
 
 
 def test_sampled_steps_have_no_gaussian_curve(drawn, written):
