@@ -16,7 +16,6 @@ from fedsim.audits.judgement.claim import (
     UNCLAIMED,
     Claim,
     Finding,
-    Scope,
     Verdict,
     exit_status,
 )
@@ -75,7 +74,7 @@ def _bound(size):
 
 
 def _claim(unit=None):
-    return Claim(EPSILON, DELTA, Scope.RUN, "given", unit=unit)
+    return Claim(EPSILON, DELTA, "given", unit=unit)
 
 
 def _findings(broken):

@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import (
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Finding, Scope
+from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.audits.loop.observation import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.trust.model import Vantage
@@ -184,11 +184,11 @@ def claim_of(configuration: Configuration) -> Claim | None:
     if observation is not None and observation.statements:
         last = observation.statements[-1]
         source = "the app's accountant, at the end of the run"
-        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
+        return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
     if local is None or not 0 < local.delta < 1 / configuration.rounds:
         return None
     totals = local.epsilon * configuration.rounds, local.delta * configuration.rounds
-    return Claim(*totals, Scope.RUN, BY_LOCAL, Vantage.SERVER, "client")
+    return Claim(*totals, BY_LOCAL, Vantage.SERVER, "client")
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,9 @@ ROUNDING = 1e-6
 """Relative excess of a computed epsilon over a claimed one that every audit takes as rounding."""
 
 
-class Scope(StrEnum):
-    """Scope of a claim: everything that the run releases, or each message or round of it."""
-
-    RUN = "run"
-    ROUND = "round"
-
-
 @dataclass(frozen=True)
 class Claim:
-    """A statement that a run, or a round of it, is (epsilon, delta)-private.
+    """A statement that all that a run releases is (epsilon, delta)-private.
 
     Attributes:
         epsilon: finite, at least 0.
@@ -38,7 +31,6 @@ class Claim:
 
     epsilon: float
     delta: float
-    scope: Scope = Scope.RUN
     source: str = "given"
     vantage: Vantage | None = None
     unit: str | None = None

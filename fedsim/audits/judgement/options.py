@@ -16,7 +16,7 @@ CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
     "a training loop": (*CODE, "data", "records", "target", "workers"),
-    "a recorded transcript": ("delta", "rounds"),
+    "a recorded transcript": ("delta",),
     "an auditor's transcript": (
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
@@ -31,7 +31,7 @@ class AuditOptions:
         delta: at which epsilons are stated; for a recorded transcript without a claim.
         trials: number of attacked runs of an app, or of judged runs of a loop.
         time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
-        rounds: num-server-rounds of an app; all rounds of a recorded participant.
+        rounds: num-server-rounds of an app.
         clients: number of clients of an app.
         run_config: keys of an app's run configuration that change.
         data: data that a loop trains on.

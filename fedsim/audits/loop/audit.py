@@ -19,7 +19,7 @@ from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, alarms, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, alarms, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop import findings
@@ -378,4 +378,4 @@ def _claim_of(observation: LoopObservation) -> Claim | None:
     if answer is None or not math.isfinite(answer.epsilon):
         return None
     source = "the loop's accountant, at the end of the run"
-    return Claim(answer.epsilon, answer.delta, Scope.RUN, source, unit="record")
+    return Claim(answer.epsilon, answer.delta, source, unit="record")

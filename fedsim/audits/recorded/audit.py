@@ -72,8 +72,7 @@ UNSEEN = (
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
-    "part of the recorded updates. If they add noise, record a client with "
-    "recording_mod(local_dp=...) or canary_mod"
+    "part of the recorded updates; fedsim audit APP runs the app and judges it"
 )
 UNBOUNDED = (
     "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
@@ -81,10 +80,6 @@ UNBOUNDED = (
 )
 UNENDED = "the run has not ended"
 NO_END = "the transcript does not state that the run has ended"
-UNSTATED = (
-    "a participant's transcript does not say when the run has ended; state the number of rounds "
-    "that this client takes part in with --rounds"
-)
 REFUTED = (
     "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the epsilon {1} is {2} "
     f"({ALARM_CONFIDENCE:.2%} confidence)"
@@ -131,8 +126,6 @@ class RecordedDetails:
     """What the recorder stated about itself and the run."""
     rounds: int
     """Number of recorded rounds, or of steps of a loop."""
-    rounds_stated: int | None
-    """Rounds of the recorded client's whole run, as the user states them."""
     mechanism: Mapping[str, Any]
     """The mechanism as recorded; the last round that names a value counts."""
     release: ReleaseReport | None
@@ -156,7 +149,6 @@ class Auditor:
     def __init__(self, facts: TranscriptFacts) -> None:
         self.facts = facts
         self.rounds = 0
-        self._numbers: set[int] = set()
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
         self._notes = Notes()
@@ -166,7 +158,7 @@ class Auditor:
         elif facts.vantage == LOOP:
             self._vantage = LoopSteps(self._notes)
         else:
-            self._vantage = ParticipantRounds(self._notes, facts.node or 0)
+            self._vantage = ParticipantRounds(self._notes)
 
     def observe(self, observed: ObservedRound) -> None:
         self._mechanism |= {
@@ -183,22 +175,7 @@ class Auditor:
             if observed.round <= self._last_round and self.facts.vantage != LOOP:
                 self._notes.add("caution", REPEATED, observed.round)
             self._last_round = observed.round
-            self._numbers.add(observed.round)
         self._vantage.observe(observed)
-
-    def missing(self, expected: int | None, ended: bool) -> str:
-        """Return why rounds may be missing; "" if none are.
-
-        Args:
-            expected: number of rounds of the run, as the user states it.
-            ended: whether the transcript states that the run has ended, which a client never sees.
-        """
-        if self.facts.vantage in ("server", LOOP):
-            return "" if ended else NO_END
-        if expected is None:
-            return UNSTATED
-        seen = len(self._numbers)
-        return "" if seen >= expected else f"{seen} of the stated {expected} rounds were recorded"
 
     def report(self, options: AuditOptions, missing: str = UNENDED) -> RecordedReport:
         """Return the report so far."""
@@ -227,7 +204,6 @@ class Auditor:
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,
-                rounds_stated=options.rounds,
                 mechanism=self._mechanism,
                 release=measured.release,
                 canary=measured.canary,
@@ -242,7 +218,7 @@ def audit(transcript: Transcript | Reader, options: AuditOptions | None = None) 
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    missing = auditor.missing(options.rounds, bool(transcript.ended) and not transcript.torn)
+    missing = "" if transcript.ended and not transcript.torn else NO_END
     why = transcript.incomplete
     report = auditor.report(options, f"the transcript is incomplete ({why})" if why else missing)
     findings = list(report.findings)
@@ -334,7 +310,7 @@ def _rows(measured: MeasuredRounds, vantage: str, confidence: float) -> list[Row
         attack = Attack.proving(*ends, "canaries", confidence, trials=canary.rounds)
         rows.append(unmeasured("participant", None, attack, note=NO_LIMIT))
     if release is not None:
-        observer = {"server": "participant", LOOP: LOOP}.get(vantage, "server")
+        observer = LOOP if vantage == LOOP else "participant"
         rows.append(_released(observer, release, confidence))
     if not rows:
         observer = LOOP if vantage == LOOP else "participant"

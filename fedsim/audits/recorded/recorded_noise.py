@@ -1,6 +1,5 @@
 """Recorded mechanisms in believable numbers, and what an audit of rounds notes and measures."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,7 @@ from fedsim.audits.steps.step import number
 
 NUMBERS = (
     *("noise_multiplier", "clipping_norm", "noise_clipping_norm", "num_sampled_clients"),
-    *("clipped_count_std", "local_clipping_norm", "local_sensitivity", "local_epsilon"),
-    *("local_delta", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("clipped_count_std", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
     *("accountant_noise_multiplier", "accountant_sample_rate"),
 )
 
@@ -25,16 +23,6 @@ def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
     if multiplier is None or norm is None or not clients:
         return None
     return multiplier * norm / clients
-
-
-def claimed_local_std(mechanism: Mapping[str, Any]) -> float | None:
-    """Return the noise of Flower's LocalDpMod: s sqrt(2 ln(1.25/delta)) / epsilon."""
-    sensitivity, epsilon, delta = (
-        number(mechanism, f"local_{name}") for name in ("sensitivity", "epsilon", "delta")
-    )
-    if sensitivity is None or not epsilon or not delta or delta >= 1.25:
-        return None
-    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 class Notes:

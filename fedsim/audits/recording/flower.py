@@ -1,8 +1,8 @@
-"""Recorders of a user's Flower app: one line on the server, or one on a client.
+"""Recorders of a user's Flower app: one line on the server, or a canary at a client.
 
     strategy = record(strategy, "server.fedt")                          # server_app.py
 
-    @app.train(mods=[recording_mod("client-{node}.fedt")])              # client_app.py
+    @app.train(mods=[fixedclipping_mod, canary_mod("canary.fedt", norm=2.0)])   # client_app.py
 
 The app runs as before. If recording fails, Flower's log and the transcript say so once, and the app
 continues: an audit must not end a training. Errors of the line itself, such as a file that cannot
@@ -13,14 +13,12 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
-from flwr.clientapp.mod import LocalDpMod
 from flwr.clientapp.typing import ClientAppCallable, Mod
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
@@ -32,7 +30,6 @@ from fedsim.audits.app.configuration import (
     central_wrapper,
     chain,
     configuration_of,
-    local_noise,
     own_code,
     weighting_key,
 )
@@ -106,18 +103,6 @@ def _mechanism(strategy: Strategy, declared: Mechanism) -> dict[str, Scalar]:
         if central.adaptive:
             keys["clipped_count_std"] = central.count_std
     return {**keys, **declared}
-
-
-def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: the server's norm and its own noise."""
-    keys: dict[str, Scalar] = {}
-    for config in message.content.config_records.values():
-        norm = config.get("clipping_norm")
-        if isinstance(norm, float):
-            keys |= {"clipping": "client", "clipping_norm": norm}
-    if local_dp is not None:
-        keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
-    return keys
 
 
 def _arrays(message: Message) -> dict[str, np.ndarray]:
@@ -220,52 +205,6 @@ def record(
     return strategy
 
 
-def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: str = "") -> Mod:
-    """Return a mod that records what this client receives and sends.
-
-    Put it first in the list, so that it sees the messages as they are sent:
-    `@app.train(mods=[recording_mod("{node}.fedt"), fixedclipping_mod])`. Put it on `@app.evaluate`
-    too: only an evaluation brings the global model after the last round.
-
-    Args:
-        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node
-            id, if it has none), "{run}" the run. Clients on one machine need a folder each.
-        local_dp: LocalDpMod of this client, which must then not be in the list of mods. The
-            recorder runs it, and records the update before and after its noise.
-        app: name of the app, for the transcript.
-    """
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        unprotected: dict[str, np.ndarray] = {}
-
-        def captured(message: Message, context: Context) -> Message:
-            reply = call_next(message, context)
-            if not reply.has_error():
-                unprotected.update(safely(_arrays, reply) or {})
-            return reply
-
-        received = safely(_arrays, message) or {}
-        if local_dp is not None and _is_training(message):
-            reply = local_dp(message, context, captured)
-        else:
-            reply = call_next(message, context)
-
-        def observed() -> ObservedRound:
-            return ObservedRound(
-                round=_round_number(message),
-                model=received,
-                own={} if reply.has_error() else _arrays(reply),
-                unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=_client_mechanism(message, local_dp),
-            )
-
-        training = observed if _is_training(message) else None
-        _keep(path, app, "fedsim.recording.recording_mod", message, context, training)
-        return reply
-
-    return mod
-
-
 def canary_mod(
     path: str | Path,
     *,
@@ -285,7 +224,8 @@ def canary_mod(
     update. Put it on `@app.evaluate` too, for the last round.
 
     Args:
-        path: as in `recording_mod`.
+        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node
+            id, if it has none), "{run}" the run. Clients on one machine need a folder each.
         norm: at least the clipping norm, so that the canary is as loud as an update can be.
         idle_norm: above 0; None for a thousandth of `norm`.
         seed: seed of coins and directions; None takes them from the operating system.
@@ -303,37 +243,19 @@ def canary_mod(
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         reply = call_next(message, context)
-        keep = partial(_keep, path, app, "fedsim.recording.canary_mod", message, context)
-        if not _is_training(message):
-            keep(None)
+        at = path, partial(_node, context), str(context.run_id), app, "fedsim.recording.canary_mod"
+        if not _is_training(message):  # it brings the model of the last round
+            append(*at, lambda: ObservedRound(_round_number(message), aggregate=_arrays(message)))
         elif not reply.has_error():
             round, received = _round_number(message), _arrays(message)
             canary = _toss(seed, round, _node(context), norm, idle)
             sent = canaries.displaced(received, canary.seed, norm if canary.coin else idle)
             name = next(iter(reply.content.array_records))
             reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
-            mechanism = _client_mechanism(message, None)
-            keep(lambda: ObservedRound(round, received, mechanism=mechanism, canary=canary))
+            append(*at, lambda: ObservedRound(round, received, canary=canary))
         return reply
 
     return mod
-
-
-def _keep(
-    path: str | Path,
-    app: str,
-    recorder: str,
-    message: Message,
-    context: Context,
-    training: Callable[[], ObservedRound] | None,
-) -> None:
-    """Append a client's round; None: an evaluation, which brings the model of the last round."""
-
-    def evaluated() -> ObservedRound:
-        return ObservedRound(_round_number(message), aggregate=_arrays(message))
-
-    node = partial(_node, context)
-    append(path, node, str(context.run_id), app, recorder, training or evaluated)
 
 
 class ServerRecorder:

@@ -62,7 +62,6 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], Arrays]:
             }
             for node, reply in observed.replies.items()
         ],
-        "own": shelf.put(observed.own),
         "unprotected": None if observed.unprotected is None else shelf.put(observed.unprotected),
         "aggregate": None if observed.aggregate is None else shelf.put(observed.aggregate),
         "participants": None if observed.participants is None else list(observed.participants),
@@ -95,7 +94,6 @@ def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
         round=whole_of(text["round"]),
         model=taken(text["model"]),
         replies=replies,
-        own=taken(text["own"]),
         unprotected=None if text["unprotected"] is None else taken(text["unprotected"]),
         aggregate=None if text["aggregate"] is None else taken(text["aggregate"]),
         participants=None

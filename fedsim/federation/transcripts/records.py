@@ -82,8 +82,6 @@ class ObservedRound:
     - "aggregation": "mean" if Flower's own code releases the plain mean; "declared" if clipping and
       noise were declared rather than read; else "other".
     - "unit": one of `UNITS`, if it was declared.
-    - For a local mechanism: "local_clipping_norm", "local_sensitivity", "local_epsilon" and
-      "local_delta".
 
     In a training loop (vantage "loop") a round is a step of DP-SGD without a model. The only reply
     is the sum of the clipped gradients, `aggregate` is (sum + noise)/divisor, and `participants`
@@ -92,7 +90,7 @@ class ObservedRound:
     Attributes:
         model: the global model before the round, by name; empty: not seen.
         replies: by node id, before the server clipped them; empty at other vantages.
-        unprotected: that model before a local mechanism clipped it and added noise.
+        unprotected: the aggregate before the server's noise, where it is no mean of the replies.
         aggregate: the global model after the round; a participant sees it in the next one.
         participants: ids of the nodes that received a request to train; None: unknown.
     """
@@ -100,7 +98,6 @@ class ObservedRound:
     round: int
     model: Arrays = field(default_factory=dict)
     replies: Mapping[int, NodeReply] = field(default_factory=dict)
-    own: Arrays = field(default_factory=dict)
     unprotected: Arrays | None = None
     aggregate: Arrays | None = None
     participants: tuple[int, ...] | None = None

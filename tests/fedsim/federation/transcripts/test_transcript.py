@@ -29,7 +29,6 @@ def seen(round):
         replies={
             7: NodeReply(model, 12.0, {"loss": float("nan"), "norms": [1.0, 2.0], "ok": True})
         },
-        own={"flags": np.array([True, False])},
         unprotected={"half": np.ones(2, np.float16)},
         aggregate={"weight": np.zeros((0, 4))},
         participants=(7, 9),
@@ -55,7 +54,7 @@ def test_what_was_written_is_read(path):
     found = read_transcript(path)
     assert (found.facts, found.ended, found.torn) == (FACTS, False, 0)
     first, expected = found.rounds[0], seen(1)
-    for name in ("model", "own", "unprotected", "aggregate"):
+    for name in ("model", "unprotected", "aggregate"):
         arrays, truth = getattr(first, name), getattr(expected, name)
         assert list(arrays) == list(truth)
         for key, array in arrays.items():
