@@ -77,8 +77,6 @@ class AppDetails:
     """Number of clients of the federation."""
     configuration: Configuration
     """The configuration, read off the strategy and mods, with observations of an honest run."""
-    noise_multipliers: list[float] | None
-    """True noise multiplier of every round; None where theory cannot tell."""
     decisions: Decisions | None
     """What the attack decided; None for a claim about a record, which is not attacked."""
     records: Mapping[str, int] | None
@@ -185,7 +183,6 @@ class AppAudit(Judged):
             neighbouring=self.neighbouring,
             clients=self.clients,
             configuration=self.configuration,
-            noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
             decisions=self.decisions if seen is None else None,
             records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
             noise=None if seen is None else seen.noise,

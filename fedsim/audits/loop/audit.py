@@ -83,8 +83,6 @@ class LoopDetails:
     """The target: "crafted" or "real"."""
     worlds: str
     """Name of the pair of worlds that the pilots told apart best."""
-    decided_by: str
-    """Score of the counting bounds, chosen by the pilots."""
     neighbouring: Neighbouring
     """How D' differs from D."""
     records: int
@@ -178,7 +176,6 @@ class LoopAudit(Judged):
             data=self.order.data,
             target=self.order.target,
             worlds=self.pair,
-            decided_by=self.score,
             neighbouring=seen.neighbouring,
             records=seen.records,
             runs=self.runs,

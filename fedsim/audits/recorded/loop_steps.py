@@ -215,13 +215,7 @@ class _Account:
             return None
         # The last accountant counts only its own steps, which are the last ones.
         last = charges[max(0, len(charges) - charges[-1].steps) :]
-        engines = len({step.engine for step in self.steps})
-        return Accountants(
-            engines=engines,
-            steps_of_last=charges[-1].steps,
-            last_word=self._charged(last),
-            all_steps=self._charged(charges),
-        )
+        return Accountants(last_word=self._charged(last), all_steps=self._charged(charges))
 
     @property
     def _rates(self) -> list[float]:

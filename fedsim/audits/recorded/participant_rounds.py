@@ -75,7 +75,6 @@ def canary_measured(
     least = canaries.effect(coins, scores, ALARM_CONFIDENCE).interval.low
     return CanaryReport(
         rounds=len(scored),
-        loud=int(coins.sum()),
         mu=OpenEstimate(effect.mu if shown else None, low, high),
         reason=effect.reason,
         epsilon_all_rounds=OpenEstimate(

@@ -56,10 +56,6 @@ class ProvenPrivacy:
 class Accountants:
     """Epsilon of a loop's own accountants, one for each engine."""
 
-    engines: int
-    """Number of engines."""
-    steps_of_last: int
-    """Steps that the last accountant counts."""
     last_word: float
     """Epsilon as the last accountant states it."""
     all_steps: float
@@ -124,8 +120,6 @@ class CanaryReport:
 
     rounds: int
     """Number of scored rounds."""
-    loud: int
-    """Number of rounds whose coin put the canary in."""
     mu: noise_level.OpenEstimate
     """Signal of the canary, in standard deviations of all that hides it."""
     reason: str | None

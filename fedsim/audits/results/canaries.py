@@ -10,20 +10,6 @@ from fedsim.audits.results.numbers import REALS, Real
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Quantiles of an epsilon over the trials, and the share above one canary's epsilon."""
-
-    low: Real
-    """5% quantile."""
-    median: Real
-    """50% quantile."""
-    high: Real
-    """95% quantile."""
-    above: Real
-    """Share of trials above canary_epsilon, in [0, 1]."""
-
-
-@dataclass(frozen=True)
 class CanaryScores:
     """Histograms of the scores of included and of excluded canaries."""
 
@@ -57,8 +43,6 @@ class OneRunResult:
     """Lower bounds from the first trial."""
     estimate: Annotated[CanaryEstimate, REALS]
     """Estimate from the first trial."""
-    spread: Mapping[str, Spread] | None
-    """Over all trials; None for a single trial."""
     scores: CanaryScores
     """Scores of the canaries in the first trial."""
     score: str = "sums"

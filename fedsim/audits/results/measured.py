@@ -1,7 +1,7 @@
 """Measurements over the trials: the part of a report that does not come from theory alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 from adversaries.statistics.intervals import EpsilonBound
@@ -21,18 +21,6 @@ class EstimatedEpsilons:
     """From the sensitivities, by the privacy loss distribution."""
     advantage: Real | None
     """Epsilon at which the measured advantage would be the bound."""
-
-
-@dataclass(frozen=True)
-class TruePositives:
-    """The measured true-positive rate of the adversary at one rate of false positives."""
-
-    rate: Real
-    """Rate of false positives."""
-    interval: Ends | None
-    """Interval of the true-positive rate; None if the trials are too few. All hold together."""
-    needed: int
-    """Trials on D' that suffice for an interval."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +48,6 @@ class Empirical:
     """Largest local sensitivity over all rounds and trials."""
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
-    true_positives: list[TruePositives] = field(default_factory=list)
-    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training."""
 
 
 @dataclass(frozen=True)
@@ -108,12 +94,6 @@ class MembershipAttack:
     """Share of non-members that the attack calls members."""
     area: Real | None = None
     """Area under the curve of true against false positive rates."""
-    area_interval: Ends | None = None
-    """Interval of the area, at the confidence of the report."""
-    shadow_trials: int | None = None
-    """Trials whose worlds the attack knew."""
-    games: int | None = None
-    """Trials on which the attack was judged."""
 
 
 @dataclass(frozen=True)

@@ -161,20 +161,6 @@ class OverTrials:
 
 
 @dataclass(frozen=True)
-class BayesianByRound:
-    """Epsilons after some of the rounds."""
-
-    rounds: list[int]
-    """Rounds, from 1, rising; only some of them where all would be costly."""
-    epsilon: list[Real]
-    """Mean over the trials, after each of these rounds."""
-    epsilon_at_percentile: list[Real]
-    """The same, at the percentile of people."""
-    dp_epsilon: list[Real]
-    """Tight epsilon of differential privacy, after each of these rounds."""
-
-
-@dataclass(frozen=True)
 class Bayesian:
     """Epsilon by the Bayesian accountant, from the distances that clients gathered."""
 
@@ -198,8 +184,6 @@ class Bayesian:
     """Epsilon of DP at the same delta; holds for every record."""
     worst_case_epsilon: Real | None
     """This accountant's epsilon if every distance were the longest that clipping allows."""
-    by_round: BayesianByRound | None
-    """None where epsilon cannot be stated."""
     note: str
     """Cautions, or why there is no epsilon; "" for neither."""
 

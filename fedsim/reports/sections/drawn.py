@@ -8,10 +8,9 @@ import numpy as np
 
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bayesian
 from fedsim.audits.run import empirical
 from fedsim.reports.document.blocks import Figure
-from fedsim.reports.document.wording import number, plain
+from fedsim.reports.document.wording import number
 from fedsim.reports.figures import run_figures, training_figures
 from fedsim.reports.figures.run_figures import MeasuredCurve
 from fedsim.reports.sections.observers import NAMES
@@ -191,23 +190,3 @@ def _of_theory(report: Report) -> Iterator[Figure]:
             budget.stop_at if comparable and alone else None,
         )
         yield Figure("budget", drawing, "The running budget.", "ε of one training, by round.")
-    if report.bayesian is not None and report.bayesian.by_round is not None:
-        yield _bayesian(report, report.bayesian)
-
-
-def _bayesian(report: Report, bayesian: Bayesian) -> Figure:
-    assert bayesian.by_round is not None
-    rounds = bayesian.by_round
-    curves = {
-        "Bayesian": rounds.epsilon,
-        f"Bayesian, each of {100 * bayesian.percentile:g}%": rounds.epsilon_at_percentile,
-        "DP, every person": rounds.dp_epsilon,
-    }
-    infinite = "" if is_clipped(report) else ", which is infinite without clipping"
-    return Figure(
-        "bayesian",
-        run_figures.epsilons(rounds.rounds, curves),
-        "Privacy spent, round by round.",
-        f"ε at δ = {plain(bayesian.delta)} by the Bayesian accountant (mean of {bayesian.trials} "
-        f"trials) and by DP{infinite}.",
-    )
