@@ -72,17 +72,12 @@ class AppDetails:
     """What the audit of an app alone has."""
 
     neighbouring: Neighbouring
-    """The target's message in the world without its update."""
     clients: int
-    """Number of clients of the federation."""
     configuration: Configuration
-    """The configuration, read off the strategy and mods, with observations of an honest run."""
     decisions: Decisions | None
-    """What the attack decided; None for a claim about a record, which is not attacked."""
     records: Mapping[str, int] | None
     """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
     noise: MeasuredNoise | None
-    """Measured noise of these clients together; None where none was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +85,8 @@ class AppAudit(Judged):
     """The outcome of the audit of an app.
 
     Attributes:
-        configuration: read off its strategy and mods, with observations of the honest run.
-        guarantee: true noise of every round by theory; None where theory cannot tell.
-        vantage: observer that the claim, else the noise, protects against.
-        neighbouring: the target's message in the world without its update.
-        predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
         records: protection of one record, where the claim is about one and clients use Opacus. No
             attack is made on a record.
-        seen_below: share of the configured noise below which the audit would have raised an alarm
-            with probability 95 %; 0 where it could detect no shortfall.
     """
 
     kind = "app audit"

@@ -54,12 +54,10 @@ class CentralNoise:
     Attributes:
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
             of all rounds.
-        clipping_norms: C (L2 norm) to which updates were clipped in every round.
         noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
             which moves C before the noise is drawn.
         sampled_clients: divisor of the strategy, however many clients replied. The largest of all
             rounds.
-        client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
         plain_mean: whether the noise is added to Flower's plain average of the replies.
@@ -95,7 +93,6 @@ class LocalNoise:
 
     Attributes:
         sensitivity: scale of the noise; nothing ties it to the clipping norm.
-        epsilon: of one message, at delta, as LocalDpMod is configured.
     """
 
     clipping_norm: float
@@ -124,14 +121,11 @@ class AppObservation:
     """Observations of one honest run of the app, and of one with a huge update.
 
     Attributes:
-        participants: number of aggregated replies in every round.
-        weights: that clients stated, by partition.
         noise_ratios: realised over configured standard deviation of the central noise in every
             round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        noise_coordinates: number of coordinates on which a round's noise was measured.
         checks: findings on the recorded rounds, as for a server's transcript.
         unsure: why these do not support a claim; "" if they may.
     """
@@ -160,7 +154,6 @@ class Configuration:
         strategies: class names from the outermost wrapper inwards.
         mods: names of the clients' mods, outermost first.
         known: whether all strategies are Flower's own, so that no other noise is possible.
-        central: the server's noise; None if none of Flower's wrappers adds noise.
     """
 
     rounds: int
@@ -226,7 +219,6 @@ class AppRound:
         model_shift: next model, as it is sent or at last returned, less the one that the clients
             were sent.
         message_shift: target's reply less the model that it was sent; nan without a reply.
-        message_norm: length of that difference.
     """
 
     model_shift: float = math.nan
@@ -236,14 +228,7 @@ class AppRound:
 
 @dataclass(frozen=True)
 class ClientRun:
-    """The training of one client in an honest run.
-
-    Attributes:
-        run: steps of Opacus's optimizers in all rounds.
-        rounds: number of rounds in which it trained.
-        bare: rounds in which its reply is another model, without any such step.
-        echo: p-value of the repetition of its noise.
-    """
+    """The training of one client in an honest run."""
 
     run: ObservedRun
     rounds: int
@@ -253,11 +238,7 @@ class ClientRun:
 
 @dataclass(frozen=True)
 class HonestRun:
-    """An honest run: its configuration, with what was observed, and the training of each client.
-
-    Attributes:
-        clients: by partition.
-    """
+    """An honest run: its configuration, with what was observed, and the training of each client."""
 
     configuration: Configuration
     clients: dict[int, ClientRun]

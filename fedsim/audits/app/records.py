@@ -145,9 +145,6 @@ class RecordAudit:
 
     Attributes:
         epsilon: by theory, of all steps of all rounds; None where theory does not know them.
-        steps: largest number of steps of one client.
-        noise: measured noise of all clients together.
-        unknown: why theory has no epsilon.
         unsure: what theory takes for granted, and the audit cannot check.
     """
 

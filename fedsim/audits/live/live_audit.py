@@ -56,11 +56,8 @@ class LiveAudit:
     Args:
         data_root: this machine's folder of the dataset, "" for a bundled one. The folder named in
             the transcript is never opened, and nothing is downloaded.
-        device_name: as `run.device`.
-        planted: canaries of clients that gave their seeds.
         challenge: whether to compute beliefs about the challenge, which need D and D'; a training
             has no challenge.
-        confidence: of the results after a round, in (0, 1).
         weights: this machine's copy of the run's `model.weights`, "" for none.
     """
 

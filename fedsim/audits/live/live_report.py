@@ -71,7 +71,6 @@ class EverythingReleased:
     """Everything that was released, together."""
 
     epsilon: float
-    """Its epsilon, at the delta of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +78,7 @@ class Beliefs:
     """Beliefs that D was used, of all trials at their end and of the last batch by round."""
 
     mean: float
-    """Mean belief of all trials."""
     log_odds: list[float]
-    """Log-odds of each trial."""
     rounds: list[int]
     """Rounds of the last batch of trials."""
     mean_by_round: list[float]
@@ -97,7 +94,6 @@ class NoiseLimits:
     at_most: Mapping[str, float]
     """Noise over the claimed noise, of the sums and of each client's messages."""
     confidence: float
-    """Confidence of each, in (0, 1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +101,7 @@ class LiveDetails:
     """What the audit of an auditor's node alone has; None where it cannot know."""
 
     facts: TranscriptFacts
-    """What the node stated about itself and the run."""
     rounds_planned: int | None
-    """Rounds of each training, as configured."""
     rounds: int
     """Rounds of the longest observed training."""
     missed: int
@@ -115,15 +109,11 @@ class LiveDetails:
     single: bool
     """Whether the run has a single training."""
     trials: int
-    """Number of observed trials with beliefs."""
     released: EverythingReleased | None
     """None where the noise comes from the seed."""
     belief: Beliefs | None
-    """None without the records."""
     noise: NoiseLimits | None
-    """None where the noise of the sums is not judged."""
     canaries: CanaryFindings | None
-    """None without canaries."""
 
 
 LiveReport = TranscriptReport[LiveDetails]

@@ -21,9 +21,7 @@ class LiveRequest:
     """A message's request, as an auditor's node recorded it.
 
     Attributes:
-        earlier: number of rounds of interrupted attempts.
         released: number of rounds that all trainings had released when this one began.
-        begun: first round of this attempt.
     """
 
     first_trial: int
@@ -60,9 +58,6 @@ class Belief:
 
     Attributes:
         log_odds: for D, float64 [T].
-        sensitivities: of the round, float64 [T].
-        noise_stds: of the round, float64 [T].
-        epsilon: epsilon of the noise so far at this vantage, at the configured delta.
         missed: number of rounds of this training that the auditor did not see.
     """
 
@@ -95,13 +90,11 @@ class CanaryFindings:
     mu: float | None
     """Signal of one canary in one training so far; None where `reason` says why not."""
     interval: list[float]
-    """Ends of the interval of mu."""
     reason: str | None
     """Why there is no signal; None if there is one."""
     claimed_mu: float | None
     """Signal that the claimed noise allows."""
     canaries: int
-    """Number of canaries."""
     belief: float | None
     """Mean belief in a canary's true state."""
 
@@ -121,7 +114,6 @@ class LiveLook:
     """The results of an auditor without records after a round of a batch of trials.
 
     Attributes:
-        epsilon: as in `Belief`, like rho_beta and missed.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
     """
@@ -143,13 +135,8 @@ class LiveBatch:
     """One batch of trials, as far as it was observed.
 
     Attributes:
-        memory: memory of a participant that saw the same.
         earlier: number of rounds of interrupted attempts.
         before: number of rounds that all trainings had released when it began.
-        groups: accounted rounds.
-        previous: last message; None before the first.
-        concluded: last round whose sum is known.
-        missed: number of rounds without a result.
     """
 
     trials: range

@@ -27,7 +27,6 @@ class CanaryWatch:
     """The canaries whose seeds the auditor has.
 
     Attributes:
-        planted: canaries of each consenting client.
         norm: C, the clipping norm and length of every canary.
     """
 

@@ -78,27 +78,20 @@ class LoopDetails:
     """What the audit of a training loop alone has."""
 
     data: str
-    """Data that the loop trained on."""
     target: str
     """The target: "crafted" or "real"."""
     worlds: str
-    """Name of the pair of worlds that the pilots told apart best."""
     neighbouring: Neighbouring
-    """How D' differs from D."""
     records: int
-    """Number of records in D."""
     runs: int
     """Number of all runs of the loop."""
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
     noise: MeasuredNoise | None
-    """Measured noise of all steps; None where no step with noise was observed."""
     missed_below: float | None
     """Share of trainings without noise that all runs may have missed; None without such runs."""
     influence: Influence
-    """What one replaced record changes in the steps."""
     decisions: Decisions
-    """What the attack decided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,10 +99,6 @@ class LoopAudit(Judged):
     """The outcome of the audit of a loop.
 
     Attributes:
-        noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
-        provable: the largest possible `proven`, from an attack that wins all trials.
-        pair: name of the pair of worlds that the pilots told apart best.
-        score: score of the counting bounds, chosen by the pilots.
         strict: whether a supported claim must hold at the measured noise, not at the configured.
     """
 

@@ -123,15 +123,12 @@ class RecordedDetails:
     """What the audit of a recorded transcript alone has."""
 
     facts: TranscriptFacts
-    """What the recorder stated about itself and the run."""
     rounds: int
     """Number of recorded rounds, or of steps of a loop."""
     mechanism: Mapping[str, Any]
     """The mechanism as recorded; the last round that names a value counts."""
     release: ReleaseReport | None
-    """What the releases reveal; None where no noise could be measured."""
     canary: CanaryReport | None
-    """What canaries measured; None without canaries."""
     transcript: Ending | None = None
     """How the transcript's file ends; None while the recorded run goes on."""
 

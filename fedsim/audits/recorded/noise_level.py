@@ -49,7 +49,6 @@ class Claims:
 
     Attributes:
         clipping_norm: largest L2 norm of an update; None where no clipping is known.
-        std: standard deviation of the noise on every coordinate; None where it is unstated.
         count_std: noise on a count of clipped updates, 0 where unrecorded; None where no count is
             released.
     """
@@ -175,9 +174,7 @@ class NoiseLevel:
 
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
-        scales: scale of every round, as a standard deviation.
         ratio: noise over its scale, of all rounds together, at the confidence of the report.
-        sure: its interval at the confidence of an alarm.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 

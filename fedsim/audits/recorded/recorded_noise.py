@@ -56,9 +56,6 @@ class MeasuredRounds:
     """Measurements of all rounds of a vantage point.
 
     Attributes:
-        release: noise and privacy of what was released; None if unknown.
-        unmeasured: why there is no release, "" if there is one.
-        unit: unit of all of this, one of `records.UNITS`.
         unsure: why the release may not be all that was seen; "" if it is.
     """
 

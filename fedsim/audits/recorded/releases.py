@@ -25,13 +25,11 @@ class ClientPrivacy:
 
     node: int
     rounds: int
-    """Number of rounds in which the client took part."""
     largest_weight: float
     """Largest weight of its updates in the mean, in (0, 1]."""
     mu: Estimated
     """Signal-to-noise ratio of the largest updates that the clipping norm allows."""
     epsilon: Estimated
-    """Epsilon of this mu, at the delta of the report."""
     log_odds: list[float]
     """Log-odds that the client took part, after each round."""
     belief: list[float]
@@ -67,7 +65,6 @@ class ReleaseReport:
     """What all releases together reveal, towards one observer, and their noise."""
 
     round_numbers: list[int]
-    """Rounds, or steps of a loop."""
     noise: str
     """"none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed"."""
     clipped: bool
@@ -93,7 +90,6 @@ class ReleaseReport:
     epsilon_at_least: float
     """Lower bound on it, at the confidence of the report."""
     proven: ProvenPrivacy
-    """What holds at the confidence of an alarm."""
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
     weighting: str = ""
@@ -119,7 +115,6 @@ class CanaryReport:
     """What a participant's canaries measure through any server."""
 
     rounds: int
-    """Number of scored rounds."""
     mu: noise_level.OpenEstimate
     """Signal of the canary, in standard deviations of all that hides it."""
     reason: str | None

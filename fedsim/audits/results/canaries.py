@@ -16,9 +16,7 @@ class CanaryScores:
     edges: list[Real]
     """Edges of the bins, rising: one more than there are bins."""
     included: list[int]
-    """Included canaries in each bin."""
     excluded: list[int]
-    """Excluded canaries in each bin."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,6 @@ class OneRunResult:
     included: int
     """Canaries included in the first trial, which leads."""
     trials: int
-    """Trials with canaries."""
     claimed_epsilon: Real
     """Epsilon of the guarantee towards a participant."""
     canary_mu: Real
@@ -40,9 +37,7 @@ class OneRunResult:
     canary_epsilon: Real
     """Epsilon of canary_mu at delta."""
     bounds: Mapping[str, Bound]
-    """Lower bounds from the first trial."""
     estimate: Annotated[CanaryEstimate, REALS]
-    """Estimate from the first trial."""
     scores: CanaryScores
     """Scores of the canaries in the first trial."""
     score: str = "sums"

@@ -31,9 +31,7 @@ class Empirical:
     """
 
     wins: int | None
-    """Trials in which the adversary named the right world."""
     losses: int | None
-    """Trials in which the adversary named the wrong world."""
     ties: int | None
     """Trials whose log-odds favour neither world."""
     epsilon: EstimatedEpsilons
@@ -62,15 +60,11 @@ class TradeOff:
     false: list[Real]
     """Share of the trials on D' that are called D."""
     false_low: list[Real]
-    """Lower limits of that rate."""
     false_high: list[Real]
-    """Upper limits of that rate."""
     true: list[Real]
     """Share of the trials on D that are called D."""
     true_low: list[Real]
-    """Lower limits of that rate."""
     true_high: list[Real]
-    """Upper limits of that rate."""
     rates: list[Real]
     """False-positive rates, from 0 to 1."""
     allowed: list[Real]
@@ -101,7 +95,6 @@ class CraftedResult:
     """What the released model alone proves of a crafted target."""
 
     description: str
-    """How the target was crafted, in words."""
     lower_bounds: Mapping[str, Bound]
     """Lower bounds on the epsilon of one record; empty where the model was not scored."""
 
@@ -112,9 +105,7 @@ class RoundSeries:
     after a model has diverged."""
 
     mean: list[Real | None]
-    """k + 1 values for k rounds."""
     low: list[Real | None]
-    """5% quantiles, k + 1 values."""
     high: list[Real | None]
     """95% quantiles, k + 1 values."""
 
@@ -130,7 +121,6 @@ class Utility:
     loss: RoundSeries
     """Mean training loss over the records."""
     trials: int
-    """Trials that mean and band are over."""
     records: int
     """Held-out records on which it was measured."""
     majority: Real

@@ -13,9 +13,7 @@ class Accounted:
     """Bounds by the configured accountant, where it is not the exact one."""
 
     epsilon: Real
-    """Epsilon by the configured accountant."""
     rho_beta: Real
-    """Belief bound of this epsilon."""
     exceeded: Real
     """Upper bound on the share of trainings on D in which any pair passes rho_beta."""
 
@@ -27,7 +25,6 @@ class RunBounds:
     delta: Real
     """Delta of every epsilon of one training, in (0, 1)."""
     accountant: str
-    """Name of the accountant, as in `privacy.accountant`."""
     accounted: Accounted | None
     """None where the accountant is exact, so that the row of the vantage has its numbers."""
     tail_probability: Real | None
@@ -47,13 +44,10 @@ class ReleasedTogether:
     rounds: int
     """Rounds of all trainings together."""
     delta: Real
-    """Delta of every epsilon here."""
     vantage: str
-    """The configured vantage."""
     epsilon: Real
     """Epsilon of everything released, towards the vantage."""
     rho_beta: Real
-    """Belief bound of epsilon."""
     epsilon_of_one_training: Real
     """Epsilon of one training towards the same vantage, for comparison."""
     vantages: Mapping[str, Real]
@@ -71,9 +65,7 @@ class Budget:
     stop_at_delta: Real | None
     """Delta of stop_at; None without a limit."""
     delta: Real
-    """Delta of every epsilon spent."""
     accountant: str
-    """Name of the accountant, as in `privacy.accountant`."""
     vantage: str
     """Vantage towards which `spent` is counted."""
     rounds_planned: int
@@ -99,7 +91,6 @@ class Fit:
     p_value: Real
     """How often chance alone brings so large a gap."""
     trials: int
-    """Trials in this world."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +98,7 @@ class Fits:
     """How well the log-odds of each world follow theory; None where that cannot be told."""
 
     world_d: Fit | None
-    """Fit of the trials on D."""
     world_d_prime: Fit | None
-    """Fit of the trials on D'."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +144,7 @@ class OverTrials:
     """Epsilon over several trials."""
 
     mean: Real
-    """Mean over the trials."""
     max: Real
-    """Epsilon of the worst trial."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +152,6 @@ class Bayesian:
     """Epsilon by the Bayesian accountant, from the distances that clients gathered."""
 
     delta: Real
-    """Delta of every epsilon here."""
     gamma: Real
     """Probability that the estimate fails in any round."""
     pairs: int
@@ -173,7 +159,6 @@ class Bayesian:
     percentile: Real
     """Share of people, each of whom has epsilon_at_percentile."""
     trials: int
-    """Trials with distances."""
     epsilon: OverTrials | None
     """None where it cannot be stated; the note says why."""
     epsilon_at_percentile: OverTrials | None
@@ -197,7 +182,6 @@ class NoiseTestResult:
     interval: Ends
     """Interval of the ratio, at the confidence of the residuals."""
     by_step: list[Real | None]
-    """Ratio of each step; None where a step cannot tell."""
     p_value: Real
     """How often the claimed noise alone is as far off."""
     uneven: bool

@@ -81,8 +81,6 @@ class Checked:
     Attributes:
         amplified: whether batches are declared Poisson samples, and no check contradicts it.
         unsure: why no check could have contradicted it, "" where one could.
-        taken: records of each step; None where some step does not state them.
-        favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
         divisor_changes: whether a step's divisor would, or may, change with one record fewer.
     """
 

@@ -45,9 +45,7 @@ class LoaderBatches:
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         passing: number of each iterator's pass over the data, of `begun` passes.
         drawn: batches of `loader`, a data set, since the last step: pass and indices of each.
-        kind: kind of their sampler, and its rate.
         dataset: data set of the batches of the last step; the first had `records` records.
-        passes: number of indices that each pass gave to steps.
     """
 
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
@@ -118,9 +116,7 @@ class ClassWatch(Watch):
 
     Attributes:
         replayed: gradients [P] that replace the released ones, step by step.
-        optimizer: Opacus's optimizer that noised gradients last.
         due: whether the step along its noised gradients is still to come.
-        unnoised: steps of other optimizers on the same parameters, after the first.
         start: model [P] before the first step, and `state` after the last.
         moved: whether the model changed between steps.
     """
