@@ -24,8 +24,7 @@ from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
-from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.releases import ProvenPrivacy, ReleaseReport
+from fedsim.audits.recorded.releases import MeasuredRounds, ProvenPrivacy, ReleaseReport
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.commands import gate

@@ -50,7 +50,7 @@ from fedsim.audits.app.records import ClientSteps, ClientWatch
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
-from fedsim.audits.recorded.recorded_noise import Asked, Notes
+from fedsim.audits.recorded.releases import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink

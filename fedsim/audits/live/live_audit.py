@@ -23,12 +23,12 @@ from adversaries.errors import InputError
 from fedsim.audits.live.live_rounds import (
     Belief,
     CanaryFindings,
+    CanaryWatch,
     LiveAccounting,
     LiveBatch,
     LiveLook,
     LiveRequest,
 )
-from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
 from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
 from fedsim.configuration.objects import Experiment

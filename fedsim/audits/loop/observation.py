@@ -15,7 +15,7 @@ from functools import cached_property
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.steps import checks, composition
+from fedsim.audits.steps import checks
 from fedsim.audits.steps import noise as of_noise
 from fedsim.audits.steps.classes import LoopStatement
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
@@ -354,7 +354,7 @@ def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | N
     if multipliers is None or min(multipliers) < LEAST_NOISE or None in rates:
         return None
     sampled = [rate or 1.0 for rate in rates]
-    return composition.mechanism(multipliers, sampled, observation.neighbouring)
+    return checks.mechanism(multipliers, sampled, observation.neighbouring)
 
 
 def _rates(observation: LoopObservation) -> Iterator[float | None]:

@@ -8,7 +8,7 @@ from adversaries.arrays import Bools, Floats
 from adversaries.bounds import one_run as estimators
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.results.canaries import CanaryScores, OneRunResult
+from fedsim.audits.results.measured import CanaryScores, OneRunResult
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.configuration.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays

@@ -28,8 +28,14 @@ from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
 from fedsim.audits.recorded.participant_rounds import ParticipantRounds
-from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
-from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
+from fedsim.audits.recorded.releases import (
+    NUMBERS,
+    Asked,
+    CanaryReport,
+    MeasuredRounds,
+    Notes,
+    ReleaseReport,
+)
 from fedsim.audits.recorded.server_rounds import NO_COUNT_NOISE, ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT

@@ -11,8 +11,7 @@ from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded.noise_level import OpenEstimate
-from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes
-from fedsim.audits.recorded.releases import CanaryReport
+from fedsim.audits.recorded.releases import Asked, CanaryReport, MeasuredRounds, Notes
 from fedsim.federation.transcripts.records import Arrays, Canary, ObservedRound
 
 NOTHING_MEASURED = (

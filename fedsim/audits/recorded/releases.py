@@ -1,7 +1,7 @@
 """What the releases of a recorded run reveal of each client, under their measured noise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,10 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
+from fedsim.audits.steps.step import number
 
 EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
@@ -255,3 +257,61 @@ def _mu(
     if at_least and math.isinf(counts):
         counts = 0.0
     return math.hypot(mu, math.sqrt(counts))
+
+
+NUMBERS = (
+    *("noise_multiplier", "clipping_norm", "noise_clipping_norm", "num_sampled_clients"),
+    *("clipped_count_std", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("accountant_noise_multiplier", "accountant_sample_rate"),
+)
+
+
+def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
+    """Return the noise of Flower's central DP: z C/n, with the C that scales the noise."""
+    multiplier = number(mechanism, "noise_multiplier")
+    norm = number(mechanism, "noise_clipping_norm") or number(mechanism, "clipping_norm")
+    clients = number(mechanism, "num_sampled_clients")
+    if multiplier is None or norm is None or not clients:
+        return None
+    return multiplier * norm / clients
+
+
+class Notes:
+    """Findings of single rounds; equal ones become one finding with all of their rounds."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[Severity, str, str], list[int]] = {}
+
+    def add(self, severity: Severity, text: str, round: int, rule: str = "") -> None:
+        self._rounds.setdefault((severity, text, rule), []).append(round)
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(text, severity=severity, rule=rule, rounds=tuple(rounds))
+            for (severity, text, rule), rounds in self._rounds.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a report, and its findings, to which measurements append."""
+
+    mechanism: Mapping[str, Any]
+    delta: float
+    confidence: float
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class MeasuredRounds:
+    """Measurements of all rounds of a vantage point.
+
+    Attributes:
+        unsure: why the release may not be all that was seen; "" if it is.
+    """
+
+    release: ReleaseReport | None = None
+    canary: CanaryReport | None = None
+    unmeasured: str = ""
+    unit: str = "client"
+    unsure: str = ""

@@ -15,8 +15,14 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Reducer
-from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_std
-from fedsim.audits.recorded.releases import EXCESS, updates_measured
+from fedsim.audits.recorded.releases import (
+    EXCESS,
+    Asked,
+    MeasuredRounds,
+    Notes,
+    claimed_std,
+    updates_measured,
+)
 from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound

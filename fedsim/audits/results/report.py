@@ -15,7 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
-from fedsim.audits.results.canaries import OneRunResult
+from fedsim.audits.results.measured import OneRunResult
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.rows import Attack, RunRow
 from fedsim.audits.results.theory import Residuals

@@ -144,7 +144,7 @@ FIGURES = {"belief", "log-odds", "advantage", "sensitivity", "utility"}
     ("kind", "others"),
     [
         ("central", set()),
-        ("bayesian", {"bayesian"}),
+        ("bayesian", set()),
         ("one run", {"one-run"}),
         ("crafted", {"poison"}),
         ("sampled", {"budget"}),

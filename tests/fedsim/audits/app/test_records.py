@@ -13,7 +13,7 @@ from fedsim.audits.app.configuration import ClientRun
 from fedsim.audits.app.records import judged
 from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.loop.observation import ObservedRun
-from fedsim.audits.steps.composition import epsilon
+from fedsim.audits.steps.checks import epsilon
 from fedsim.audits.steps.step import Step
 from fedsim.audits.steps.watch import Accounted
 from fedsim.privacy.mechanism import Neighbouring

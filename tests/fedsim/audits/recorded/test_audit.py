@@ -15,7 +15,7 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
-from fedsim.audits.recorded.recorded_noise import NUMBERS
+from fedsim.audits.recorded.releases import NUMBERS
 from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
     Canary,
