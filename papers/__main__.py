@@ -15,6 +15,7 @@ import pkgutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,7 @@ def main() -> None:
         options.data_root and options.data_root.expanduser().absolute(),
         options.download,
     )
+    _machine()
     studies = [name for name in names if name in STUDIES]
     sources = [name for name in names if name not in STUDIES]
     try:
@@ -98,8 +100,14 @@ def measure(name: str, options: argparse.Namespace) -> None:
         evidence.record_tables(name, tables, _measured(time.perf_counter() - begun))
 
 
+@cache
+def _machine() -> dict[str, str]:
+    """Return where and on which commit the command runs: its own files do not make it dirty."""
+    return machine()
+
+
 def _measured(seconds: float) -> dict[str, Any]:
-    here = machine()
+    here = _machine()
     return {"commit": here["commit"], "date": here["date"], "seconds": round(seconds)}
 
 

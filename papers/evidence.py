@@ -71,7 +71,11 @@ class Result(BaseModel):
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.6g}"
+    """Return four digits, or more where they hide that a number is not whole."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    short = f"{value:.4g}"
+    return f"{value:.6g}" if float(short).is_integer() else short
 
 
 def _end(value: float) -> str:
