@@ -93,7 +93,9 @@ def page(results: Mapping[str, Result]) -> str:
 
     def told(found: re.Match[str]) -> str:
         result = results[found[2]]
-        return {"row ": result.row, "tree ": result.tree}.get(found[1], result.shown)()
+        if found[1] is None:
+            return result.shown() + "†" * result.recorded
+        return result.row() if found[1] == "row " else result.tree()
 
     template = TEMPLATE.read_text(encoding="utf-8")
     return NAMED.sub(told, template.replace("{headings}", HEADINGS))

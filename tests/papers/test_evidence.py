@@ -40,6 +40,8 @@ def test_what_is_recorded_is_called_older():
     older = next(each for each in RESULTS.values() if each.recorded)
     assert f"; older: {older.commit}, {older.date} |" in older.row()
     assert "older" not in older.model_copy(update={"recorded": False}).row()
+    page = evidence.page(RESULTS)
+    assert f"{RESULTS['bernau-mnist'].shown()}†" in page
 
 
 def test_a_run_writes_its_numbers_and_the_page(tmp_path, monkeypatch):
