@@ -36,7 +36,7 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 10_300,
     "fedsim/deployment": 3_600,
-    "fedsim/audits": 14_900,
+    "fedsim/audits": 14_300,
     "fedsim/reports": 8_500,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
