@@ -21,7 +21,7 @@ from fedsim.audits.judgement.claim import UNCLAIMED, Claim, Evidence, Finding, J
 from fedsim.audits.judgement.claim import judge as judged
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings
+from fedsim.audits.live.live_rounds import CanaryFindings, Look
 from fedsim.audits.results.checks import TOTAL, GateRule
 from fedsim.audits.results.conditions import LIVE
 from fedsim.audits.results.rows import Attack, Limit, Noise, unmeasured
@@ -194,7 +194,7 @@ def _checks(limit: Limit | None) -> Iterator[GateRule]:
 
 
 def _details(
-    audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Belief], confidence: float
+    audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Look], confidence: float
 ) -> LiveDetails:
     config, everything = audit.config, audit.everything()
     limits = None if audit.noise is None else audit.noise.limits(confidence)
@@ -207,7 +207,7 @@ def _details(
         rounds=audit.rounds,
         missed=audit.missed,
         single=config is not None and config.trials.count == 1,
-        trials=sum(len(belief.log_odds) for belief in last),
+        trials=sum(len(belief.trials) for belief in last),
         released=released,
         belief=_beliefs(audit, last),
         noise=NoiseLimits(limits, confidence) if limits else None,
@@ -215,11 +215,11 @@ def _details(
     )
 
 
-def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> Beliefs | None:
+def _beliefs(audit: LiveAudit, last: Sequence[Look]) -> Beliefs | None:
     if not last:
         return None
     final = np.concatenate([belief.log_odds for belief in last])
-    course = audit.beliefs[last[-1].first_trial]
+    course = audit.beliefs[last[-1].trials.start]
     return Beliefs(
         mean=float(expit(final).mean()),
         log_odds=final.tolist(),
@@ -255,13 +255,11 @@ def _limit(audit: LiveAudit) -> Limit | None:
     )
 
 
-def _scored(last: Sequence[Belief], worlds: Bools | None) -> Scored | None:
+def _scored(last: Sequence[Look], worlds: Bools | None) -> Scored | None:
     """Return worlds and final log-odds of the observed trials; None unless both worlds occur."""
     if worlds is None or not last:
         return None
-    bits = [
-        worlds[belief.first_trial : belief.first_trial + len(belief.log_odds)] for belief in last
-    ]
+    bits = [worlds[belief.trials.start : belief.trials.stop] for belief in last]
     observed = np.concatenate(bits)
     if len(np.unique(observed)) < 2:
         return None
@@ -283,14 +281,14 @@ def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
 
 
 def _attack(
-    audit: LiveAudit, last: Sequence[Belief], scored: Scored | None, confidence: float
+    audit: LiveAudit, last: Sequence[Look], scored: Scored | None, confidence: float
 ) -> Attack | None:
     """Return what the auditor achieved; None where it measured nothing and believes nothing."""
     at_least = _at_least(audit, scored, None, confidence)
     if audit.config is None or (at_least is None and not last):
         return None
     advantage = exceeded = None
-    counts = [len(belief.log_odds) for belief in last]
+    counts = [len(belief.trials) for belief in last]
     if scored is not None:
         advantage = estimators.advantage(*scored, confidence)
         allowed = np.repeat([belief.epsilon for belief in last], counts)

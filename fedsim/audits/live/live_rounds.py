@@ -1,12 +1,13 @@
 """What an auditor's node receives, the noise of its rounds, and its results after a round."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.special import expit
 
 from adversaries.arrays import Bools, Floats
@@ -21,13 +22,14 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 
 
-@dataclass(frozen=True)
-class LiveRequest:
+class LiveRequest(BaseModel):
     """A message's request, as an auditor's node recorded it.
 
     Attributes:
         released: number of rounds that all trainings had released when this one began.
     """
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
     first_trial: int
     record: int
@@ -44,48 +46,15 @@ class LiveRequest:
 
         Raises InputError if it has none, or one whose values are of another type.
         """
-        types = {each.name: (int, float) if each.type is float else (int,) for each in fields(cls)}
-        values: dict[str, Any] = {
-            name: observed.mechanism.get(f"request.{name.replace('_', '-')}") for name in types
-        }
-        well_typed = all(type(values[name]) in allowed for name, allowed in types.items())
-        if not well_typed or "parameters" not in observed.model:
+        named = {name: f"request.{name.replace('_', '-')}" for name in cls.model_fields}
+        values = {name: observed.mechanism.get(key) for name, key in named.items()}
+        try:
+            request = cls.model_validate(values)
+        except ValidationError:
+            raise not_of_an_auditor(observed) from None
+        if "parameters" not in observed.model:
             raise not_of_an_auditor(observed)
-        return cls(**values)
-
-
-@dataclass(frozen=True)
-class Belief:
-    """An auditor's beliefs about one batch of trials after a round.
-
-    Rounds that the auditor missed count in epsilon: the models that it did see contain what they
-    released. The same holds for rounds of interrupted attempts at this training.
-
-    Attributes:
-        log_odds: for D, float64 [T].
-        missed: number of rounds of this training that the auditor did not see.
-    """
-
-    first_trial: int
-    round: int
-    log_odds: Floats
-    sensitivities: Floats
-    noise_stds: Floats
-    epsilon: float
-    rho_beta: float
-    missed: int
-
-    def as_json(self) -> dict[str, Any]:
-        beliefs = expit(self.log_odds)
-        return {
-            "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
-            "round": self.round,
-            "log_odds": self.log_odds.tolist(),
-            "belief": {"mean": float(beliefs.mean()), "highest": float(beliefs.max())},
-            "epsilon": self.epsilon,
-            "rho_beta": self.rho_beta,
-            "missed": self.missed,
-        }
+        return request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,11 +83,20 @@ class CanaryFindings:
         return self.claimed_mu is not None and self.interval[0] > self.claimed_mu
 
 
+NOTHING = np.empty(0)
+
+
 @dataclass(frozen=True)
-class LiveLook:
-    """The results of an auditor without records after a round of a batch of trials.
+class Look:
+    """What an auditor knows of one batch of trials after a round.
+
+    Rounds that the auditor missed count in epsilon: the models that it did see contain what they
+    released. The same holds for rounds of interrupted attempts at this training.
 
     Attributes:
+        missed: number of rounds of this training that the auditor did not see.
+        log_odds: for D, float64 [T], like the round's sensitivities and noise_stds; [0] where the
+            challenge is not audited.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
     """
@@ -128,11 +106,22 @@ class LiveLook:
     epsilon: float
     rho_beta: float
     missed: int
-    noise_at_most: Mapping[str, float]
-    canaries: CanaryFindings | None
+    log_odds: Floats = NOTHING
+    sensitivities: Floats = NOTHING
+    noise_stds: Floats = NOTHING
+    noise_at_most: Mapping[str, float] = field(default_factory=dict)
+    canaries: CanaryFindings | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"trials": [self.trials.start, self.trials.stop]}
+        ends = [self.trials.start, self.trials.stop]
+        known = {"trials": ends, "round": self.round, "missed": self.missed}
+        known |= {"epsilon": self.epsilon, "rho_beta": self.rho_beta}
+        if not self.log_odds.size:
+            found = None if self.canaries is None else asdict(self.canaries)
+            return known | {"noise_at_most": self.noise_at_most, "canaries": found}
+        beliefs = expit(self.log_odds)
+        both = {"mean": float(beliefs.mean()), "highest": float(beliefs.max())}
+        return known | {"log_odds": self.log_odds.tolist(), "belief": both}
 
 
 @dataclass
@@ -219,17 +208,10 @@ class LiveAccounting:
 
 
 @dataclass
-class _Training:
-    """The canaries of T trials: coins bool [T, K], sums of their scores [T, K], and mu^2."""
-
-    coins: Bools
-    ratios: Floats
-    power: float = 0.0
-
-
-@dataclass
 class CanaryWatch:
-    """The canaries whose seeds the auditor has.
+    """The canaries whose seeds the auditor has, in what a federation releases.
+
+    Each batch of trials has coins bool [T, K], sums of its scores [T, K], and mu^2.
 
     Attributes:
         norm: C, the clipping norm and length of every canary.
@@ -237,62 +219,53 @@ class CanaryWatch:
 
     planted: Sequence[Canaries]
     norm: float
-    _trainings: dict[int, _Training] = field(default_factory=dict)
+    _batches: dict[int, tuple[Bools, Floats, float]] = field(default_factory=dict)
 
     def begin(self, trials: range) -> None:
         """Begin a batch of trials; observations of an earlier attempt are dropped."""
-        self._trainings.pop(trials.start, None)
+        self._batches.pop(trials.start, None)
 
     def observe(
         self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
     ) -> None:
         if not std > 0:
             return
-        training = self._trainings.get(trials.start)
-        if training is None:
+        if trials.start in self._batches:
+            coins, ratios, power = self._batches[trials.start]
+        else:
             coins = np.concatenate([each.coins(trials) for each in self.planted], axis=1)
-            training = _Training(coins, np.zeros(coins.shape))
-            self._trainings[trials.start] = training
+            ratios, power = np.zeros(coins.shape), 0.0
         along = [each.along(trials, round, released) for each in self.planted]
-        power = (self.norm / std) ** 2
-        training.ratios += self.norm / std**2 * np.concatenate(along, axis=1) - power / 2
-        training.power += power
+        added = (self.norm / std) ** 2
+        ratios = ratios + self.norm / std**2 * np.concatenate(along, axis=1) - added / 2
+        self._batches[trials.start] = coins, ratios, power + added
 
     @property
     def coins(self) -> Bools:
-        coins = [training.coins.ravel() for training in self._trainings.values()]
-        return np.concatenate([np.zeros(0, bool), *coins])
-
-    @property
-    def scores(self) -> Floats:
-        return self._of_each(lambda training: training.ratios / math.sqrt(training.power))
+        return np.concatenate([[], *(coins.ravel() for coins, _, _ in self._batches.values())]) > 0
 
     @property
     def sides(self) -> tuple[int, int]:
         return int(self.coins.sum()), int((~self.coins).sum())
 
     def effect(self, confidence: float) -> canaries.Effect | None:
-        return canaries.effect(self.coins, self.scores, confidence) if self._trainings else None
+        parts = [ratios.ravel() / math.sqrt(power) for _, ratios, power in self._batches.values()]
+        return canaries.effect(self.coins, np.concatenate(parts), confidence) if parts else None
 
     def prediction(self) -> float | None:
         """Return mu by the claimed noise, for the training with the least noise; None without any.
 
         It is an upper bound of what shows, since other records hide a canary too.
         """
-        if not self._trainings:
-            return None
-        return math.sqrt(max(training.power for training in self._trainings.values()))
+        powers = [power for _, _, power in self._batches.values()]
+        return math.sqrt(max(powers)) if powers else None
 
     def belief(self) -> float | None:
         """Return the mean belief in a canary's true state; None without canaries.
 
         It starts at 1/2 and assumes the claimed noise.
         """
-        if not self._trainings:
-            return None
-        ratios = self._of_each(lambda training: training.ratios)
-        return float(expit(np.where(self.coins, ratios, -ratios)).mean())
-
-    def _of_each(self, values: Callable[[_Training], Floats]) -> Floats:
-        parts = [values(training).ravel() for training in self._trainings.values()]
-        return np.concatenate([np.zeros(0), *parts])
+        right = [np.where(coins, ratios, -ratios) for coins, ratios, _ in self._batches.values()]
+        return (
+            float(expit(np.concatenate([each.ravel() for each in right])).mean()) if right else None
+        )
