@@ -25,7 +25,6 @@ from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
-from fedsim.audits.loop.observation import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.trust.model import Vantage
 
@@ -226,24 +225,6 @@ class AppRound:
     message_norm: float = math.nan
 
 
-@dataclass(frozen=True)
-class ClientRun:
-    """The training of one client in an honest run."""
-
-    run: ObservedRun
-    rounds: int
-    bare: int
-    echo: float
-
-
-@dataclass(frozen=True)
-class HonestRun:
-    """An honest run: its configuration, with what was observed, and the training of each client."""
-
-    configuration: Configuration
-    clients: dict[int, ClientRun]
-
-
 class App(Protocol):
     """An app that can run many times, in this process or another; every run sets all seeds."""
 
@@ -253,8 +234,8 @@ class App(Protocol):
     @property
     def clients(self) -> int: ...
 
-    def honest(self, seed: int) -> HonestRun:
-        """Run the app as it is."""
+    def honest(self, seed: int) -> Configuration:
+        """Run the app as it is, and return its configuration with what was observed."""
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         """Run the app with updates by a script, and return its rounds."""

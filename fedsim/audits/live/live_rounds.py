@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -83,9 +84,6 @@ class CanaryFindings:
         return self.claimed_mu is not None and self.interval[0] > self.claimed_mu
 
 
-NOTHING = np.empty(0)
-
-
 @dataclass(frozen=True)
 class Look:
     """What an auditor knows of one batch of trials after a round.
@@ -106,9 +104,9 @@ class Look:
     epsilon: float
     rho_beta: float
     missed: int
-    log_odds: Floats = NOTHING
-    sensitivities: Floats = NOTHING
-    noise_stds: Floats = NOTHING
+    log_odds: Floats = field(default_factory=partial(np.empty, 0))
+    sensitivities: Floats = field(default_factory=partial(np.empty, 0))
+    noise_stds: Floats = field(default_factory=partial(np.empty, 0))
     noise_at_most: Mapping[str, float] = field(default_factory=dict)
     canaries: CanaryFindings | None = None
 

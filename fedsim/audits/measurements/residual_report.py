@@ -29,8 +29,18 @@ MEANING = (
 NEGLIGIBLE = 0.01
 """Share of the claimed noise below which the likely cause is that no noise was added."""
 
+SAME = 0.5
+"""Cosine between a residual and earlier ones above which they are likely the same noise."""
+
+AS_CLAIMED = 0.8, 1.25
+"""Range of measured over claimed noise in which a round's residuals are as long as noise."""
+
+FIRST_LEVEL = 1e-3
+"""p-value of the first round's sum above which that sum is taken as the expected one."""
+
 LEVEL = 1 - ALARM_CONFIDENCE
 SURE = f"p below {LEVEL:.2g}"
+SHARED = "the rounds share their noise, as with a reused seed"
 
 
 def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals | None:
@@ -45,6 +55,10 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
         return None
     repeats = residuals.direction_test(own_residuals["repeats"], own_residuals["squares"])
     scale = residuals.direction_test(own_residuals["scales"], own_residuals["squares"])
+    # The first round has no earlier noise that it could repeat.
+    first = residuals.direction_test(
+        own_residuals["scales"][:, :1], own_residuals["squares"][:, :1]
+    )
     # The weighted mean of scales/signals, with weights signals^2: the most precise estimate of how
     # much the sums exceed the expected ones.
     power = float(np.square(own_residuals["signals"]).sum())
@@ -71,7 +85,11 @@ def report(scheme: Scheme, transcript: Arrays, confidence: float) -> Residuals |
             degrees_of_freedom=noise.degrees_of_freedom,
         ),
         repeats=repeats,
-        scale=None if scale is None else ScaleTest(**asdict(scale), factor=factor),
+        scale=None
+        if scale is None
+        else ScaleTest(
+            **asdict(scale), factor=factor, first_p_value=None if first is None else first.p_value
+        ),
         shape=shape,
         sampling=sampled,
         confidence=confidence,
@@ -101,6 +119,20 @@ def ratio_text(ratio: float) -> str:
     return f"{ratio:.5g}"
 
 
+def _noise_is_shared(tested: Residuals) -> bool:
+    """Return whether residuals that lean the same way are noise that was drawn once.
+
+    A bias that is large beside the noise also makes them lean. But if only the noise repeats, the
+    sum of the first round is as expected, and residuals are as long in all rounds as claimed.
+    """
+    if tested.repeats is None or tested.repeats.cosine <= SAME:
+        return False
+    low, high = AS_CLAIMED
+    steps = [step for step in tested.noise.by_step if step is not None]
+    first = tested.scale.first_p_value if tested.scale else None
+    return all(low < step < high for step in steps) and (first is None or first > FIRST_LEVEL)
+
+
 def _of_noise(tested: Residuals) -> str:
     noise, by_step = tested.noise, np.asarray(tested.noise.by_step, float)
     without = np.flatnonzero(by_step < NEGLIGIBLE)
@@ -124,20 +156,19 @@ def _of_noise(tested: Residuals) -> str:
     return f"The noise is {noise.ratio:.3g} times the claimed noise ({SURE}): {cause}."
 
 
-def _of_repeats(_: Residuals) -> str:
-    return (
-        f"The residuals of several rounds point in the same direction ({SURE}): the rounds share "
-        "their noise, as with a reused seed, or their sums share the same error."
-    )
+def _of_repeats(tested: Residuals) -> str:
+    shared = _noise_is_shared(tested)
+    cause = SHARED if shared else "the sums of all rounds share the same error"
+    return f"The residuals of several rounds point in the same direction ({SURE}): {cause}."
 
 
 def _of_scale(tested: Residuals) -> str:
     factor = None if tested.scale is None else tested.scale.factor
-    cause = (
-        "gradients were weighted, or were not clipped one by one over all parameters, or the "
-        "rounds share their noise"
-    )
-    if factor is not None and factor < 0.5:
+    cause = "gradients were weighted, or were not clipped one by one over all parameters"
+    if _noise_is_shared(tested):
+        # Noise of earlier rounds moved the models, and with them the gradients.
+        cause = SHARED
+    elif factor is not None and factor < 0.5:
         cause = "a mean was sent instead of a sum, or gradients were clipped to less"
     return f"The sum is {factor:.3g} times the sum of clipped gradients ({SURE}): {cause}."
 

@@ -109,7 +109,7 @@ def test_a_transcript_without_shapes_loses_the_test_of_shapes_alone(small, tmp_p
 FINE = Residuals(
     noise=NoiseTestResult(1.0, (0.9, 1.1), [1.0, 1.0], 0.5, False, 9),
     repeats=DirectionTest(0.0, 0.5, 0.0, 9),
-    scale=ScaleTest(0.0, 0.5, 0.0, 9, factor=1.0),
+    scale=ScaleTest(0.0, 0.5, 0.0, 9, factor=1.0, first_p_value=0.5),
     shape=ShapeTest(0.8, 0.8, 0.5, 9),
     sampling=SamplingTest(0.2, 1.0, 0.5, 9),
     confidence=0.95,
@@ -135,6 +135,22 @@ def _found(**changes):
             "by round, from 0.2 to 1.4 times",
         ),
         ({"repeats": {"cosine": 0.9}}, "residual_repeats", "a reused seed"),
+        ({"repeats": {"cosine": 0.1}}, "residual_repeats", "share the same error"),
+        (
+            {"repeats": {"cosine": 0.9}, "noise": {"by_step": [5.0, 5.0]}},
+            "residual_repeats",
+            "share the same error",
+        ),
+        (
+            {"repeats": {"cosine": 0.9}, "scale": {"first_p_value": 1e-9}},
+            "residual_repeats",
+            "share the same error",
+        ),
+        (
+            {"scale": {"factor": 0.1}, "repeats": {"cosine": 0.9}, "noise": {"by_step": [3.0]}},
+            "residual_scale",
+            "a mean was sent",
+        ),
         ({"scale": {"factor": 0.1}}, "residual_scale", "a mean was sent"),
         ({"scale": {"factor": 1.4}}, "residual_scale", "weighted"),
         ({"shape": {"ratio": 0.866}}, "residual_shape", "uniform noise"),
