@@ -183,13 +183,6 @@ def prepare(
 
     if simulated and not config.run.threads:
         config = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
-    run, federation = config.run, config.federation
-    unmeasured = federation.measures_epsilon and not federation.measures_share
-    if run.job == "training" and unmeasured and not deployed:  # a node.toml has its own share
-        raise InputError(
-            "federation.measures-epsilon is set, but federation.measures-share is 0, so no record "
-            "is held back to measure the model on; give a share, such as 0.2"
-        )
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
             f"data.root is '{config.data.root}', so all clients would read the same records; put "

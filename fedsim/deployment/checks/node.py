@@ -100,7 +100,6 @@ def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
         yield "consent", WRONG, f'is missing; add consent = "" to {path}'
         return
     yield "consent", OK, agreed.consent or "to plain training only"
-    yield from _measures(path, values, agreed)
     state = (place / "work" / agreed.state).resolve()
     yield from budget(agreed, state)
     yield from _deadline(place, state)
@@ -129,29 +128,6 @@ def _peers(place: Path, clients: int, values: Mapping[str, Any]) -> Line:
         )
         return "peers", WRONG, message
     return "peers", OK, f"public keys of {clients} clients"
-
-
-def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[Line]:
-    """Check the share of the records that is held back, and the cost of an answer about them."""
-    if consent.MEASURES not in agreed.kinds:
-        for key in (consent.MEASURES_SHARE, consent.MEASURES_EPSILON):
-            if key in values:
-                message = f"{key} is set, but has no effect: consent lacks '{consent.MEASURES}'"
-                yield "measures", NOTE, message
-        return
-    from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch, which nodes lack)
-
-    try:
-        share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)
-        epsilon = holding_back.agreed(values, consent.MEASURES_EPSILON)
-    except consent.RefusedError as error:
-        yield "measures", WRONG, f"{error} in {path}"
-        return
-    message = (
-        f"{share:.0%} of the records are held back; one answer about them costs epsilon "
-        f"{epsilon:g} at most"
-    )
-    yield "measures", OK, message
 
 
 def _deadline(place: Path, state: Path) -> Iterator[Line]:
@@ -250,9 +226,9 @@ def budget(terms: Terms, state: Path) -> Iterator[Line]:
     for run_id, group in groupby(answers, key=lambda answer: answer.run):
         mine = list(group)
         promised += mine
-        charged = any(answer.charged or answer.measured for answer in mine)
+        charged = any(answer.charged for answer in mine)
         after = client_ledger.epsilon(promised, terms.delta_limit)
-        rounds = len({answer.round for answer in mine if not answer.measured})
+        rounds = len({answer.round for answer in mine})
         trials = len({trial for answer in mine for trial in answer.trial_numbers})
         cost = f"epsilon {after:.4g} after it" if charged else "nothing charged"
         message = (

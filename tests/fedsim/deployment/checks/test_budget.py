@@ -1,7 +1,5 @@
 """A client sees what runs have cost its records, and what is left."""
 
-from dataclasses import replace
-
 import pytest
 
 from fedsim.deployment.checks import machines
@@ -64,16 +62,6 @@ def test_what_a_run_has_reserved_is_said(place):
     assert said.startswith("digits (run 9) has not ended, and what it reserved is kept from other")
     whole = accountant("pld").epsilon(Mechanism((Steps(5.0, 8),)), 1e-5)
     assert said.endswith(f"epsilon {whole:.4g} with all that is reserved")
-
-
-def test_a_confusion_matrix_is_no_round_and_is_charged(written):
-    place = written / "clients" / "client-0"
-    terms = Terms(frozenset(), 1, 2.2, 1e-5, place / "state")
-    client_ledger.enter(terms, replace(_answer("9", 4, None), measured=2.0))
-    assert _said(place)[0] == (
-        OK,
-        "digits (run 9, records 12ab): rounds 0, trials 1; epsilon 2 after it",
-    )
 
 
 @pytest.mark.parametrize(

@@ -92,32 +92,6 @@ def test_the_public_keys_of_all_clients_are_looked_at(written, found):
     assert "only one of key-path and peers-path" in found("client-0")["peers"]
 
 
-@pytest.mark.parametrize(
-    ("keys", "state", "said"),
-    [
-        ("measures-share = 0.3\nmeasures-epsilon = 2.0", OK, "30% of the records are held back"),
-        ("measures-share = 0.6\nmeasures-epsilon = 2.0", WRONG, "measures-share is 0.6; give a nu"),
-        ("measures-share = 0.3", WRONG, "measures-epsilon is None; give a number above 0 in"),
-    ],
-)
-def test_what_a_client_agrees_to_release_of_held_back_records_is_looked_at(
-    written, keys, state, said
-):
-    path = written / "clients" / "client-0" / "node.toml"
-    text = path.read_text().replace('consent = ""', 'consent = "measures"')
-    path.write_text(f"{text}\n{keys}\n")
-    (line,) = [
-        each for each in machines.check_machines(written, "client-0") if each.what == "measures"
-    ]
-    assert (line.state, said in line.message) == (state, True), line
-    path.write_text(f"{text}\n{keys}\n".replace('"measures"', '""'))
-    lines = [
-        each for each in machines.check_machines(written, "client-0") if each.what == "measures"
-    ]
-    assert {each.state for each in lines} == {NOTE}
-    assert len(lines) == len(keys.splitlines())
-
-
 def test_a_node_that_computes_longer_than_the_server_waits_says_so(written, small):
     def said():
         lines = machines.check_machines(written, "client-0")
