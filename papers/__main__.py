@@ -4,9 +4,8 @@ python papers [NAME ...] [--smoke] [--data-root DIR] [--out DIR] [--write docs]
 
 A NAME is a study, which prints its tables; a source, whose tables and figures are made again and
 compared with the published ones; or one item of a source, such as bernau/figure-3. Items are kept
-in --out, so that an interrupted command continues. --write puts tables between `<!-- NAME -->` and
-`<!-- /NAME -->` of the page, or of that page of the folder, which has these marks, and a note for
-each source into the folder beside `<!-- reproduction -->`.
+in --out with their pictures, so that an interrupted command continues. --record writes the numbers
+of the page Evidence into papers/results/, and the page.
 """
 
 import argparse
@@ -14,8 +13,11 @@ import importlib
 import logging
 import pkgutil
 import sys
+import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -24,22 +26,28 @@ STUDY_FOLDER = ROOT / "papers" / "studies"
 # Tables are printed and written as those of the benchmarks.
 sys.path = [str(ROOT), *sys.path[1:], str(STUDY_FOLDER), str(ROOT / "tests" / "benchmarks")]
 
-from tables import machine, markdown, show  # noqa: E402
+from tables import Table, machine, show  # noqa: E402
 
 from adversaries.errors import InputError  # noqa: E402
-from papers import making, notes  # noqa: E402
-from papers.findings import Item, Means, Scale  # noqa: E402
+from papers import evidence, making  # noqa: E402
+from papers.findings import (  # noqa: E402
+    Item,
+    MadeItem,
+    Means,
+    Scale,
+    agreement,
+    compared_cells,
+    counted,
+    table_agreement,
+)
 from papers.registry import SOURCES  # noqa: E402
 
 STUDIES = sorted({module.name for module in pkgutil.iter_modules([str(STUDY_FOLDER)])})
 """Modules of studies: `measure(smoke, data_root)` yields the tables of one."""
 
-REPRODUCTION = "reproduction"
-"""Name of the marks between which the table of all items stands."""
-
 
 def main() -> None:
-    """Run the chosen studies and make the chosen items; write them where they are documented."""
+    """Run the chosen studies, make the chosen items, and print what they found."""
     parser = argparse.ArgumentParser(prog="python papers", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     known = f"studies: {', '.join(STUDIES)}; sources: {', '.join(SOURCES)}; default: all"
@@ -50,65 +58,86 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("fedsim-runs/papers"), help="folder of items and runs"
     )
-    parser.add_argument("--write", type=Path, metavar="DOCS", help="where the tables are written")
+    parser.add_argument("--record", action="store_true", help="write papers/results and Evidence")
     parser.add_argument("--list", action="store_true", help="list the items with their cost")
     options = parser.parse_args()
     names = options.names or [*STUDIES, *SOURCES]
-    if options.smoke and options.write:
-        parser.error("--smoke measures nothing worth writing; drop --smoke or --write")
+    if options.smoke and options.record:
+        parser.error("--smoke measures nothing worth a record; drop --smoke or --record")
     means = Means(
         Scale.SMOKE if options.smoke else Scale.FULL,
         options.out.expanduser().absolute(),
         options.data_root and options.data_root.expanduser().absolute(),
         options.download,
     )
-    pages = places(options.write) if options.write else {}
+    _machine()
     studies = [name for name in names if name in STUDIES]
     sources = [name for name in names if name not in STUDIES]
-    needed = [*studies, *([REPRODUCTION] if sources else [])]
-    if options.write and (missing := [name for name in needed if name not in pages]):
-        parser.error(f"{options.write} has no place for {', '.join(missing)}")
     try:
         items = making.chosen(sources)
         if options.list:
             _list(items, means)
             return
         for name in studies:
-            measure(name, options.smoke, options.data_root, pages.get(name))
+            measure(name, options)
         if items:
-            make(items, means, sources, pages.get(REPRODUCTION))
+            make(items, means, sources, options.record)
     except InputError as error:
         parser.error(str(error))
 
 
-def measure(name: str, smoke: bool, data_root: Path | None, page: Path | None) -> None:
-    """Print the tables of a study, and write them into a page."""
+def measure(name: str, options: argparse.Namespace) -> None:
+    """Print the tables of a study, and record its numbers if they are asked for."""
     console, tables = Console(), []
     study = importlib.import_module(name)
     # Flower sets its level when it is imported: a study has thousands of rounds to tell of.
     logging.getLogger("flwr").setLevel(logging.WARNING)
-    for table in study.measure(smoke, data_root):
+    begun = time.perf_counter()
+    for table in study.measure(options.smoke, options.data_root):
         show(table, console)
         tables.append(table)
-    if page is not None:
-        replace(page, name, markdown(tables, machine()))
+    if options.record:
+        evidence.record_tables(name, tables, _measured(time.perf_counter() - begun))
 
 
-def make(items: Sequence[Item], means: Means, named: list[str], page: Path | None) -> None:
-    """Make items, and write a note of all kept ones for each source."""
+@cache
+def _machine() -> dict[str, str]:
+    """Return where and on which commit the command runs: its own files do not make it dirty."""
+    return machine()
+
+
+def _measured(seconds: float) -> dict[str, Any]:
+    here = _machine()
+    return {"commit": here["commit"], "date": here["date"], "seconds": round(seconds)}
+
+
+def make(items: Sequence[Item], means: Means, named: list[str], record: bool) -> None:
+    """Make items, and print each with its numbers beside the source's."""
+    console, made = Console(), []
     skipped = making.skipped(items, means, named)
     for title, why in skipped.items():
         means.say(f"Skipped: {title}: {why}")
-    for _ in making.make([item for item in items if item.title not in skipped], means):
-        pass
-    made = making.all_made(means)
-    notes.write_notes(means.folder, made)
-    if page is not None:
-        folder = page.with_suffix("")
-        notes.write_notes(folder, made, f"[The sources, made again](../{page.name})\n\n")
-        replace(page, REPRODUCTION, notes.pooled(made, folder.name))
-    means.say(notes.counted(made))
-    means.say(f"Notes: {means.folder}")
+    for item in making.make([item for item in items if item.title not in skipped], means):
+        made.append(item)
+        printed(item, console)
+        if record:
+            evidence.record_item(item, _measured(item.seconds))
+    means.say(counted(made))
+    means.say(f"Items and pictures: {means.folder / making.ITEM_FOLDER}")
+
+
+def printed(item: MadeItem, console: Console) -> None:
+    """Print an item: its conclusion, its numbers beside the source's, and its tables."""
+    found = item.finding
+    print(f"{item.title}\n    {item.command}\n{found.conclusion}")
+    rows = [(one.name, *compared_cells(one), agreement(one).kind) for one in found.numbers]
+    columns = ("number", "the source", "ours (95 %)", "theory", "agreement")
+    whys = {one.departs: None for one in found.numbers if agreement(one).kind == "departs"}
+    note = " ".join([table_agreement(found.numbers), *(f"Departs: {why}." for why in whys if why)])
+    if rows:
+        show(Table(item.title, columns, list(rows), note), console)
+    for grid in found.grids:
+        show(Table(grid.title, tuple(grid.headings), [tuple(row) for row in grid.rows]), console)
 
 
 def _list(items: Sequence[Item], means: Means) -> None:
@@ -117,23 +146,6 @@ def _list(items: Sequence[Item], means: Means) -> None:
         data = [f"{name}, missing" if name in missing else name for name in item.needs]
         cost = f"{item.minutes:g} min{', when named' * item.too_long(means)}"
         print("  ".join((f"{item.source}/{item.name}", item.title, cost, *data)))
-
-
-def places(docs: Path) -> dict[str, Path]:
-    """Return the page that has the marks of each name, of a page or of a folder of pages."""
-    found: dict[str, Path] = {}
-    for page in sorted(docs.rglob("*.md")) if docs.is_dir() else [docs]:
-        text = page.read_text(encoding="utf-8")
-        names = (*STUDIES, REPRODUCTION)
-        found |= {name: page for name in names if f"<!-- {name} -->" in text}
-    return found
-
-
-def replace(page: Path, name: str, text: str) -> None:
-    """Write other text between the marks of a name."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(f"<!-- {name} -->")
-    _, end, after = rest.partition(f"<!-- /{name} -->")
-    page.write_text(f"{before}<!-- {name} -->\n\n{text}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics.intervals import clopper_pearson
 from fedsim.audits.results.numbers import Ends, Real
+from fedsim.reports.document.wording import DASH, number, span
 
 CONFIDENCE = 0.95
 NORMAL = float(stats.norm.ppf(0.5 + CONFIDENCE / 2))
@@ -195,6 +196,23 @@ def table_agreement(numbers: Sequence[Number]) -> str:
     differ = "depart from" if p_value < 1 - CONFIDENCE else "agree with"
     shown = f"= {p_value:.2g}" if p_value >= LEAST_SHOWN else f"< {LEAST_SHOWN:g}"
     return f"All cells together {differ} the published ones (chi-square p {shown})."
+
+
+def counted(made: Sequence[MadeItem]) -> str:
+    """Return how many numbers agree with their sources."""
+    kinds = [agreement(one).kind for item in made for one in item.finding.numbers]
+    return (
+        f"{len(made)} items with {len(kinds)} numbers: {kinds.count('agrees')} agree with the "
+        f"source, {kinds.count('departs')} depart from it, and for {kinds.count('alone')} the "
+        "source has no value."
+    )
+
+
+def compared_cells(one: Number) -> tuple[str, str, str]:
+    """Return the source's values, ours with its interval, and theory's, as text."""
+    source = ", ".join(number(each.value) for each in one.references) or DASH
+    ours = number(one.ours) + (f" ({span(one.interval, number)})" if one.interval else "")
+    return source, ours, number(one.closed_form)
 
 
 class Scale(StrEnum):

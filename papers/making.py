@@ -70,11 +70,6 @@ def read_made(item: Item, means: Means) -> MadeItem | None:
     return made if made.fedsim == fedsim.__version__ else None
 
 
-def all_made(means: Means) -> list[MadeItem]:
-    """Return every kept item, in the order of the registry."""
-    return [kept for item in ITEMS if (kept := read_made(item, means)) is not None]
-
-
 def command(item: Item, means: Means) -> str:
     data = " --data-root DIR" if item.needs and not means.smoke else ""
     return f"python papers {item.source}/{item.name}{' --smoke' * means.smoke}{data}"

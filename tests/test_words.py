@@ -22,17 +22,10 @@ REFUSED = {
 LONGEST = 35
 """Words of a sentence in a help text or an error."""
 
-GENERATED = "docs/lab-notes/reproduction"
-"""Pages that hours of computing wrote: their words follow the code when they are made again."""
-
 DOCS = [
-    *(
-        path
-        for path in sorted(ROOT.glob("docs/**/*.md"))
-        if not path.relative_to(ROOT).as_posix().startswith(GENERATED)
-    ),
-    *sorted(ROOT.glob("*.md")),
-    *sorted(ROOT.glob("changelog.d/*.md")),
+    path
+    for pattern in ("docs/**/*.md", "*.md", "changelog.d/*.md", "papers/*.md")
+    for path in sorted(ROOT.glob(pattern))
 ]
 SOURCES = [*sorted(ROOT.glob("fedsim/**/*.py")), *sorted(ROOT.glob("adversaries/**/*.py"))]
 

@@ -16,7 +16,7 @@ OTHER_DEVICES = {
 
 BATCH, BATCH_ON_GPU = 100, 1000
 """Trials of a batch, where memory allows it. A GPU took 31 s for 1000 at once, and 35 to 42 s for
-ten batches of 100 (docs/lab-notes/device.md)."""
+ten batches of 100 (docs/evidence.md)."""
 
 
 class TrialsConfig(TomlTable):

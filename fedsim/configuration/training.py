@@ -63,7 +63,7 @@ DISTANCE = 40.0
 
 In the worst case, k steps of normalised length cover it best with the length D/sqrt(k) (Nesterov,
 "Introductory lectures on convex optimization", 2004, section 3.2.3). The value is measured:
-docs/lab-notes/learning.md.
+docs/evidence.md.
 """
 
 RATES = {"adam": 0.1, "sgd": 0.5}

@@ -121,12 +121,12 @@ def test_what_is_not_there_is_refused_by_name(name, said):
         making.chosen([name])
 
 
-def test_one_command_makes_items_and_writes_their_notes(tmp_path):
+def test_one_command_makes_items_and_prints_their_numbers(tmp_path):
     command = [sys.executable, ROOT / "papers", "abadi/composition", "bernau/table-2b", "--smoke"]
-    subprocess.run([*command, "--out", tmp_path], check=True)
-    assert "python papers abadi/composition --smoke" in (tmp_path / "abadi.md").read_text("utf-8")
-    (page := tmp_path / "page.md").write_text("<!-- reproduction --><!-- /reproduction -->")
-    refused = subprocess.run([*command, "--write", page], capture_output=True, check=False)
+    done = subprocess.run([*command, "--out", tmp_path], check=True, capture_output=True, text=True)
+    assert "python papers abadi/composition --smoke" in done.stdout
+    assert "2 items with " in done.stdout
+    refused = subprocess.run([*command, "--record"], capture_output=True, check=False)
     assert refused.returncode == 2
 
 

@@ -329,7 +329,7 @@ NEAR = 1.0
 SPAN = 40.0
 """Distance of the network's outputs for the start and the end of the target's range.
 
-With this size the steps are as large as for a classifier's logits: docs/lab-notes/learning.md.
+With this size the steps are as large as for a classifier's logits: docs/evidence.md.
 """
 
 
