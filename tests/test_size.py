@@ -35,13 +35,13 @@ HELD = {
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_600,
-    "fedsim/deployment": 3_500,
+    "fedsim/deployment": 3_300,
     "fedsim/audits": 14_900,
     "fedsim/reports": 8_400,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 56_200,
+    "tests": 56_000,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 

@@ -288,7 +288,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up):
     assert (started.returncode, "tries again every few seconds" in started.stderr) == (1, True)
     wrong = _wrong(place)
     assert "does not know the key SHA256:" in wrong.pop("registered")
-    assert "lacks the key" in wrong.pop("peers")
+    assert "lacks the key" in wrong.pop("node.toml")
     (said,) = wrong.values()  # of the SuperNode, or of its heartbeats where it tries just now
     assert "[code: 2004] Failed to activate SuperNode." in said
 
