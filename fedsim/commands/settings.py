@@ -35,6 +35,10 @@ else:
     Network = Arrays = Attacks = Progress = Each = Annotated[Any, Parameter(parse=False)]
 
 
+OWN_DATA = "own-data"
+"""Default of run.name where Python gives the data."""
+
+
 def changed(changes: Sequence[Change], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the values of KEY=VALUE texts and of mappings, and other values that are not None.
 
@@ -72,6 +76,8 @@ def configured(
     if not all(isinstance(value, Scalar) for value in overrides.values()):
         from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
 
+        if not isinstance(overrides.get("data.name", ""), str):
+            overrides = {"run.name": OWN_DATA} | overrides  # not the name of the file's data
         overrides = given.values(overrides)
     if isinstance(config, Path | str):
         named = Path(config)
