@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from adversaries.attacks.membership_attacks import Attack, Score
     from fedsim.commands.answer import Answer
     from fedsim.commands.terminal import Terminal
-    from fedsim.federation.runtimes.dask_pool import Address
-    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.places import Address, Workers
 
     Given = Path | str | Config | Mapping[str, Any]
     Change = str | Mapping[str, Any]
@@ -129,13 +128,10 @@ def workers_of(
         raise InputError("--workers, --cluster and --simulation exclude each other; give only one")
     if cluster is None and workers is None:
         return None
-    from fedsim.federation.runtimes import dask_pool  # noqa: PLC0415  (torch)
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import Address, processes  # noqa: PLC0415  (torch)
 
     if cluster is None:
         return processes(workers)
-    if isinstance(cluster, dask_pool.Address):
+    if isinstance(cluster, Address):
         return cluster
-    return dask_pool.Address.of(
-        cluster, None if cluster_tls is None else Path(cluster_tls), insecure
-    )
+    return Address.of(cluster, None if cluster_tls is None else Path(cluster_tls), insecure)
