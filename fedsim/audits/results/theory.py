@@ -102,18 +102,6 @@ class Fits:
 
 
 @dataclass(frozen=True)
-class Density:
-    """A histogram of simulated final log-odds: n + 1 edges, n densities for each world."""
-
-    edges: list[Real]
-    """Edges of the bins, in log-odds for D, rising."""
-    world_d: list[Real]
-    """Density of the trials on D, per unit of log-odds."""
-    world_d_prime: list[Real]
-    """Density of the trials on D', per unit of log-odds."""
-
-
-@dataclass(frozen=True)
 class Predicted:
     """Theory's prediction for the trials at one vantage."""
 
@@ -135,8 +123,6 @@ class PredictionResult(Predicted):
     """Whether mu is the same in every trial."""
     fit: Fits
     """Fit of the log-odds after the last round."""
-    density: Density | None
-    """Simulated density, where steps are sampled."""
 
 
 @dataclass(frozen=True)

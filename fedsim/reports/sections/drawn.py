@@ -95,10 +95,7 @@ CURVES = {
     "local": "The curves are the normal prediction of the linearised attack (μ = {}), which its "
     "score follows at best roughly.",
     "normal": "Theory predicts the curves (μ = {}); they are not fitted to the trials.",
-    "none": "Sampled steps have no Gaussian prediction.",
-    "simulated": "Theory predicts the outlines; they are not fitted to the trials. They show the "
-    "game of sampled steps, which is not Gaussian, played again with the recorded gradient norms "
-    "and noise.",
+    "none": "The log-odds of sampled steps have no Gaussian prediction.",
 }
 
 
@@ -109,14 +106,13 @@ def _log_odds(report: Report, seen: Arrays) -> Figure:
         per_trial = np.full(len(seen["worlds"]), predicted.mu)
     curves = "local" if takes_local_steps(report) else "normal"
     if is_sampled(report):
-        curves = "none" if predicted.density is None else "simulated"
+        curves = "none"
     drawing = run_figures.log_odds_histogram(
         seen["worlds"],
         seen["log_odds"][:, -1],
         # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
         None if is_sampled(report) else per_trial,
         epsilon if math.isfinite(epsilon) else None,
-        density=predicted.density,
     )
     caption = "How far the trials on D and on D′ lie apart after the last round. "
     caption += CURVES[curves].format(number(predicted.mu))
