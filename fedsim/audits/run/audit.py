@@ -214,7 +214,7 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
         *guarantee.cautions(config.game, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
         *([EXTENDED.format(report.extended_from, trials)] if report.extended_from else []),
-        *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
+        *set_up.cautions(config.federation, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget, report.spent),
     ]

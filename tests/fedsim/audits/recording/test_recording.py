@@ -17,7 +17,6 @@ from fedsim.audits.recording import loop
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, InProcessGrid
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.federation.transcripts.records import ObservedRound
-from fedsim.federation.transcripts.writer import Writer
 from fedsim.recording import record
 
 NODES, ROUNDS = 3, 3
@@ -102,8 +101,10 @@ def test_an_existing_transcript_is_not_mixed_with_another_run(tmp_path):
 
 def test_a_restarted_server_continues_its_transcript_if_it_says_so(tmp_path):
     path = tmp_path / "server.fedt"
-    with Writer(path, loop.facts_of("server", "fedsim.recording.record", "")) as killed:
-        killed.append(ObservedRound(1))
+    killed = loop.RoundSink(path, "", resume=False)
+    killed(ObservedRound(1))
+    assert killed._writer is not None
+    killed._writer.close()
     _run(record(FedAvg(fraction_evaluate=0.0), path, resume=True))
     found = read_transcript(path)
     assert ([one.round for one in found.rounds], found.ended) == ([1, 1, 2, 3], True)
