@@ -69,6 +69,11 @@ def give(entry: Any, title: str, digest: str) -> str:
     return name
 
 
+def titled(name: str) -> str:
+    """Return a name for readers: without the digest, where Python gave the object."""
+    return name.removeprefix(GIVEN).rpartition("_")[0] if name.startswith(GIVEN) else name
+
+
 def allow(names: Iterable[str]) -> None:
     """Allow this process and its child processes to import code.
 

@@ -112,7 +112,7 @@ def _keys_page() -> Iterator[str]:
             yield f"| `{key.key}` | {_cell(key.meaning)} | {_cell(kind)} | `{default}` |"
         yield ""
     yield "## What a server may set\n"
-    yield "A deployed client refuses a run beyond these ranges before it reads or builds anything.\n"
+    yield "A deployed client refuses a run beyond these ranges before it reads anything.\n"
     yield "| key | range | reason |\n|---|---|---|"
     for bound in BOUNDS:
         yield f"| `{bound.key}` | {bound.range} | {_cell(bound.why)} |"

@@ -78,11 +78,3 @@ def _findings(message: Message, context: Context) -> Message:
     from fedsim.federation.client import training_node  # noqa: PLC0415
 
     return training_node.findings(message, context)
-
-
-@app.query("measures")
-def _measures(message: Message, context: Context) -> Message:
-    """Return the noisy confusion matrix of the model on records that the client held back."""
-    from fedsim.federation.client import measures_node  # noqa: PLC0415
-
-    return measures_node.measures(message, context)

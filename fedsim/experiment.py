@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,14 +11,13 @@ from rich.console import Console
 from adversaries.errors import InputError
 from adversaries.registry import is_code
 from fedsim import configuration
-from fedsim.configuration import Config
+from fedsim.configuration import Config, Scalar
 from fedsim.configuration.federation import CLIENT, OWN
 from fedsim.federation.runs.run_directory import LAST_FILE, RunDirectory
 from fedsim.reports.tracking.progress import preparing, progress
 
 if TYPE_CHECKING:  # torch takes a second to import
     from fedsim.federation.runtimes.places import Workers
-    from fedsim.federation.runtimes.whole_runs import WholeRun
     from fedsim.federation.server.batch_run import Trainer
     from fedsim.federation.server.plan import Plan
 
@@ -49,46 +47,55 @@ def in_process(plan: "Plan", console: Console) -> RunDirectory:
 
 @contextmanager
 def several(
-    plans: "Sequence[Plan]", workers: "Workers | None", console: Console
+    plans: "Sequence[Plan]", workers: int | None, console: Console
 ) -> "Iterator[Callable[[Plan], RunDirectory]]":
     """Yield a function that returns the directory of one of several runs when it is finished.
 
     Args:
         plans: the runs, in the order in which they are begun.
-        workers: the workers that carry them out; None: this process, one after the other.
+        workers: the number of processes that carry them out, and write their directories; None:
+            this process, one after the other.
         console: the console for the progress.
     """
     if workers is None:
         yield lambda plan: in_process(plan, console)
         return
     from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
-    from fedsim.federation.runtimes.whole_runs import LEAVES, WholeRuns  # noqa: PLC0415
 
-    say = partial(console.print, highlight=False, markup=False)
-    with opened(workers, say, LEAVES) as pool, WholeRuns(pool, carry_out_whole) as runs:
-        runs.begin(plans)
-        yield runs.finish
+    with opened(workers, console.print) as pool:
+        # Each share is that of the free memory before any run takes some.
+        shares = [pool.settings(plan.config.run) for plan in plans]
+        begun = {
+            plan.path: pool.executor.submit(
+                carry_out_alone, configuration.to_run_config(plan.config), share
+            )
+            for plan, share in zip(plans, shares, strict=True)
+        }
+
+        def finish(plan: "Plan") -> RunDirectory:
+            with pool.in_one_line("the same command"):
+                begun[plan.path].result()
+            return RunDirectory.open(plan.path)
+
+        yield finish
 
 
-def check_several(plans: "Sequence[Plan]", workers: "Workers | None") -> None:
-    """Check that workers can carry out several runs, before any is begun.
-
-    A process of this machine charges each round in the run directory before it draws the noise. A
-    run that a cluster loses leaves no charge, so that it must draw the same noise again.
+def carry_out_alone(run_config: dict[str, Scalar], own: dict[str, Scalar]) -> None:
+    """Carry out a run, or its remaining trials, in a process of this machine.
 
     Args:
-        plans: the runs.
-        workers: the workers; None: this process.
+        run_config: the configuration of the run.
+        own: keys that differ for this process, its share of the machine. The run keeps its own.
 
     Raises:
-        InputError: a run draws noise from the operating system, and the workers are a cluster's.
+        InputError: the run cannot be carried out.
     """
-    if workers is None or isinstance(workers, int):
-        return
-    from fedsim.federation.runtimes import dispatch  # noqa: PLC0415
+    from fedsim.common import device, memory  # noqa: PLC0415  (torch)
 
-    for plan in plans:
-        dispatch.check_chargeable(plan.config.privacy.noise_source, 0)
+    share = configuration.from_run_config(run_config | own).run
+    device.grant(share.threads)
+    memory.grant(share.memory_limit)
+    in_process(prepare(configuration.from_run_config(run_config)), Console(quiet=True))
 
 
 def check_batches(plan: "Plan", workers: "Workers | None") -> None:
@@ -120,44 +127,12 @@ def batch_trainer(workers: "Workers | None", console: Console) -> "Iterator[Trai
         yield None
         return
     from fedsim import worker  # noqa: PLC0415  (Flower)
-    from fedsim.federation.runtimes.dispatch import LEAVES, Dispatcher  # noqa: PLC0415
+    from fedsim.federation.runtimes.dispatch import train_elsewhere  # noqa: PLC0415
     from fedsim.federation.runtimes.places import opened  # noqa: PLC0415
 
     say = partial(console.print, highlight=False, markup=False)
-    with opened(workers, say, LEAVES) as pool:
-        yield Dispatcher(pool, worker.train_batch)
-
-
-def carry_out_whole(task: "WholeRun") -> "dict[str, bytes] | None":
-    """Carry out a run in a worker, with its share of its machine.
-
-    Returns:
-        The files of the run directory; None if the worker writes the command's directory itself.
-
-    Raises:
-        InputError: the run cannot be carried out, or the worker's own disk is full.
-    """
-    from fedsim.federation.runtimes.batch_task import (  # noqa: PLC0415  (torch)
-        ONE_AT_A_TIME,
-        Program,
-        full_disk,
-        take_share,
-    )
-    from fedsim.federation.runtimes.whole_runs import read_files, write_files  # noqa: PLC0415
-
-    config, quiet = configuration.from_run_config(task.run_config), Console(quiet=True)
-    own = configuration.from_run_config(task.run_config | task.own).run
-    with ONE_AT_A_TIME:
-        take_share(own)
-        if task.files is None:
-            in_process(prepare(config), quiet)
-            return None
-        Program.here(config.experiment).check(task.program)
-        with full_disk(), TemporaryDirectory() as folder:
-            place = Path(folder) / "run"
-            write_files(place, task.files)
-            in_process(prepare(config.placed_at(str(place))), quiet)
-            return read_files(place)
+    with opened(workers, say) as pool:
+        yield partial(train_elsewhere, pool, worker.train_batch)
 
 
 def prepare(
@@ -183,13 +158,6 @@ def prepare(
 
     if simulated and not config.run.threads:
         config = config.model_copy(update={"run": config.run.model_copy(update={"threads": 1})})
-    run, federation = config.run, config.federation
-    unmeasured = federation.measures_epsilon and not federation.measures_share
-    if run.job == "training" and unmeasured and not deployed:  # a node.toml has its own share
-        raise InputError(
-            "federation.measures-epsilon is set, but federation.measures-share is 0, so no record "
-            "is held back to measure the model on; give a share, such as 0.2"
-        )
     if config.data.name == OWN and not deployed and CLIENT not in config.data.root:
         raise InputError(
             f"data.root is '{config.data.root}', so all clients would read the same records; put "

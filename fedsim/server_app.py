@@ -187,19 +187,20 @@ def _train(
         seconds=time.perf_counter() - start,
     )
     campaign = Campaign(plan, chosen, nodes, worlds, book, directory)
-    train_batch = elsewhere or partial(batch_run.train_here, grid, auditors, loaded)
-    _train_batches(campaign, train_batch)
+    _train_batches(campaign, elsewhere or partial(batch_run.train_here, grid, auditors, loaded))
     auditors.dismiss(grid, DISMISS_TIMEOUT)
 
 
-def _train_batches(campaign: Campaign, train_batch: Trainer) -> None:
-    """Train the unfinished batches in order, and log the interim results after each."""
+def _train_batches(campaign: Campaign, trainer: Trainer) -> None:
+    """Train the unfinished batches, and log the interim results in the order of the trials."""
     config, directory, worlds = campaign.plan.config, campaign.directory, campaign.worlds
     odds: list[Floats] = []
     accuracies: list[Floats] = []
+    left = [trials for trials in campaign.plan.batches if not campaign.is_finished(trials)]
+    arriving = trainer(campaign, left)
     for trials in campaign.plan.batches:
-        if not campaign.is_finished(trials):
-            train_batch(campaign, trials)
+        while not campaign.is_finished(trials):
+            next(arriving)
         findings = _findings(directory, trials.start, worlds[trials.start : trials.stop])
         odds.append(log_odds(findings["ratios"])[:, -1])
         accuracies += [findings["accuracies"]] if "accuracies" in findings else []

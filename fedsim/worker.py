@@ -6,7 +6,7 @@ from typing import Any
 from fedsim import client_app
 from fedsim.common import device
 from fedsim.configuration import from_run_config
-from fedsim.federation.runtimes.batch_task import ONE_AT_A_TIME, BatchTask, Done, Program
+from fedsim.federation.runtimes.dispatch import ONE_AT_A_TIME, BatchTask, Done, Program
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import batch_run
 from fedsim.federation.server.batch import Batch

@@ -22,9 +22,7 @@ PAGE = PAPERS.parent / "docs" / "evidence.md"
 NAMED = re.compile(r"\{(row |tree )?([\w-]+)\}")
 """A result in the template: its value, a whole row of a table, or the tree that was measured."""
 
-HEADINGS = (
-    "| what was measured | value (95 %) | command, and its source | tree |\n|---|---|---|---|"
-)
+HEADINGS = "| what was measured | value (95 %) | command and source | tree |\n|---|---|---|---|"
 
 
 class Result(BaseModel):

@@ -33,7 +33,6 @@ GUARANTEES = {
     "noise": (
         (
             "fedsim/privacy/noise.py",
-            "fedsim/privacy/discrete_laplace.py",
             "fedsim/game/mechanisms/fixed_point.py",
         ),
         (

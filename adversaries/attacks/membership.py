@@ -16,7 +16,6 @@ from torch import Tensor
 
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
-from adversaries.statistics.estimators import AdvantageEstimate, advantage
 from adversaries.statistics.intervals import Interval, significance, wilson
 
 Losses = Tensor | npt.ArrayLike
@@ -159,19 +158,6 @@ def over_records(
     above = math.hypot(inside.high - true, false - outside.low, trials.high - mean.point)
     low, high = max(-1.0, mean.point - below), min(1.0, mean.point + above)
     return Interval(low, high, confidence)
-
-
-def challenge_advantage(worlds: Bools, decisions: Bools, confidence: float) -> AdvantageEstimate:
-    """Return the advantage of decisions about the target record.
-
-    Args:
-        worlds: bool [T], True where the model was trained on D.
-        decisions: bool [T], True where the attack says D.
-        confidence: of the interval, in (0, 1).
-
-    Raises InputError for confidence out of range, or for arrays of different lengths.
-    """
-    return advantage(worlds, np.where(decisions, 1.0, -1.0), confidence)
 
 
 def _float64(values: Losses) -> Floats:

@@ -5,7 +5,7 @@ shadow models, which are trained in the same way on data with and without the re
 `shadows` every model is attacked with all others as shadows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,27 @@ class Attack:
     source: str
     threshold: float | None = None
     needs: frozenset[str] = frozenset()
+
+    def scores(self, targets: Observations, shadows: Observations | None) -> Floats:
+        """Return checked scores, float64 [N, n].
+
+        Args:
+            targets: the attacked models.
+            shadows: shadow models; None stands for all other targets.
+
+        Raises:
+            InputError: `score` returned another shape, no numbers, or NaN.
+        """
+        values = np.asarray(self.score(targets, shadows))
+        shape = targets.losses.shape
+        if values.shape != shape or values.dtype.kind not in "fiub" or np.isnan(values).any():
+            found = f"{values.dtype} of shape {values.shape}"
+            found += ", with NaN" if values.dtype.kind == "f" and np.isnan(values).any() else ""
+            raise InputError(
+                f"the attack '{self.title}' returned {found}; return a number for each model and "
+                f"record, of shape {shape}"
+            )
+        return values.astype(np.float64, copy=False)
 
 
 def _mean_loss(targets: Observations, shadows: Observations | None) -> Floats:
@@ -166,6 +187,46 @@ def chosen(names: str) -> dict[str, Attack]:
             )
         attacks[name] = _as_attack(attack, name)
     return attacks
+
+
+def rehearse(attacks: Iterable[Attack], models: int, records: int, others: int) -> None:
+    """Call attacks of users on made-up losses, so that a faulty one fails before a training.
+
+    Args:
+        attacks: bundled ones are left out.
+        models: of the later call; a rehearsal needs `LEAST`, half of them shadows, and makes up
+            `MOST` at most.
+        records: n of the later call.
+        others: records that no model was trained on.
+
+    Raises:
+        InputError: an attack raises an error, or returns no scores.
+    """
+    generator, shape = np.random.default_rng(0), (min(models, MOST), records)
+    if models < LEAST:
+        return
+    places = np.arange(shape[0])
+    inclusion = np.add.outer(places, np.arange(records)) % 2 == 1
+    population = generator.exponential(1.0, (shape[0], others)) if others else None
+    seen = Observations(generator.exponential(1.0, shape), inclusion, population)
+    shadow = places // 2 % 2 == 0
+    for attack in attacks:
+        if attack in ATTACKS.values():
+            continue
+        try:
+            attack.scores(seen.of(~shadow), seen.of(shadow))
+            if attack.threshold is None:
+                attack.scores(seen.of(shadow), None)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the attack '{attack.title}' ended with {type(error).__name__}: {error}"
+            ) from error
+
+
+LEAST, MOST = 24, 128
+"""Models of a rehearsal."""
 
 
 def _as_attack(code: object, name: str) -> Attack:

@@ -110,6 +110,8 @@ def _membership(chosen: "Config", models: int, progress: Progress) -> Answer:
     attacks = membership_attacks.chosen(chosen.audit.attacks)
     if not attacks:
         raise InputError('audit.attacks is "none"; name one or more attacks, or "all"')
+    others = min(membership_game.POPULATION, chosen.data.held_out)
+    membership_attacks.rehearse(attacks.values(), models, chosen.data.records, others)
     start = time.perf_counter()
     with measuring(console(progress), "training") as bar:
         game = membership_game.play(chosen, models, bar)

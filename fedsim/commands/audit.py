@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
     Target = Path | str | Callable[..., Any] | tuple[npt.ArrayLike, npt.ArrayLike]
     Change = str | Mapping[str, Any]
+    Records = str | tuple[npt.ArrayLike, npt.ArrayLike] | None
 else:
     Target = Change = str
+    Records = str | None
 
 PATIENCE = 600.0
 """Default time, in seconds, without new data after which a run counts as stopped."""
@@ -48,7 +51,7 @@ def audit(
     time_limit: float | None = None,
     rounds: int | None = None,
     clients: int | None = None,
-    data: str | None = None,
+    data: Records = None,
     records: int | None = None,
     pair: Literal["crafted", "real"] | None = None,
     workers: int | None = None,
@@ -113,7 +116,7 @@ def audit(
             which its claim is not judged.
         clients: number of clients of an app. Default: 5.
         data: training data of a loop: digits, breast-cancer, an .npz file of features and labels,
-            or MODULE:NAME of your own. Default: digits.
+            or MODULE:NAME of your own; in Python also (features, labels). Default: digits.
         records: number of records in D of a loop, including the target. Default: 59.
         pair: target of a loop: the worst of three crafted pairs, or a record of the data (real).
             Default: crafted.
@@ -159,7 +162,6 @@ def audit(
         rounds=rounds,
         clients=clients,
         run_config=changed(changes) or None,
-        data=data,
         records=records,
         target=pair,
         workers=workers,
@@ -173,12 +175,24 @@ def audit(
     if (once or patience != PATIENCE) and not follow:
         raise InputError("--once and --patience need --follow; add it, or leave them out")
     path = Path() if callable(target) else Path(target)
+    if path.suffix == ".py":
+        raise InputError(f"'{path}' needs a training function; name it, as in {path}:train")
     is_loop = callable(target) or (":" in path.name and not path.exists())
     if is_loop or (path / "pyproject.toml").exists():
         if follow:
             raise InputError("--follow is for transcripts; leave it out")
-        with own_loop.named(target if callable(target) else str(target)) as name:
-            return _of_code(name, is_loop, options, strict, place, progress)
+        with (
+            own_loop.named(target if callable(target) else str(target)) as name,
+            own_loop.stored(data) as file,
+        ):
+            order, told = replace(options, data=file), dict[str, Any]()
+            if callable(target):
+                told["function"] = target.__name__  # in place of the temporary file
+            if file != data:
+                told["data"] = "(features, labels)"
+            return _of_code(name, is_loop, order, strict, place, progress, told)
+    if not isinstance(data, str | None):
+        raise InputError("data is for a training loop; leave it out")
     from fedsim.commands import transcripts  # noqa: PLC0415  (torch)
 
     if follow:
@@ -261,8 +275,9 @@ def _of_code(
     strict: bool,
     out: Path | None,
     progress: Progress,
+    told: Mapping[str, Any],
 ) -> Answer:
-    """Audit an app or a loop, in processes of their own."""
+    """Audit an app or a loop, in processes of their own; told: names of what Python gave."""
     if out is not None:
         report_directory.check_new(out)
     claim, level = options.claim, options.level
@@ -273,9 +288,10 @@ def _of_code(
         if claim is not None and claim.unit == "client":
             raise InputError("a training loop protects records; leave --claimed-unit out")
         with _running("loop", taken.get("trials", TRIALS), "pilots", progress) as shown:
-            outcome: AuditReport = audit_loop(
+            found = audit_loop(
                 target, strict=strict, **taken, claim=claim, confidence=level, **shown
             )
+        outcome: AuditReport = replace(found, order=replace(found.order, **told))
     else:
         from fedsim.audits.app.audit import TRIALS as APP_TRIALS  # noqa: PLC0415
         from fedsim.audits.app.audit import audit_directory  # noqa: PLC0415

@@ -17,7 +17,6 @@ from fedsim.commands.settings import (
     changed,
     configured,
     console,
-    workers_of,
 )
 from fedsim.common import report_directory
 from fedsim.configuration import Config, Scalar
@@ -25,7 +24,6 @@ from fedsim.privacy.trust.model import Vantage
 
 if TYPE_CHECKING:  # torch, which takes a second
     from fedsim.commands.terminal import Terminal
-    from fedsim.federation.runtimes.places import Workers
     from fedsim.studies.choose.choose_search import ChoiceRequest
     from fedsim.studies.choose.rule import Least, Limit
 
@@ -53,9 +51,6 @@ def choose(
     data: Arrays = None,
     out: Path | None = None,
     workers: int | None = None,
-    cluster: str | None = None,
-    cluster_tls: Path | None = None,
-    insecure: bool = False,
     progress: Progress = None,
 ) -> Answer:
     """Find the least noise that meets a limit on the adversary, and the best model with it.
@@ -96,9 +91,6 @@ def choose(
         data: (features, labels), as for `run`.
         out: directory of the search. Default with a limit: fedsim-runs/NAME-choose-LIMIT.
         workers: number of settings to try at once, each in a process of this machine.
-        cluster: address of a Dask scheduler whose workers try settings.
-        cluster_tls: certificates of the cluster: a folder with ca.pem, cert.pem and key.pem.
-        insecure: reach a scheduler on another machine without TLS.
         progress: whether to show lines of progress; None: only in a terminal or a notebook.
 
     Returns:
@@ -117,16 +109,16 @@ def choose(
     common = changed(changes, {"model.name": model, "data.name": data})
     load = partial(configured, config)
     place = None if out is None else Path(out)
-    placed, shown = workers_of(workers, cluster, cluster_tls, insecure), console(progress)
+    shown = console(progress)
     if bound is None:
         if varied and (lowest is not None or against is not None):
             raise InputError(
                 "a lowest accuracy and --against need a limit on the adversary; give "
                 "--max-belief, or leave them out"
             )
-        return _table_of_all(load, varied, common, place, shown, placed)
-    if placed is not None:
-        raise InputError("--workers and --cluster are for a table of all settings; drop the limit")
+        return _table_of_all(load, varied, common, place, shown, workers)
+    if workers is not None:
+        raise InputError("--workers is for a table of all settings; drop the limit")
     vantage = None if against is None else Vantage(against)
     return _searched(load, ChoiceRequest(bound, lowest, vantage, varied, common), place, shown)
 
@@ -165,7 +157,7 @@ def _table_of_all(
     common: Mapping[str, Any],
     out: Path | None,
     shown: "Terminal",
-    workers: "Workers | None",
+    workers: int | None,
 ) -> Answer:
     """Run every combination of settings, and write the table of all.
 
@@ -201,7 +193,6 @@ def _table_of_all(
             plans.append(experiment.prepare(setting, workers=workers))
         except InputError as error:
             raise InputError(f"{point.name}: {error}") from None
-    experiment.check_several(plans, workers)
     report_directory.create(out)
     outcomes = sweeps.carry_out(
         points,

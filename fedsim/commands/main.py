@@ -41,110 +41,73 @@ class Command:
     Attributes:
         name: after `fedsim`.
         words: its sentence in help.
-        code: "module:function" in `fedsim.commands`.
+        module: of `fedsim.commands`; "" for that of its name.
         kinds: kinds of its reports, for --fail-if; without kinds, it takes no conditions.
         short: it prints what it did, and has no result to print as JSON.
     """
 
     name: str
     words: str
-    code: str
+    module: str = ""
     kinds: tuple[str, ...] = ()
     short: bool = False
 
 
 AUDITS = "app audit", "loop audit", "transcript audit", "live audit"
+RUN, TRAINING = ("run",), ("training",)
+PARTS = "deploy"
+"""The command that has commands of its own."""
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "Decide": (
-        Command(
-            "account", "Compute what noise guarantees, or the noise for a limit.", "account:account"
-        ),
-        Command(
-            "choose",
-            "Find the least noise for a limit, and the best model with it.",
-            "choose:choose",
-        ),
+        Command("account", "Compute what noise guarantees, or the noise for a limit."),
+        Command("choose", "Find the least noise for a limit, and the best model with it."),
     ),
     "Train and measure": (
+        Command("init", "Write a first configuration from the answers to five questions."),
+        Command("run", "Run a federation with the adversary inside it.", kinds=RUN),
         Command(
-            "init",
-            "Write a first configuration from the answers to five questions.",
-            "init:init",
+            "train", "Train a model with differential privacy, once, and keep it.", "run", TRAINING
         ),
-        Command("run", "Run a federation with the adversary inside it.", "run:run", ("run",)),
-        Command(
-            "train",
-            "Train a model with differential privacy, once, and keep it.",
-            "run:train",
-            ("training",),
-        ),
-        Command(
-            "attack", "Guess who was in the training data, or what a record says.", "attack:attack"
-        ),
-        Command("deploy", "Train across machines: keys, certificates, checks, runs.", ""),
+        Command("attack", "Guess who was in the training data, or what a record says."),
+        Command(PARTS, "Train across machines: keys, certificates, checks, runs."),
     ),
     "Check others": (
         Command(
-            "audit",
-            "Check a claim of an app, a loop, a recording or a live node.",
-            "audit:audit",
-            AUDITS,
+            "audit", "Check a claim of an app, a loop, a recording or a live node.", "", AUDITS
         ),
         Command(
             "report",
             "Write the report of a run again, or compare several runs.",
-            "report:report",
-            ("run", "training"),
+            kinds=RUN + TRAINING,
         ),
-        Command(
-            "verify",
-            "Check that a result is unchanged, and make its report again.",
-            "verify:verify",
-        ),
+        Command("verify", "Check that a result is unchanged, and make its report again."),
     ),
     "": (
-        Command("config", "List all configuration keys, or explain one.", "config:config"),
-        Command(
-            "data", "Show a configuration's records, or propose a table's schema.", "data:data"
-        ),
-        Command("pac", "Release a function's result with PAC private noise.", "pac:pac"),
-        Command(
-            "predict", "Predict the classes of records with a trained model.", "predict:predict"
-        ),
-        Command(
-            "sensitivity",
-            "Find the pair of neighbouring data sets to audit.",
-            "sensitivity:sensitivity",
-        ),
+        Command("config", "List all configuration keys, or explain one."),
+        Command("data", "Show a configuration's records, or propose a table's schema."),
+        Command("pac", "Release a function's result with PAC private noise."),
+        Command("predict", "Predict the classes of records with a trained model."),
+        Command("sensitivity", "Find the pair of neighbouring data sets to audit."),
     ),
 }
 """The commands in the order of help; the last group is named in one line."""
 
 DEPLOY = (
-    Command(
-        "init", "Write keys, certificates, scripts and instructions.", "deploy:init", short=True
-    ),
-    Command("check", "Check a deployment, and say how to mend it.", "deploy:check"),
-    Command("register", "Register every key in server/keys.", "deploy:register", short=True),
-    Command("run", "Train on the deployed federation, with an adversary.", "deploy:run", ("run",)),
-    Command("train", "Train a model on it, once, and keep it.", "deploy:train", ("training",)),
-    Command("stop", "Stop the runs of the deployed federation.", "deploy:stop", short=True),
-    Command("status", "Show clients, the current run and the certificate.", "deploy:status"),
-    Command("report", "Report what this client released, for its owner.", "deploy:report"),
-    Command("renew", "Write a new certificate for the server.", "deploy:renew", short=True),
-    Command(
-        "certificates",
-        "Write the certificates of a Dask cluster.",
-        "deploy:certificates",
-        short=True,
-    ),
+    Command("init", "Write keys, certificates, scripts and instructions.", PARTS, short=True),
+    Command("check", "Check a deployment, and say how to mend it.", PARTS),
+    Command("register", "Register every key in server/keys.", PARTS, short=True),
+    Command("run", "Train on the deployed federation, with an adversary.", PARTS, RUN),
+    Command("train", "Train a model on it, once, and keep it.", PARTS, TRAINING),
+    Command("stop", "Stop the runs of the deployed federation.", PARTS, short=True),
+    Command("status", "Show clients, the current run and the certificate.", PARTS),
+    Command("report", "Report what this client released, for its owner.", PARTS),
+    Command("renew", "Write a new certificate for the server.", PARTS, short=True),
+    Command("certificates", "Write the certificates of a Dask cluster.", PARTS, short=True),
 )
 
-SERVICES = (
-    Command("proxy", "", "deploy:proxy", short=True),
-    Command("superlink", "", "deploy:superlink", short=True),
-    Command("supernode", "", "deploy:supernode", short=True),
+SERVICES = tuple(
+    Command(name, "", PARTS, short=True) for name in ("proxy", "superlink", "supernode")
 )
 """Services that the scripts of a deployment call; help does not list them."""
 
@@ -200,15 +163,16 @@ class Own:
 
 def everything() -> dict[str, Command]:
     """Return every command by its whole name after `fedsim`; `deploy` by its parts alone."""
-    top = {each.name: each for group in GROUPS.values() for each in group if each.code}
+    top = {each.name: each for group in GROUPS.values() for each in group if each.name != PARTS}
     return top | {f"deploy {each.name}": each for each in DEPLOY}
 
 
 def function(command: Command) -> Callable[..., "Answer"]:
     """Return the public function of a command. Raises InputError if another project shadows it."""
-    module, _, name = command.code.partition(":")
+    module = command.module or command.name
     try:
-        found: Callable[..., Answer] = getattr(import_module(f"fedsim.commands.{module}"), name)
+        code = import_module(f"fedsim.commands.{module}")
+        found: Callable[..., Answer] = getattr(code, command.name)
     except (ImportError, AttributeError):
         # Another project's modules may shadow ours and lack the imported names.
         if complaint := installation.complaint():

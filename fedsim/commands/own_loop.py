@@ -14,6 +14,8 @@ from tempfile import TemporaryDirectory
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
+
 from adversaries.errors import InputError
 
 OWN = "__main__"
@@ -48,6 +50,30 @@ def named(function: Callable[..., Any] | str) -> Iterator[str]:
         file = Path(folder) / "loop.py"
         file.write_text("\n".join(written.values()), encoding="utf-8")
         yield f"{file}:{name}"
+
+
+@contextmanager
+def stored(data: Any) -> Iterator[str | None]:
+    """Yield the name of data, while the block runs; arrays are written into a file.
+
+    Args:
+        data: a name, (features [n, ...], labels [n]), or None.
+
+    Raises:
+        InputError: it is no pair of arrays of equal length, or they hold Python objects.
+    """
+    if isinstance(data, str | None):
+        yield data
+        return
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise InputError("data is not a pair; give (features, labels), two arrays of equal length")
+    features, labels = map(np.asarray, data)
+    if features.dtype.hasobject or labels.dtype.hasobject:
+        raise InputError("data holds Python objects; give arrays of numbers, or labels as text")
+    with TemporaryDirectory(prefix="fedsim-data-") as folder:
+        file = Path(folder) / "data.npz"
+        np.savez(file, features=features, labels=labels)
+        yield str(file)
 
 
 def _add(

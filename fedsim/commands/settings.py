@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # torch, which takes a second
     from adversaries.attacks.membership_attacks import Attack, Score
     from fedsim.commands.answer import Answer
     from fedsim.commands.terminal import Terminal
-    from fedsim.federation.runtimes.dask_pool import Address
-    from fedsim.federation.runtimes.places import Workers
+    from fedsim.federation.runtimes.places import Address, Workers
 
     Given = Path | str | Config | Mapping[str, Any]
     Change = str | Mapping[str, Any]
@@ -34,6 +33,10 @@ else:
     Change = str
     Over = list[str] | None
     Network = Arrays = Attacks = Progress = Each = Annotated[Any, Parameter(parse=False)]
+
+
+OWN_DATA = "own-data"
+"""Default of run.name where Python gives the data."""
 
 
 def changed(changes: Sequence[Change], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -73,6 +76,8 @@ def configured(
     if not all(isinstance(value, Scalar) for value in overrides.values()):
         from fedsim.game import given  # noqa: PLC0415  (the attacks are slow to import)
 
+        if not isinstance(overrides.get("data.name", ""), str):
+            overrides = {"run.name": OWN_DATA} | overrides  # not the name of the file's data
         overrides = given.values(overrides)
     if isinstance(config, Path | str):
         named = Path(config)
@@ -123,13 +128,10 @@ def workers_of(
         raise InputError("--workers, --cluster and --simulation exclude each other; give only one")
     if cluster is None and workers is None:
         return None
-    from fedsim.federation.runtimes import dask_pool  # noqa: PLC0415  (torch)
-    from fedsim.federation.runtimes.places import processes  # noqa: PLC0415
+    from fedsim.federation.runtimes.places import Address, processes  # noqa: PLC0415  (torch)
 
     if cluster is None:
         return processes(workers)
-    if isinstance(cluster, dask_pool.Address):
+    if isinstance(cluster, Address):
         return cluster
-    return dask_pool.Address.of(
-        cluster, None if cluster_tls is None else Path(cluster_tls), insecure
-    )
+    return Address.of(cluster, None if cluster_tls is None else Path(cluster_tls), insecure)

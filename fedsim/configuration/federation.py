@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from fedsim.common.tables import PositiveInt, Seed, TomlTable
 from fedsim.privacy.trust import Trust
@@ -19,9 +19,6 @@ CLIENT = "{client}"
 
 
 TOLERATED = "federation.tolerated-dropouts"
-
-LEAST_EPSILON = 0.01
-"""Least federation.measures-epsilon. Smaller values add too much noise to count anything."""
 
 
 class DataConfig(TomlTable):
@@ -97,11 +94,6 @@ class FederationConfig(TomlTable):
             which leaves their own records unprotected.
         tolerated_dropouts: Number of clients that may be missing from a round.
         dropout_rate: Probability that a client drops out of a round. For simulations.
-        measures_epsilon: Epsilon of the confusion matrix that a client returns. Each consenting
-            client answers once, after a training, with noise. 0.01 to 100; 0: ask no client.
-        measures_share: Share of its records that a client holds back. The confusion matrix is
-            measured on them. 0 to 0.5. Only for simulated clients: a deployed client's share is in
-            its node.toml.
     """
 
     clients: Annotated[int, Field(ge=2)] = 2
@@ -119,16 +111,6 @@ class FederationConfig(TomlTable):
     colluding: Annotated[int, Field(ge=0)] = 0
     tolerated_dropouts: Annotated[int, Field(ge=0)] = 0
     dropout_rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    measures_epsilon: Annotated[float, Field(ge=0, le=100)] = 0.0
-    measures_share: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-
-    @field_validator("measures_epsilon")
-    @classmethod
-    def _says_something(cls, epsilon: float) -> float:
-        """Refuse an epsilon whose noise would hide every count of records."""
-        if 0 < epsilon < LEAST_EPSILON:
-            raise ValueError(f"give 0, or {LEAST_EPSILON:g} to 100")
-        return epsilon
 
     @property
     def fewest_participants(self) -> int:

@@ -71,6 +71,10 @@ def _parsed(items: tuple[tuple[str, Any], ...], _: tuple[type, ...]) -> Config:
         raise InputError(explain(error)) from None
 
 
+TABLES = (".csv", ".npz", ".parquet")
+"""Suffixes of data that a user may take for a configuration."""
+
+
 def load(
     path: Path, overrides: Mapping[str, Scalar] | None = None, job: str | None = None
 ) -> Config:
@@ -85,6 +89,11 @@ def load(
         raise InputError(
             f"'{path}' is a run directory; continue it with fedsim run {path}, or give its file "
             f"{path / 'config.toml'}"
+        )
+    if path.suffix in TABLES and path.is_file():
+        raise InputError(
+            f"'{path}' is a table, not a configuration; fedsim init NAME.toml --data {path} writes "
+            "one"
         )
     try:
         tree = reading.toml(path)

@@ -20,13 +20,6 @@ challenge.kind is not "record": challenge.replacement is -1
 trials.count is above 1: trials.count is even
     | Half of the trials train on D and half on D'.
     | set an even trials.count, or trials.count = 1 for a training alone
-# Measures of a model by clients
-federation.measures-share is above 0: federation.measures-epsilon is above 0
-    | Clients hold records back only to measure a confusion matrix on them.
-    | set federation.measures-share = 0
-federation.measures-epsilon is above 0: privacy.unit is "record"; model.task is "classification"
-    | Each record is counted in one cell of a client's confusion matrix.
-    | set federation.measures-epsilon = 0
 # Units of privacy
 privacy.unit is "client": training.sampling-rate is 1.0; training.local-steps is 1;
     training.clipping is true; audit.bayesian-pairs is 0; challenge.record

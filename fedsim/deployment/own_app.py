@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 CLIENTS = (
     "fedsim.federation.client.training_node",
     "fedsim.federation.client.adversary_node",
-    "fedsim.federation.client.measures_node",
     "fedsim.federation.protocol.secure_aggregation",
     "scipy.special",
     "scipy.fft",

@@ -180,8 +180,6 @@ peers-path = "../peers"
 #                 without noise (with experiment), unless the server itself is the adversary
 #   oracle        a run may measure gradients of your records without noise (with experiment)
 #   canaries      a run may add crafted records to yours
-#   measures      a share of your records is held back from every training; after its last round the
-#                 node reports once, with noise, how the model classifies them (see the last keys)
 #   experiment    your records are public or made for tests: noise need not protect them, and
 #                 nothing is charged below
 consent = ""
@@ -201,11 +199,6 @@ delta-limit = 1e-5
 # a seed always plants the same canaries. Tell it only to the auditor: docs/how-to/live-audit.md.
 # canary-seed = 0
 # canary-count = 100
-
-# For "measures" above: the share of your records to hold back, at most 0.5, and the largest epsilon
-# of one answer. It adds to the epsilon of the rounds, within epsilon-limit.
-# measures-share = 0.2
-# measures-epsilon = 1.0
 """
 
 AUDITOR_CONFIG = """\

@@ -6,7 +6,6 @@ from contextlib import suppress
 from jinja2 import Environment, StrictUndefined
 
 from adversaries.errors import InputError
-from fedsim.audits.results.numbers import Proportion
 from fedsim.configuration.federation import OWN
 from fedsim.privacy import risks
 from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
@@ -14,7 +13,7 @@ from fedsim.reports.card_types import ModelCard, Privacy, ReleasedTowards
 from fedsim.reports.document import wording, worth
 from fedsim.reports.document.blocks import Block, tabulated
 from fedsim.reports.document.terminal import as_markdown, quoted
-from fedsim.reports.model_quality import CONFIDENCE, learning, quality_of
+from fedsim.reports.model_quality import learning, quality_of
 from fedsim.reports.sections import risks as risk_section
 
 CARD = """\
@@ -29,8 +28,7 @@ The model ({{ card.network | quoted }}, {{ "{:,}".format(card.parameters) }} tra
 predicts {{ words.predicts.format(classes=card.classes) }}. {{ card.clients }} clients trained it \
 together, on {% if card.data == own %}{{ "{:,}".format(card.records) }} of the clients' own \
 records (model.toml has their schema){% else %}{{ "{:,}".format(card.records) }} records of \
-{{ card.data | quoted }}{% endif %}{% if privacy.measures_epsilon %}, without records that clients \
-held back{% endif %}, in {{ card.rounds }} rounds ({{ card.optimizer }}).
+{{ card.data | quoted }}{% endif %}, in {{ card.rounds }} rounds ({{ card.optimizer }}).
 
 ## Privacy
 
@@ -44,7 +42,7 @@ Gradients were clipped to {{ "%g" % privacy.clipping_norm }}; the noise multipli
 {{ "%.4g" % privacy.noise_multiplier }}, the sampling rate {{ "%g" % privacy.sampling_rate }}. \
 {{ privacy.trust }} The accounting covers {{ rounds }}{% if privacy.local_steps > 1 %} of \
 {{ privacy.local_steps }} local steps each{% endif %}{% if privacy.attempts > 1 %}, in \
-{{ privacy.attempts }} attempts{% endif %}.{{ besides }}
+{{ privacy.attempts }} attempts{% endif %}.
 
 {% if steps %}
 ε follows from δ and these Gaussian steps:
@@ -70,21 +68,6 @@ right without the model, and how often at most with it:
 records.
 
 {{ quality }}
-{% endif %}
-{% if privacy.measures_epsilon %}
-## At the clients
-
-These clients held back a share of their records from the training, and counted the model's \
-answers for them. Each count has discrete Laplace noise.
-
-An answer costs ε = {{ privacy.measures_epsilon | number }} for a record that was held back \
-(δ = 0, {{ privacy.neighbouring }}). The client's ledger adds this to the cost of the rounds. A \
-client that is not listed did not answer, and may have paid the same.
-
-Intervals at {{ confidence | percent }} include the noise. “Cannot tell” stands for intervals \
-longer than {{ wide | percent }}.
-
-{{ at_clients }}
 {% endif %}
 {% if rehearsal %}
 ## Rehearsed
@@ -118,9 +101,6 @@ model = fedsim.load_model(RUN_DIRECTORY)   # a torch.nn.Module: {{ words.use }}
 {{ card.created }}.
 """
 
-WIDE = 0.5
-"""Length above which an interval is shown as "cannot tell"."""
-
 ENVIRONMENT = Environment(
     undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
 )
@@ -142,31 +122,11 @@ def as_markdown_page(card: ModelCard) -> str:
         words=worth.WORDS[card.task],
         towards=as_markdown([_towards(privacy)]),
         rounds=wording.counted(privacy.rounds_charged, "round"),
-        besides=besides(privacy),
         steps=any(row.steps for row in privacy.towards),
         risks=as_markdown([risk_section.table(by_vantage)]) if by_vantage else "",
         learnt=learning(utility, card.task) if utility else "",
         quality=as_markdown(quality_of(utility)) if utility else "",
-        confidence=CONFIDENCE,
-        wide=WIDE,
-        at_clients=as_markdown([_at_clients(card)]),
     )
-
-
-HELD_BACK = {
-    Neighbouring.ADD_REMOVE: " A record that its client held back from the rounds costs {cost} "
-    "instead.",
-    Neighbouring.REPLACE: " Records that clients held back from the rounds cost {cost}. If one of "
-    "a record and its replacement was in the rounds and the other was held back, add both costs.",
-}
-
-
-def besides(privacy: Privacy) -> str:
-    """Return what a record costs that was in no round; "" where no client measured the model."""
-    if not privacy.measures_epsilon:
-        return ""
-    cost = f"ε = {wording.number(privacy.measures_epsilon)} (δ = 0)"
-    return HELD_BACK[Neighbouring(privacy.neighbouring)].format(cost=cost)
 
 
 def _towards(privacy: Privacy) -> Block:
@@ -180,22 +140,6 @@ def _towards(privacy: Privacy) -> Block:
         for row in privacy.towards
     ]
     return tabulated(["towards", "what it sees", *(f"ε by {name}" for name in names)], rows)
-
-
-def _at_clients(card: ModelCard) -> Block:
-    rows = [
-        [f"client {one.client}", quoted(each.name), _told(each.recall), _told(each.precision)]
-        for one in card.client_measures
-        for each in one.classes
-    ]
-    return tabulated(["client", "class", "recall", "precision"], rows)
-
-
-def _told(share: Proportion | None) -> str | None:
-    if share is None or share.interval is None:
-        return None
-    low, high = share.interval
-    return "cannot tell" if high - low > WIDE else worth.share(share)
 
 
 def mechanism_towards(privacy: Privacy, towards: ReleasedTowards) -> Mechanism:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fedsim.audits.results.numbers import Ends, OfClass, Real
+from fedsim.audits.results.numbers import Ends, Real
 from fedsim.learning.training.criterion import Measured
 
 
@@ -64,9 +64,6 @@ class Privacy:
     """How often the training was started or resumed."""
     local_steps: int = 1
     """Noisy steps of a client in a round."""
-    measures_epsilon: Real = 0.0
-    """Epsilon of a held-out record for all measurements of the model that its client answered; 0
-    where no client answered."""
 
 
 @dataclass(frozen=True)
@@ -162,22 +159,6 @@ class Rehearsal:
 
 
 @dataclass(frozen=True)
-class ClientMeasures:
-    """A client's confusion matrix of the trained model, on records that it held back."""
-
-    client: int
-    """Number of the client."""
-    epsilon: Real
-    """Epsilon of a held-out record for these measurements, over all attempts at the training. Each
-    answer is charged to the client's ledger."""
-    confusion: list[list[int]]
-    """Records by class (rows) and by the model's answer (columns). Each cell has discrete Laplace
-    noise, so that a count may be below 0."""
-    classes: list[OfClass]
-    """Recall and precision of each class, with intervals that include the noise."""
-
-
-@dataclass(frozen=True)
 class ModelCard:
     """The card of a trained model."""
 
@@ -217,8 +198,6 @@ class ModelCard:
     """What the guarantee does not cover."""
     task: str = "classification"
     """model.task."""
-    client_measures: list[ClientMeasures] = field(default_factory=list)
-    """Measurements of the clients that agreed and whose ledgers allowed it."""
     uncovered: list[str] | None = None
     """What the reading of the records and a rehearsal released without noise, in sentences; None on
     cards of earlier versions."""

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,15 @@ from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.federation import OWN, DataConfig
 from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
-from fedsim.federation.server import noisy_measures
 from fedsim.game import record_display
 from fedsim.learning.data.schema import MARK
 from fedsim.learning.training import saved_model
-from fedsim.privacy import discrete_laplace
 from fedsim.privacy.accounting import accountant
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
-from fedsim.reports import model_quality
-from fedsim.reports.card_page import as_markdown_page, besides
+from fedsim.reports.card_page import as_markdown_page
 from fedsim.reports.card_types import (
     Charged,
-    ClientMeasures,
     ModelCard,
     ModelUtility,
     Privacy,
@@ -42,7 +37,7 @@ from fedsim.reports.card_types import (
 from fedsim.reports.document import terminal
 from fedsim.reports.document.blocks import tabulated
 from fedsim.reports.document.wording import number
-from fedsim.reports.model_quality import CONFIDENCE, learning
+from fedsim.reports.model_quality import learning
 
 FILE = "rehearsal.json"
 
@@ -159,11 +154,7 @@ def write_card(
     rehearsal = read_rehearsal(directory)
     content = (directory.path / saved_model.PUBLIC / saved_model.VALUES).read_bytes()
     rounds = [event for event, _ in directory.events() if "round" in event]
-    requests, answers = noisy_measures.read_measures(directory)
-    each_cost = config.federation.measures_epsilon
-    cost = requests * each_cost
     classes = saved_model.class_names(model.input)
-    sensitivity = discrete_laplace.SENSITIVITY[config.privacy.neighbouring]
     card = ModelCard(
         name=config.run.name,
         purpose=config.run.purpose,
@@ -177,21 +168,12 @@ def write_card(
         parameters=parameters,
         rounds=rounds[-1]["round"],
         optimizer=config.training.optimizer,
-        privacy=replace(privacy_of(directory, noise_multiplier), measures_epsilon=cost),
+        privacy=privacy_of(directory, noise_multiplier),
         utility=_utility(rounds, public_records, classes, model.input.target),
         rehearsal=rehearsal,
         sha256=hashlib.sha256(content).hexdigest(),
         limits=[limit.format(unit=config.privacy.unit) for limit in LIMITS],
         task=model.network.task,
-        client_measures=[
-            ClientMeasures(
-                client,
-                cost,
-                counts,
-                model_quality.of_classes(counts, classes, sensitivity / each_cost, CONFIDENCE),
-            )
-            for client, counts in sorted(answers.items())
-        ],
         uncovered=_uncovered(config.data, rehearsal),
     )
     directory.write_text(PAGE, as_markdown_page(card))
@@ -222,7 +204,7 @@ def summary(card: ModelCard) -> RenderableType:
         for row in privacy.towards
     ]
     by_name = tabulated(["towards", *(f"ε by {name}" for name in names)], rows)
-    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.{besides(privacy)}")]
+    lines = [Text(f"At δ = {privacy.delta:g}, for one {privacy.unit}.")]
     if not privacy.guaranteed:
         lines.insert(0, Text(f"No guarantee of differential privacy. {privacy.note}", "bold"))
     lines += [Text(f"Warning: {sentence}") for sentence in card.uncovered or ()]

@@ -1,51 +1,15 @@
 """The quality of a trained model in words and blocks, for its card and its report."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-import numpy as np
-
-from adversaries.statistics.intervals import binomial_high, binomial_low, significance
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
 from fedsim.learning.training.criterion import judge
 from fedsim.learning.training.quality import Confusion, Share
-from fedsim.privacy import discrete_laplace
 from fedsim.reports.card_types import ModelUtility
 from fedsim.reports.document import worth
 from fedsim.reports.document.blocks import Block, tabulated
 from fedsim.reports.document.terminal import quoted
 from fedsim.reports.document.wording import number, percent, span
-
-
-def of_classes(
-    counts: Sequence[Sequence[int]], names: Sequence[str], scale: float, confidence: float
-) -> list[OfClass]:
-    """Return recall and precision of each class, with intervals that hold despite the noise."""
-    cells = np.array(counts, dtype=np.int64)
-    # Of the error at either end, half is for the sample and half for the noise: a quarter for the
-    # cell itself and a quarter for the sum of the others.
-    tail = significance(confidence) / 8
-    reach = discrete_laplace.most(scale, 1, tail)
-    others_reach = discrete_laplace.most(scale, len(cells) - 1, tail)
-
-    def proportion(right: int, others: int) -> Proportion:
-        fewest, most = max(0, right - reach), max(0, right + reach)
-        few_others, many_others = max(0, others - others_reach), max(0, others + others_reach)
-        low = float(binomial_low(fewest, fewest + many_others, 2 * tail))
-        high = float(binomial_high(most, most + few_others, 2 * tail))
-        counted, of = max(0, right), max(0, right) + max(0, others)
-        value = counted / of if of else 0.5
-        return Proportion(min(max(value, low), high), (low, high))
-
-    return [
-        OfClass(
-            name,
-            max(0, int(cells[label].sum())),
-            proportion(int(cells[label, label]), int(np.delete(cells[label], label).sum())),
-            proportion(int(cells[label, label]), int(np.delete(cells[:, label], label).sum())),
-        )
-        for label, name in enumerate(names)
-    ]
-
 
 CONFIDENCE = 0.95
 

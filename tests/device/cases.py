@@ -43,7 +43,6 @@ CHANGES = {
     "adam": {"training.optimizer": "adam"},
     "class-priors": {"model.class-priors": ",".join(["0.1"] * 10)},
     "exact-sums": {"federation.trust": "local", "federation.auditor-sees": "messages"},
-    "measures": {"federation.measures-epsilon": 5.0, "federation.measures-share": 0.2},
     "bf16": {"run.precision": "bf16", "model.name": "mlp", "audit.mode": "oracle"},
     "convolutions": PICTURES | {"model.name": "mnist-cnn"},
     "regression": TABLE | {"model.task": "huber"},

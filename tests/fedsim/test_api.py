@@ -238,6 +238,10 @@ def test_a_loop_is_audited_as_by_the_command(printed, tmp_path):
     assert printed("audit", function, *options.split()) == found.report
     assert (found.verdict, found.details.delta) == (Verdict.NOT_JUDGED, 1e-5)
     assert len(found.details.reasons) == 1
+    arrays = np.ones((30, 4), np.float32), np.arange(30) % 3
+    own = fedsim.audit(function, data=arrays, trials=20, records=20)
+    assert own.report["details"]["data"] == "(features, labels)"
+    assert own.report["details"]["records"] == 20
 
 
 class Net(nn.Module):
@@ -322,6 +326,9 @@ def test_a_network_of_this_process_is_trained_and_another_process_is_told_whose_
         (lambda: fedsim.run({}, data=([[1.0], [2.0]], [0])), "labels of 'data' have shape"),
         (lambda: fedsim.run({}, data=([object()], [0])), "holds Python objects"),
         (lambda: fedsim.run({}, attacks=low_loss), "give a list of functions"),
+        (lambda: fedsim.audit("mine.py:train", data=([1.0],)), "give .features, labels."),
+        (lambda: fedsim.audit("mine.py:train", data=([object()], [0])), "Python objects"),
+        (lambda: fedsim.audit("server.fedt", data=([[1.0]], [0])), "for a training loop"),
         (lambda: fedsim.run({"training.round": 3}, out="run"), "did you mean"),
         (lambda: fedsim.run("none.toml"), "no configuration file"),
         (lambda: fedsim.load("."), "is not a run directory"),

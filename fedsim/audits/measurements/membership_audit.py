@@ -92,10 +92,10 @@ def of_shadows(worlds: Bools) -> Bools:
 def decisions(attack: Attack, losses: Observations, shadows: Bools) -> tuple[Floats, Bools]:
     """Return the scores [G] of the games, and whether each is called a member, bool [G]."""
     learning, games = losses.of(shadows), losses.of(~shadows)
-    scores = attack.score(games, learning)[:, 0]
+    scores = attack.scores(games, learning)[:, 0]
     if attack.threshold is not None:
         return scores, scores >= attack.threshold
-    learnt = roc.curve(attack.score(learning, None), learning.inclusion)
+    learnt = roc.curve(attack.scores(learning, None), learning.inclusion)
     return scores, scores >= learnt.best_threshold
 
 

@@ -195,9 +195,8 @@ def yeom_attacks(run: AuditedRun) -> dict[str, MembershipAttack]:
         return {}
     attacks = {POPULATION: _against_all(run)}
     if config.challenge.kind != "gradient" and run.view.both:
-        challenge = membership.challenge_advantage(
-            run.view.worlds, transcript["challenge_is_member"], run.confidence
-        )
+        answers = np.where(transcript["challenge_is_member"], 1.0, -1.0)
+        challenge = estimators.advantage(run.view.worlds, answers, run.confidence)
         attacks[CHALLENGE] = MembershipAttack(challenge.point, challenge.interval.ends)
     return attacks
 

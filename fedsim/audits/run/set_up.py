@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from adversaries.registry import titled
 from fedsim.audits.results.report import (
     ChallengeFacts,
     DataFacts,
@@ -116,7 +117,7 @@ def configuration(run: AuditedRun) -> dict[str, Scalar]:
 def data(run: AuditedRun) -> DataFacts:
     config, facts = run.config, run.facts
     return DataFacts(
-        name=facts["dataset"],
+        name=titled(facts["dataset"]),
         records=config.data.records,
         held_out=facts["held_out"],
         client_sizes=facts["client_sizes"],

@@ -1,17 +1,12 @@
-"""The results of checks, and checks of ports from this machine: the server and its services."""
+"""The lines of a check, and a server as its nodes reach it, with TLS."""
 
-import ipaddress
 import socket
 import ssl
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
-import psutil
 
 OK, NOTE, WRONG = "ok", "note", "wrong"
 
@@ -36,8 +31,6 @@ class CheckResult:
 Line = tuple[str, str, str]
 """Subject, state and message of a check."""
 
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 TIMEOUT = 5.0
 
 EXPIRED = 10
@@ -52,47 +45,32 @@ CONTROL = "/v1/control/list-runs"
 
 def reached(place: Path, host: str, port: int, name: str) -> Iterator[Line]:
     """Connect as a node does: by TLS to a name in the certificate, then to each API."""
+    what, at = "connection", f"{host}:{port}"
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
-    except (OSError, ssl.SSLError) as error:
-        yield "TLS", WRONG, f"ca.crt cannot be read ({error}); copy this machine's folder again"
-        return
-    if failed := _failed(trusted, host, port, name):
-        yield failed
-        return
-    yield "TLS", OK, f"{host}:{port} is the server"
-    try:
-        with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
-            sni = {"sni_hostname": name}
-            fleet = client.post(f"https://{host}:{port}{FLEET}", extensions=sni).status_code
-            control = client.post(f"https://{host}:{port}{CONTROL}", extensions=sni).status_code
-    except httpx.HTTPError as error:
-        yield "Fleet API", WRONG, f"does not answer ({error!r}); start the server's proxy"
-        return
-    yield from _apis(fleet, control)
-
-
-def _failed(trusted: ssl.SSLContext, host: str, port: int, name: str) -> Line | None:
-    try:
         handshake(trusted, host, port, name)
+        with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
+            fleet, control = (
+                client.post(f"https://{at}{path}", extensions={"sni_hostname": name}).status_code
+                for path in (FLEET, CONTROL)
+            )
     except ssl.SSLCertVerificationError as error:
         remedy = "give all machines the folders of one kit"
         if error.verify_code == EXPIRED:
             remedy = "the server's operator runs fedsim deploy renew; this node needs no change"
-        message = (
-            f"{host}:{port} shows a certificate that is not valid here ({error.verify_message}); "
-            f"{remedy}"
-        )
-        return "TLS", WRONG, message
-    except ssl.SSLError as error:
-        message = f"{host}:{port} does not speak TLS ({error.reason}); start the proxy"
-        return "TLS", WRONG, message
-    except OSError as error:
-        message = (
-            f"{host}:{port} is unreachable ({error}); start the server, or open the port to here"
-        )
-        return "server", WRONG, message
-    return None
+        why = f"shows a certificate that is not valid here ({error.verify_message}); {remedy}"
+        yield what, WRONG, f"{at} {why}"
+    except (OSError, httpx.HTTPError) as error:
+        why = "start the server and its proxy, or open the port to here"
+        yield what, WRONG, f"{at} does not answer as a server of this kit ({error}); {why}"
+    else:
+        if fleet in (403, 502):
+            yield what, WRONG, f"the proxy of {at} answers {fleet}; start the SuperLink of this kit"
+        elif control != 403:
+            why = "so anyone can submit code; let clients reach only the proxy of start.sh"
+            yield what, WRONG, f"the Control API answers {control} at {at}, {why}"
+        else:
+            yield what, OK, f"{at} is the server; only the Fleet API passes"
 
 
 def handshake(trusted: ssl.SSLContext, host: str, port: int, name: str) -> None:
@@ -102,52 +80,3 @@ def handshake(trusted: ssl.SSLContext, host: str, port: int, name: str) -> None:
         trusted.wrap_socket(plain, server_hostname=name),
     ):
         pass
-
-
-def _apis(fleet: int, control: int) -> Iterator[Line]:
-    """Check that the Fleet API passes and the Control API does not, by their status codes."""
-    if fleet in (403, 502):
-        message = f"the proxy answers {fleet}; start the SuperLink, and the proxy of this kit"
-        yield "Fleet API", WRONG, message
-    else:
-        yield "Fleet API", OK, "passes"
-    if control == 403:
-        yield "Control API", OK, "is closed"
-    else:
-        message = (
-            f"answers {control} here, so anyone can submit code; let clients reach only the proxy "
-            "of start.sh"
-        )
-        yield "Control API", WRONG, message
-
-
-def clock_ahead(url: str, trusted: ssl.SSLContext) -> float | None:
-    """Return the seconds by which this clock is ahead of a server's; None if it shows none."""
-    before = time.time()
-    with httpx.Client(verify=trusted, timeout=TIMEOUT, trust_env=False) as client:
-        dates = client.post(f"{url}{FLEET}").headers.get_list("date")
-    if not dates:
-        return None
-    # The server answered whole seconds, at a time between the request and the answer.
-    return (before + time.time()) / 2 - (parsedate_to_datetime(dates[0]).timestamp() + 0.5)
-
-
-def addresses(port: int, process: int | None) -> list[Address] | None:
-    """Return the addresses where a port, or a process with its children, listens.
-
-    Returns: None if the system hides them.
-    """
-    own = {process}
-    with suppress(psutil.Error):
-        own |= {child.pid for child in psutil.Process(process).children(recursive=True)}
-    try:
-        sockets = psutil.net_connections("tcp")
-    except psutil.AccessDenied:
-        return None
-    return [
-        ipaddress.ip_address(one.laddr.ip)
-        for one in sockets
-        if one.status == psutil.CONN_LISTEN
-        and one.laddr
-        and (one.laddr.port == port or (one.pid is not None and one.pid in own))
-    ]

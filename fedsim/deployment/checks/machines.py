@@ -1,7 +1,8 @@
 """The checks of `fedsim deploy check`, with one line for each finding and its remedy.
 
-Files can be checked anywhere. Ports and answers are checked from this machine, so run the check on
-the machine of the folder.
+Every machine: its program and its permissions. A server: its certificate, the keys of its nodes,
+its services, its connection and the registrations. A node: its key, node.toml, data, budget,
+connection and SuperNode. Ports are checked from this machine: check a folder on its own machine.
 """
 
 import shutil
@@ -20,8 +21,6 @@ from fedsim.deployment.checks.server import authority, server
 from fedsim.deployment.kit import Kit
 from fedsim.federation.runtimes.flower_command import FlowerError, executable
 
-UNITS = Path("/etc/systemd/system")
-
 
 def check_machines(directory: Path, machine: str | None = None) -> list[CheckResult]:
     """Return the findings about one machine, or about all of a directory and the kit's authority.
@@ -37,15 +36,11 @@ def check_machines(directory: Path, machine: str | None = None) -> list[CheckRes
     for name in machines:
         place = kit.folder(directory, name)
         if not place.is_dir():
-            message = (
-                f"'{place}' is missing; copy it again, or, if it was handed out, check it on its "
-                "machine"
-            )
-            findings.append(CheckResult(name, "folder", WRONG, message))
+            why = "copy it again, or, if it was handed out, check it on its machine"
+            findings.append(CheckResult(name, "folder", WRONG, f"'{place}' is missing; {why}"))
             continue
         own = server(place, laid_out) if name == "server" else node(place, laid_out, name)
-        common = (_versions(laid_out), _commands(place), _permissions(place), _units(place))
-        for lines in (*common, own):
+        for lines in (_program(place, laid_out), _permissions(place), own):
             results = [CheckResult(name, *line) for line in _with_error(lines)]
             findings += [result for result in results if result not in findings]
     if (directory / "ca").is_dir():
@@ -61,59 +56,35 @@ def _with_error(lines: Iterator[Line]) -> Iterator[Line]:
         yield "settings", WRONG, str(error)
 
 
-def _versions(laid_out: Kit) -> Iterator[Line]:
+def _program(place: Path, laid_out: Kit) -> Iterator[Line]:
+    """Check that the program of the kit, and no other, is what this machine starts."""
+    what = "program"
     if complaint := installation.complaint():
-        yield "distribution", WRONG, complaint
+        yield what, WRONG, complaint
     for package, written, here in (
         ("fedsim", laid_out.fedsim, fedsim.__version__),
         ("flwr", laid_out.flwr, version("flwr")),
     ):
-        if written == here:
-            yield package, OK, here
-        else:
-            message = (
-                f"{here} is installed, but the kit was written with {written}; install the same "
-                "version on every machine"
-            )
-            yield package, NOTE, message
-
-
-def _commands(place: Path) -> Iterator[Line]:
-    path = kit.settings(place).get("BIN") or None
-    program = shutil.which("fedsim", path=path)
-    if program is None:
-        message = (
-            f"fedsim is not on the PATH; set BIN in {place / 'settings.env'} to the bin folder of "
-            "the Python environment with fedsim"
-        )
-        yield "commands", WRONG, message
+        if written != here:
+            why = f"the kit was written with {written}; install the same version on every machine"
+            yield what, NOTE, f"{package} {here} is installed, but {why}"
+    if shutil.which("fedsim", path=kit.settings(place).get("BIN") or None) is None:
+        why = f"set BIN in {place / 'settings.env'} to the bin folder of its Python environment"
+        yield what, WRONG, f"fedsim is not on the PATH; {why}"
         return
     try:
         executable("flower-superlink")
     except FlowerError as error:
-        yield "commands", WRONG, str(error)
+        yield what, WRONG, str(error)
     else:
-        yield "commands", OK, program
-
-
-def _units(place: Path) -> Iterator[Line]:
-    for unit in place.glob("fedsim-*.service"):
-        installed = UNITS / unit.name
-        if installed.exists() and installed.read_bytes() != unit.read_bytes():
-            message = (
-                f"{installed} differs from the kit's; copy {unit} there, or make sure that yours "
-                "has the same User, UMask, ProtectProc and Restart"
-            )
-            yield "unit", NOTE, message
+        yield what, OK, f"fedsim {fedsim.__version__}, flwr {version('flwr')}"
 
 
 def _permissions(place: Path) -> Iterator[Line]:
-    secrets = [place, *place.glob("*.key"), *place.glob("state"), *place.glob("flower")]
-    for path in secrets:
+    for path in [place, *place.glob("*.key"), *place.glob("state"), *place.glob("flower")]:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
-            wanted = "700" if path.is_dir() else "600"
-            message = f"others may read {path.name} ({mode:o}); chmod {wanted} {path}"
-            yield "permissions", WRONG, message
+            remedy = f"chmod {'700' if path.is_dir() else '600'} {path}"
+            yield "permissions", WRONG, f"others may read {path.name} ({mode:o}); {remedy}"
             return
     yield "permissions", OK, "only the owner can read the secrets"

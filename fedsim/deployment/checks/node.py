@@ -1,12 +1,11 @@
-"""Checks of a node: its key, config, data and budget, and its connection to the server."""
+"""Checks of a node: its key, config, data and budget, its connection, and its SuperNode."""
 
 import os
 import ssl
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import groupby
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,11 @@ from fedsim.deployment import kit, logs, run, supervision
 from fedsim.deployment.checks import connection
 from fedsim.deployment.checks.connection import NOTE, OK, WRONG, Line
 from fedsim.deployment.kit import Kit
-from fedsim.federation.client import client_ledger, seen_models
-from fedsim.federation.client.client_ledger import AnsweredMessage
-from fedsim.federation.protocol import consent, node_machine, signed_keys
+from fedsim.federation.client import client_ledger
+from fedsim.federation.protocol import consent, signed_keys
 from fedsim.federation.protocol.consent import EPSILON_LIMIT, EXPERIMENT, STATE, Terms
 from fedsim.federation.runtimes import ports
 from fedsim.federation.runtimes.flower_services import (
-    EARLIEST,
-    LATEST,
     LEASE,
     gives_tasks_to_anybody,
     server_knows,
@@ -42,19 +38,25 @@ from fedsim.learning.data.columns import shortened
 def node(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
     """Check a client's or the auditor's node: key, config, data, and the server from here."""
     yield _node_key(place)
-    yield from _node_config(place, laid_out, machine)
+    path = place / "node.toml"
+    try:
+        values: dict[str, Any] = reading.toml(path)
+    except (OSError, ValueError) as error:
+        yield "node.toml", WRONG, f"cannot be read: {error}; correct {path}"
+    else:
+        if machine == "auditor":
+            yield _auditor(place, values)
+        else:
+            yield from _client(place, laid_out, int(machine.removeprefix("client-")), values)
     host, _, text = kit.settings(place).get("SUPERLINK", "").rpartition(":")
     if host and text.isdecimal():
         yield from connection.reached(place, host, int(text), host)
-        yield from admitted(place, host, int(text))
+        yield from _admitted(place, f"https://{host}:{text}")
     else:
-        message = (
-            f"SUPERLINK in {place / 'settings.env'} is not HOST:PORT; set it to "
-            f"{laid_out.address}:{laid_out.port}"
-        )
-        yield "server", WRONG, message
+        why = f"is not HOST:PORT; set it to {laid_out.address}:{laid_out.port}"
+        yield "connection", WRONG, f"SUPERLINK in {place / 'settings.env'} {why}"
     kit.deadline(place)
-    yield from running(place, kit.port(place, "NODE_PORT"))
+    yield from _running(place, kit.port(place, "NODE_PORT"))
 
 
 def _node_key(place: Path) -> Line:
@@ -69,142 +71,78 @@ def _node_key(place: Path) -> Line:
     return "node key", OK, "matches its public half"
 
 
-def _node_config(place: Path, laid_out: Kit, machine: str) -> Iterator[Line]:
-    path = place / "node.toml"
-    try:
-        values: dict[str, Any] = reading.toml(path)
-    except (OSError, ValueError) as error:
-        yield "node.toml", WRONG, f"cannot be read: {error}; correct {path}"
-        return
-    if machine == "auditor":
-        yield from _auditor_config(place, values)
-        return
-    partition = int(machine.removeprefix("client-"))
-    expected = {"partition-id": partition, "num-partitions": laid_out.clients}
-    if wrong := [key for key, value in expected.items() if values.get(key) != value]:
-        (key, *_) = wrong
-        yield (
-            "node.toml",
-            WRONG,
-            f"{key} is {values.get(key)!r}, but {machine} of {laid_out.clients} clients needs "
-            f"{expected[key]}",
-        )
+def _client(place: Path, laid_out: Kit, client: int, values: Mapping[str, Any]) -> Iterator[Line]:
+    """Check a client's numbers, the keys of the other clients, its data, consent and budget."""
+    what, path = "node.toml", place / "node.toml"
+    for key, expected in (("partition-id", client), ("num-partitions", laid_out.clients)):
+        if values.get(key) != expected:
+            yield what, WRONG, f"{key} is {values.get(key)!r}, but this client needs {expected}"
+    yield from _peers(place, laid_out.clients, values)
     yield from _data(place, values)
-    yield _peers(place, laid_out.clients, values)
     try:
         agreed = consent.terms(values)
     except consent.RefusedError as error:
-        yield "consent", WRONG, f"{error}; correct {path}"
+        yield what, WRONG, f"{error}; correct {path}"
         return
     if agreed is None:
-        yield "consent", WRONG, f'is missing; add consent = "" to {path}'
+        yield what, WRONG, f'consent is missing; add consent = "" to {path}'
         return
-    yield "consent", OK, agreed.consent or "to plain training only"
-    yield from _measures(path, values, agreed)
-    state = (place / "work" / agreed.state).resolve()
-    yield from budget(agreed, state)
-    yield from _deadline(place, state)
+    yield what, OK, f"the client consents to {agreed.consent or 'plain training only'}"
+    yield from _budget(agreed, (place / "work" / agreed.state).resolve())
 
 
-def _peers(place: Path, clients: int, values: Mapping[str, Any]) -> Line:
+def _peers(place: Path, clients: int, values: Mapping[str, Any]) -> Iterator[Line]:
     """Check the public keys of all clients, by which secure aggregation holds against a server."""
+    what = "node.toml"
     try:
         if not signed_keys.knows_peers(values):
-            message = (
-                f"{signed_keys.PEERS} is not set, so under distributed trust each message counts "
-                "as if the server could read it alone"
-            )
-            return "peers", NOTE, message
+            why = "so under distributed trust each message counts as if the server could read it"
+            yield what, NOTE, f"{signed_keys.PEERS} is not set, {why}"
+            return
         folder = (place / "work" / str(values[signed_keys.PEERS])).resolve()
         keys = {
             (folder / f"client-{client}.pub").read_text().split()[1] for client in range(clients)
         }
         own = (place / "node.key.pub").read_text().split()[1]
     except (consent.RefusedError, OSError, ValueError, IndexError) as error:
-        message = f"{error}; copy each client's node.key.pub to peers/client-NUMBER.pub"
-        return "peers", WRONG, message
+        yield what, WRONG, f"{error}; copy each client's node.key.pub to peers/client-NUMBER.pub"
+        return
     if own not in keys or len(keys) < clients:
-        message = (
-            f"{folder} lacks the key of a client, or of this one; copy each node.key.pub again"
-        )
-        return "peers", WRONG, message
-    return "peers", OK, f"public keys of {clients} clients"
-
-
-def _measures(path: Path, values: Mapping[str, Any], agreed: Terms) -> Iterator[Line]:
-    """Check the share of the records that is held back, and the cost of an answer about them."""
-    if consent.MEASURES not in agreed.kinds:
-        for key in (consent.MEASURES_SHARE, consent.MEASURES_EPSILON):
-            if key in values:
-                message = f"{key} is set, but has no effect: consent lacks '{consent.MEASURES}'"
-                yield "measures", NOTE, message
-        return
-    from fedsim.federation.client import holding_back  # noqa: PLC0415  (torch, which nodes lack)
-
-    try:
-        share = holding_back.agreed(values, consent.MEASURES_SHARE, most=0.5)
-        epsilon = holding_back.agreed(values, consent.MEASURES_EPSILON)
-    except consent.RefusedError as error:
-        yield "measures", WRONG, f"{error} in {path}"
-        return
-    message = (
-        f"{share:.0%} of the records are held back; one answer about them costs epsilon "
-        f"{epsilon:g} at most"
-    )
-    yield "measures", OK, message
-
-
-def _deadline(place: Path, state: Path) -> Iterator[Line]:
-    """Check that the server of the latest training waited as long as this node computes."""
-    files = (state / seen_models.FOLDER).glob(f"*/{seen_models.CONFIG}")
-    if latest := max(files, key=lambda file: file.stat().st_mtime, default=None):
-        with suppress(InputError):  # a configuration of another fedsim
-            config = seen_models.of(latest.parent).config
-            deadline, timeout = kit.deadline(place), config.federation.timeout
-            if complaint := node_machine.deadline_complaint(deadline, timeout):
-                yield "deadline", NOTE, f"in the latest training, {config.run.name}, {complaint}"
+        why = "lacks the key of a client, or of this one; copy each node.key.pub again"
+        yield what, WRONG, f"{folder} {why}"
 
 
 def _data(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
     """Check that a client's data exist at their path, and fit its copy of the schema."""
+    what, work = "data", place / "work"  # where Flower's processes start
     data, schema = (str(values.get(key, "")) for key in (consent.DATA, consent.SCHEMA))
-    # Flower's processes start in work/.
-    where = (place / "work" / data).resolve()
+    where = (work / data).resolve()
     if registry.is_code(data):
-        yield "data", OK, f"come from the function {data}, which this check does not call"
-    elif not data or not where.exists():
-        message = (
-            f"there is no folder or file '{data}'; set data-path in {place / 'node.toml'} to "
-            "the path of this client's data"
-        )
-        yield "data", WRONG, message
-    elif not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
-        yield "data", WRONG, f"'{data}' cannot be read; give this user access to it"
+        yield what, OK, f"come from the function {data}, which this check does not call"
+    elif not data or not os.access(where, os.R_OK | os.X_OK if where.is_dir() else os.R_OK):
+        why = f"set data-path in {place / 'node.toml'} to the path of this client's data"
+        yield what, WRONG, f"there is no folder or file '{data}' that this user can read; {why}"
     elif not schema:
-        yield "data", OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
+        yield what, OK, f"{where}; a training on them needs {consent.SCHEMA} in node.toml"
     else:
+        weights = (work / str(values.get(consent.WEIGHTS, ""))).resolve()
         try:
-            agreed = schemas.load(str((place / "work" / schema).resolve()))
-            weights = (place / "work" / str(values.get(consent.WEIGHTS, ""))).resolve()
+            agreed = schemas.load(str((work / schema).resolve()))
             inspection = own_records.inspect(str(where), agreed, directory=str(weights))
         except InputError as error:
-            yield "data", WRONG, str(error)
-            return
-        yield from _records(where, inspection)
+            yield what, WRONG, str(error)
+        else:
+            yield from _records(where, inspection)
 
 
 def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
     for problem in inspection.refused:
-        yield (
-            "data",
-            WRONG,
-            f"{where}, {problem}; correct the records, or the schema that all share",
-        )
+        why = "correct the records, or the schema that all share"
+        yield "data", WRONG, f"{where}, {problem}; {why}"
     for problem in inspection.problems:
-        if problem.drop:
-            yield "data", NOTE, f"{where}, {problem}; left out, as {consent.SCHEMA} says"
-        elif problem.changed:
-            yield "data", NOTE, f"{where}, {problem}, as {consent.SCHEMA} says"
+        if problem.drop or problem.changed:
+            done = "left out" if problem.drop else "changed"
+            yield "data", NOTE, f"{where}, {problem}; {done}, as {consent.SCHEMA} says"
     if inspection.ignored:
         named = shortened(inspection.ignored)
         yield "data", NOTE, f"{where} has columns that {consent.SCHEMA} does not use: {named}"
@@ -212,158 +150,120 @@ def _records(where: Path, inspection: own_records.Inspection) -> Iterator[Line]:
     if not kept:
         yield "data", WRONG, f"{where} has no records that {consent.SCHEMA} keeps; give some"
     elif not inspection.refused:
-        share = f"all {kept}" if kept == inspection.total else f"{kept} of {inspection.total}"
-        yield "data", OK, f"{where}: {consent.SCHEMA} keeps {share} records"
+        yield "data", OK, f"{where}: {consent.SCHEMA} keeps {kept} of {inspection.total} records"
 
 
-def _auditor_config(place: Path, values: Mapping[str, Any]) -> Iterator[Line]:
+def _auditor(place: Path, values: Mapping[str, Any]) -> Line:
     """Check that the node joins as an auditor, and that its transcripts stay private."""
-    path = place / "node.toml"
+    path, named = place / "node.toml", str(values.get("transcript-path", ""))
+    folder = (place / "work" / named).resolve()  # Flower's processes start in work/
     if values.get("role") != "auditor":
-        yield "node.toml", WRONG, f'role is {values.get("role")!r}; set role = "auditor" in {path}'
-    configured = values.get("transcript-path", "")
-    # Flower's processes start in work/.
-    folder = (place / "work" / str(configured)).resolve()
-    if not configured or not folder.is_dir():
-        message = (
-            f"there is no folder '{configured}'; set transcript-path in {path} to the folder of "
-            "the transcripts"
-        )
-        yield "transcripts", WRONG, message
-    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield "transcripts", WRONG, f"'{configured}' cannot be written; give this user access to it"
+        message = f'role is {values.get("role")!r}; set role = "auditor" in {path}'
+    elif not named or not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        why = f"set transcript-path in {path} to the folder of the transcripts"
+        message = f"there is no folder '{named}' that this user can write; {why}"
     elif (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
-        yield "transcripts", WRONG, f"others may read {configured} ({mode:o}); chmod 700 {folder}"
+        message = f"others may read {named} ({mode:o}); chmod 700 {folder}"
     else:
-        yield "transcripts", OK, str(folder)
+        return "node.toml", OK, f"an auditor, whose transcripts are in {folder}"
+    return "node.toml", WRONG, message
 
 
-def budget(terms: Terms, state: Path) -> Iterator[Line]:
-    """Check every answered run, and the total epsilon."""
+def _budget(terms: Terms, state: Path) -> Iterator[Line]:
+    """Check what is spent and reserved over all runs. `fedsim deploy report` lists each run."""
+    what = "budget"
     try:
         answers = client_ledger.read_answers(state)
         plans = client_ledger.reserved(state, answers)
     except InputError as error:
-        yield "budget", WRONG, str(error)
+        yield what, WRONG, str(error)
         return
-    promised: list[AnsweredMessage] = []
-    for run_id, group in groupby(answers, key=lambda answer: answer.run):
-        mine = list(group)
-        promised += mine
-        charged = any(answer.charged or answer.measured for answer in mine)
-        after = client_ledger.epsilon(promised, terms.delta_limit)
-        rounds = len({answer.round for answer in mine if not answer.measured})
-        trials = len({trial for answer in mine for trial in answer.trial_numbers})
-        cost = f"epsilon {after:.4g} after it" if charged else "nothing charged"
-        message = (
-            f"{mine[0].name} (run {run_id}, records {mine[-1].records}): rounds {rounds}, trials "
-            f"{trials}; {cost}"
-        )
-        yield "answered", OK if charged else NOTE, message
-    reserved = client_ledger.epsilon([*answers, *plans], terms.delta_limit)
-    for plan in plans:
-        message = (
-            f"{plan.name} (run {plan.run}) has not ended, and what it reserved is kept from other "
-            f"runs; epsilon {reserved:.4g} with all that is reserved"
-        )
-        yield "reserved", NOTE, message
-    spent, limit = client_ledger.epsilon(promised, terms.delta_limit), terms.epsilon_limit
-    at = f"at delta {terms.delta_limit:g}"
-    if (together := client_ledger.epsilon_of_client(promised, terms.delta_limit)) is not None:
-        at += f" for any one record ({together:.4g} for all records together)"
+    spent, limit = client_ledger.epsilon(answers, terms.delta_limit), terms.epsilon_limit
+    at = f"at delta {terms.delta_limit:g}, in {len({answer.run for answer in answers})} runs"
+    if (together := client_ledger.epsilon_of_client(answers, terms.delta_limit)) is not None:
+        at += f", for any one record ({together:.4g} for all records together)"
+    if plans:
+        with_plans = client_ledger.epsilon([*answers, *plans], terms.delta_limit)
+        names = ", ".join(f"{plan.name} (run {plan.run})" for plan in plans)
+        yield what, NOTE, f"{names} has not ended; epsilon {with_plans:.4g} with what it reserved"
     if EXPERIMENT in terms.kinds:
-        yield "budget", NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"
+        yield what, NOTE, f"nothing is charged, since consent has '{EXPERIMENT}'"
     elif spent < limit:
-        left = f"epsilon {spent:.4g} of {limit:g} is spent {at}, {limit - spent:.4g} is left"
-        yield "budget", OK, left
+        left = f"epsilon {spent:.4g} of {limit:g} is spent {at}; {limit - spent:.4g} is left"
+        yield what, OK, left
     else:
-        message = (
-            f"epsilon {spent:.4g} of {limit:g} is spent {at}, so the client answers nothing more; "
-            f"to agree to more, raise {EPSILON_LIMIT}; if the records are now other people's, set "
-            f"another {STATE}"
+        why = (
+            f"so the client answers nothing more; to agree to more, raise {EPSILON_LIMIT}; if the "
+            f"records are now other people's, set another {STATE}"
         )
-        yield "budget", NOTE, message
+        yield what, NOTE, f"epsilon {spent:.4g} of {limit:g} is spent {at}, {why}"
 
 
-CLOCKS_DIFFER = 2.0
-"""Seconds between two clocks that are reported, although a server still accepts the node."""
-
-
-def admitted(place: Path, host: str, port: int) -> Iterator[Line]:
+def _admitted(place: Path, url: str) -> Iterator[Line]:
     """Check that the server accepts this node's signature: its clock, and its key."""
-    url = f"https://{host}:{port}"
+    what = "registered"
     try:
         trusted = ssl.create_default_context(cafile=str(place / "ca.crt"))
-        ahead = connection.clock_ahead(url, trusted)
         private = load_ssh_private_key((place / "node.key").read_bytes(), password=None)
-        if ahead is None or not isinstance(private, EllipticCurvePrivateKey):
+        if not isinstance(private, EllipticCurvePrivateKey):
             return
         known = server_knows(url, trusted, private)
+        ahead = 0.0 if known is not None else _clock_ahead(url, trusted)
     except httpx.HTTPStatusError as error:
-        yield "registered", WRONG, f"the server answers {error.response.status_code}; see its log"
-        return
+        yield what, WRONG, f"the server answers {error.response.status_code}; see its log"
     except InputError as error:
-        yield "flwr", WRONG, str(error)
-        return
+        yield "program", WRONG, str(error)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm, httpx.HTTPError):
         return  # other checks report it
-    yield clock(ahead)
-    if known is None:
-        message = "the server does not accept this node's signature; see the check of the clock"
-        yield "registered", WRONG, message
-    elif known:
-        yield "registered", OK, "the server knows the key"
     else:
-        message = (
-            f"the server does not know the key {run.fingerprint_of(place / 'node.key.pub')}; send "
-            "the server node.key.pub for its folder keys/, and have it run fedsim deploy register"
-        )
-        yield "registered", WRONG, message
-
-
-def clock(ahead: float) -> Line:
-    """Return the check of this clock, which is some seconds ahead of the server's, or behind."""
-    way = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the server's"
-    if not EARLIEST + 1 < -ahead < LATEST - 1:
-        problem = "so the server refuses this node; set both clocks by NTP"
-        return "clock", WRONG, f"is {way}, {problem}"
-    if abs(ahead) > CLOCKS_DIFFER:
-        return "clock", NOTE, f"is {way}; set both clocks by NTP"
-    return "clock", OK, "is the server's"
-
-
-def running(place: Path, port: int) -> Iterator[Line]:
-    """Check that the node runs, is heard by the server, and alone gets its tasks."""
-    process = supervision.number(place, "supernode")
-    listening = ports.listening("127.0.0.1", port)
-    reason = logs.complaint(place / "logs" / "supernode.log") or "its log does not say why"
-    if process is None and (place / "supernode.pid").exists():
-        restart = f"sh {place / 'start.sh'}"
-        yield "supernode", WRONG, f"has ended by itself ({reason}); fix the cause, then {restart}"
-    elif process is None and not listening:
-        yield "supernode", NOTE, f"is not running; sh {place / 'start.sh'}"
-    elif process is not None and not listening:
-        message = (
-            f"runs (process {process}), but is not ready ({reason}) and tries again; see logs/"
-        )
-        yield "supernode", WRONG, message
-    elif process is None and gives_tasks_to_anybody(f"https://127.0.0.1:{port}") is None:
-        message = (
-            f"port {port} is taken by another program; set another NODE_PORT in "
-            f"{place / 'settings.env'}"
-        )
-        yield "supernode", WRONG, message
-    else:
-        yield "supernode", OK, f"runs (process {process})" if process else "runs"
-        yield _heard(place, reason)
-        yield _runtime(port, process)
-        if _edited_since_start(place):
-            yield (
-                "node.toml",
-                WRONG,
-                "was edited after the node started, so the node uses the old version; "
-                f"{_restart(place)}",
+        if known is None:
+            why = "this machine's clock is {:.0f} s ahead of the server's; set both clocks by NTP"
+            yield what, WRONG, f"the server refuses this node's signature; {why.format(ahead)}"
+        elif known:
+            yield what, OK, "the server knows the key"
+        else:
+            key = run.fingerprint_of(place / "node.key.pub")
+            why = (
+                "send it node.key.pub for its folder keys/, and have it run fedsim deploy register"
             )
+            yield what, WRONG, f"the server does not know the key {key}; {why}"
+
+
+def _clock_ahead(url: str, trusted: ssl.SSLContext) -> float:
+    """Return the seconds by which this clock is ahead of a server's, which answers whole ones."""
+    with httpx.Client(verify=trusted, timeout=connection.TIMEOUT, trust_env=False) as client:
+        date = client.post(f"{url}{connection.FLEET}").headers.get("date", "")
+    return time.time() - parsedate_to_datetime(date).timestamp()
+
+
+def _running(place: Path, port: int) -> Iterator[Line]:
+    """Check that the node runs, is heard by the server, and alone gets its tasks."""
+    what, process = "supernode", supervision.number(place, "supernode")
+    start, reason = f"sh {place / 'start.sh'}", logs.complaint(place / "logs" / "supernode.log")
+    reason = reason or "its log does not say why"
+    if not ports.listening("127.0.0.1", port):
+        if process is not None:
+            why = f"({reason}) and tries again; see logs/"
+            yield what, WRONG, f"runs (process {process}), but is not ready {why}"
+        elif (place / "supernode.pid").exists():
+            yield what, WRONG, f"has ended by itself ({reason}); fix the cause, then {start}"
+        else:
+            yield what, NOTE, f"is not running; {start}"
+        return
+    open_to_all = [
+        gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in ("https", "http")
+    ]
+    if any(open_to_all):
+        why = "the run's model and the right to answer for this node"
+        yield what, WRONG, f"gives every account of this machine {why}; start it with start.sh"
+    elif process is None and open_to_all[0] is None:
+        why = f"set another NODE_PORT in {place / 'settings.env'}"
+        yield what, WRONG, f"port {port} is taken by another program; {why}"
+    else:
+        yield _heard(place, reason)
+        if _edited_since_start(place):
+            why = "so the node uses the old version; stop it and start it again"
+            yield "node.toml", WRONG, f"was edited after the node started, {why}"
 
 
 def _heard(place: Path, reason: str) -> Line:
@@ -371,36 +271,11 @@ def _heard(place: Path, reason: str) -> Line:
     try:
         quiet = time.time() - (place / "state" / "runtime" / "heard").stat().st_mtime
     except OSError:
-        return "heartbeat", WRONG, f"the server has not accepted this node yet ({reason})"
+        return "supernode", WRONG, f"the server has not accepted this node yet ({reason})"
     if quiet > LEASE:
-        message = (
-            f"the server has answered none for {quiet:.0f} s, so it counts this node as away "
-            f"({reason}); the node tries again"
-        )
-        return "heartbeat", WRONG, message
-    return "heartbeat", OK, f"the server answered {quiet:.0f} s ago"
-
-
-def _runtime(port: int, process: int | None) -> Line:
-    """Check that only this node's processes can use the Runtime API, which hands out tasks."""
-    what = "Runtime API"
-    addresses = connection.addresses(port, process)
-    if reachable := [address for address in addresses or [] if not address.is_loopback]:
-        return what, WRONG, f"listens on {reachable[0]}; start the node with start.sh"
-    schemes = ("https", "http")
-    if any(gives_tasks_to_anybody(f"{scheme}://127.0.0.1:{port}") for scheme in schemes):
-        message = (
-            "gives every account of this machine the run's model and the right to answer for this "
-            "node; start the node with start.sh"
-        )
-        return what, WRONG, message
-    if addresses is None:
-        message = (
-            f"requires a secret, but this user cannot see the addresses of port {port}; check that "
-            "it listens on loopback only"
-        )
-        return what, NOTE, message
-    return what, OK, "requires a secret, and listens on loopback only"
+        why = f"so it counts this node as away ({reason}); the node tries again"
+        return "supernode", WRONG, f"the server has answered no heartbeat for {quiet:.0f} s, {why}"
+    return "supernode", OK, f"runs; the server answered a heartbeat {quiet:.0f} s ago"
 
 
 def _edited_since_start(place: Path) -> bool:
@@ -410,8 +285,3 @@ def _edited_since_start(place: Path) -> bool:
         return (place / "node.toml").stat().st_mtime > started
     except OSError:
         return False
-
-
-def _restart(place: Path) -> str:
-    by_hand = f"sh {place / 'stop.sh'}, then sh {place / 'start.sh'}"
-    return f"{by_hand}; or restart its unit or container"

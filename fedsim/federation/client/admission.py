@@ -44,13 +44,12 @@ from fedsim.privacy.trust.model import Vantage
 
 @dataclass(frozen=True)
 class ReceivedMessage:
-    """A message to a client's node. `whole` also has the records that the client holds back."""
+    """A message to a client's node."""
 
     message: Message
     context: Context
     config: Config
     loaded: Federation
-    whole: Federation
     request: Request
 
     @property
@@ -199,8 +198,7 @@ def _planned(received: ReceivedMessage, terms: Terms, answer: AnsweredMessage) -
     earlier = client_ledger.attempted(terms, answer.experiment)
     alone = read_alone(config.scheme, received.context.node_config)
     ahead = _ahead(config.scheme, answer.noise_multiplier, received.request, earlier, alone)
-    measures = config.federation.measures_epsilon if consent.MEASURES in terms.kinds else 0.0
-    return replace(answer, charged=ahead, measured=measures)
+    return replace(answer, charged=ahead)
 
 
 def _ended(request: Request) -> frozenset[str]:
@@ -219,7 +217,7 @@ def answer_to(received: ReceivedMessage, agreed: float | None) -> AnsweredMessag
         config.run.name,
         str(context.node_id),
         _experiment(context),
-        records_digest(received.whole, received.partition),
+        records_digest(received.loaded, received.partition),
         request.first_trial,
         request.trials,
         request.round,

@@ -11,7 +11,6 @@ gains no answer: each is charged, and refused above the limit, whatever is reser
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +46,6 @@ class AnsweredMessage:
         noise_multiplier: nominal, as the client computed it.
         charged: the release of one record towards the party that learns most, whatever `unit` is;
             None where nothing is charged.
-        measured: epsilon, without a delta, of a noisy confusion matrix of records held back.
     """
 
     time: str
@@ -64,12 +62,6 @@ class AnsweredMessage:
     unit: str
     neighbouring: Neighbouring
     accountant: str
-    measured: float = 0.0
-
-    @property
-    def costs(self) -> bool:
-        """Whether it was charged for a release."""
-        return self.charged is not None or self.measured > 0
 
     @property
     def trial_numbers(self) -> range:
@@ -99,15 +91,13 @@ def read_answers(folder: Path) -> list[AnsweredMessage]:
 
 
 def epsilon(answers: Sequence[AnsweredMessage], delta: float) -> float:
-    """Return the epsilon of some answers for any one record, their measures included."""
-    measured = math.fsum(answer.measured for answer in answers)
-    charged = [answer for answer in answers if answer.charged is not None]
+    """Return the epsilon of some answers for any one record."""
+    charged = [(answer, steps) for answer in answers if (steps := answer.charged) is not None]
     if not charged:
-        return measured
-    steps = tuple(answer.charged for answer in charged if answer.charged is not None)
-    last = charged[-1]
-    rounds = accountant(last.accountant).epsilon(Mechanism(steps, last.neighbouring), delta)
-    return rounds + measured
+        return 0.0
+    last, _ = charged[-1]
+    mechanism = Mechanism(tuple(steps for _, steps in charged), last.neighbouring)
+    return accountant(last.accountant).epsilon(mechanism, delta)
 
 
 def epsilon_of_client(answers: Sequence[AnsweredMessage], delta: float) -> float | None:
@@ -144,7 +134,7 @@ def enter(
     with locked(folder):
         written = _read(folder)
         _check_order(written.entries, answer)
-        if answer.costs:
+        if answer.charged is not None:
             _hold(terms, written.entries, answer, planned, ended)
         journal.drop_unfinished(folder / FILE, written)
         journal.append(folder / FILE, strict_json(asdict(answer)), written.check)
@@ -153,7 +143,7 @@ def enter(
 def reserve(terms: Terms, planned: AnsweredMessage, ended: Collection[str] = ()) -> None:
     """Reserve what a run plans, which replaces the plan of an earlier run of this configuration.
 
-    planned: the release of all answers to come, and the epsilon of measures after them.
+    planned: the release of all answers to come.
     ended: runs that have ended, by the server's word; what they had reserved is free.
     Raises RefusedError, and reserves nothing, if the plan exceeds the budget.
     Raises InputError as `read_answers` and `reserved` do.
@@ -182,12 +172,11 @@ def reserved(folder: Path, answers: Sequence[AnsweredMessage]) -> list[AnsweredM
 def _rest(plan: AnsweredMessage, answers: Sequence[AnsweredMessage]) -> AnsweredMessage | None:
     """Return what a run's answers have left of its plan; None for nothing."""
     own = [each for each in answers if (each.run, each.node) == (plan.run, plan.node)]
-    measured = 0.0 if any(each.measured for each in own) else plan.measured
     count = 0 if plan.charged is None else plan.charged.count
     count -= sum(each.charged.count for each in own if each.charged is not None)
     if count <= 0 or plan.charged is None:
-        return replace(plan, charged=None, measured=measured) if measured else None
-    return replace(plan, charged=replace(plan.charged, count=count), measured=measured)
+        return None
+    return replace(plan, charged=replace(plan.charged, count=count))
 
 
 def _hold(
@@ -263,7 +252,7 @@ def _check_budget(
     planned: AnsweredMessage | None,
 ) -> None:
     for old in answers:
-        if old.costs and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
+        if old.charged is not None and (old.unit, old.neighbouring) != (new.unit, new.neighbouring):
             raise RefusedError(
                 f"privacy.unit is '{new.unit}' and privacy.neighbouring '{new.neighbouring}', but "
                 f"these records were charged for '{old.unit}' and '{old.neighbouring}', and the "
@@ -271,8 +260,6 @@ def _check_budget(
                 f"holds other people's records, set another {STATE} in the node's config."
             )
     request = f"round {new.round} of '{new.name}'"
-    if new.measured:
-        request = f"the confusion matrix after '{new.name}'"
     if planned is not None:
         request = f"'{new.name}', with all rounds and trials that it plans,"
         new = planned

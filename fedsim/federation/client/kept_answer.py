@@ -38,7 +38,7 @@ LONGEST = 2**33
 
 @dataclass(frozen=True)
 class Answering:
-    """A request for a sum, or for a noisy confusion matrix, that is being answered.
+    """A request for a sum that is being answered.
 
     Attributes:
         path: file of the answer.
@@ -120,8 +120,8 @@ def _answering(received: ReceivedMessage) -> Iterator[Answering | None]:
 def _begun(path: Path, received: ReceivedMessage) -> Answering:
     """Return the request as the file knows it; a new one is written to the file first."""
     entry = admission.answer_to(received, received.request.noise_multiplier)
-    kind, content = received.message.metadata.message_type, received.model.cpu().numpy().tobytes()
-    parts = (kind, entry.experiment, entry.records, entry.noise_multiplier, received.request.role)
+    content = received.model.cpu().numpy().tobytes()
+    parts = (entry.experiment, entry.records, entry.noise_multiplier, received.request.role)
     numbers = (entry.first_trial, entry.trials, entry.round)
     request = hashlib.sha256(f"{parts} {numbers} ".encode() + content).hexdigest()
     answers = client_ledger.read_answers(path.parent)
@@ -129,11 +129,9 @@ def _begun(path: Path, received: ReceivedMessage) -> Answering:
     if kept is not None and kept.request == request:
         # Neither an earlier answer of this round nor an entry of another node was for this request.
         later = answers[kept.before :]
-        if any(_mark(each) == kept.mark and each.costs for each in later):
+        if any(_mark(each) == kept.mark and each.charged is not None for each in later):
             return replace(kept, entered=True)
-    last = received.config.training.rounds + 1
-    own = entry if kind == "train" else replace(entry, round=last)
-    begun = Answering(path, request, len(answers), _mark(own))
+    begun = Answering(path, request, len(answers), _mark(entry))
     _write(begun)
     return begun
 

@@ -30,14 +30,8 @@ def prepared(message: Message, context: Context) -> ReceivedMessage:
     consent.require(
         context.node_config, admission.needed(config.game, config.audit, request, partition)
     )
-    whole = loaded = known_to(config.experiment, partition)
-    node, share = context.node_config, config.federation.measures_share
-    if config.run.job == "training" and (share or consent.MEASURES in str(node.get(consent.KEY))):
-        from fedsim.federation.client import holding_back  # noqa: PLC0415  (trainings only)
-
-        holding_back.check_measures(node, config.federation.measures_epsilon)
-        loaded = holding_back.trained_on(whole, partition, node, share, config.run.seed)
-    received = ReceivedMessage(message, context, config, loaded, whole, request)
+    loaded = known_to(config.experiment, partition)
+    received = ReceivedMessage(message, context, config, loaded, request)
     admission.check_request(received)
     # Before the answer is charged: memory that is needed behind that would depend on the records.
     loaded.contents(loaded.owned_by(partition))

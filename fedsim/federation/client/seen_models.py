@@ -50,10 +50,6 @@ class AnsweredTraining:
     def last(self) -> SeenTraining:
         return self.seen[[each.run for each in self.answers if each.run in self.seen][-1]]
 
-    @property
-    def rounds(self) -> list[AnsweredMessage]:
-        return [answer for answer in self.answers if not answer.measured]
-
     def model(self, answer: AnsweredMessage) -> npt.NDArray[np.float32] | None:
         """Return the model [P] of an answered round; None if it was not kept."""
         seen = self.seen.get(answer.run)

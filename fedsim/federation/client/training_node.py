@@ -55,7 +55,7 @@ def data_digest(message: Message, context: Context) -> Message:
     loaded = known_to(config.experiment, partition)
     if messages.REQUEST in message.content:
         request = Request.from_content(message.content)
-        admission.reserve(ReceivedMessage(message, context, config, loaded, loaded, request))
+        admission.reserve(ReceivedMessage(message, context, config, loaded, request))
     digest = federation.digest(config.experiment, partition, records)
     answer.content[messages.DATA] = ConfigRecord({"sha256": digest, "records": records})
     return answer

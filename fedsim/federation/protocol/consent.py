@@ -39,16 +39,10 @@ CANARIES = "canaries"
 CANARY_SEED, CANARY_COUNT = "canary-seed", "canary-count"
 """Keys of a client's node config: the seed and the number of its canaries."""
 
-MEASURES = "measures"
-"""The client holds records back from every training. Their confusion matrix leaves with noise."""
-
-MEASURES_SHARE, MEASURES_EPSILON = "measures-share", "measures-epsilon"
-"""Keys of a client's node config: the share to hold back, and the largest epsilon."""
-
 EXPERIMENT = "experiment"
 """The records are public or made for tests. Noise need not protect them, and nothing is charged."""
 
-KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, MEASURES, EXPERIMENT)
+KINDS = (CENTRAL, CHALLENGE, ADVERSARY, ORACLE, CANARIES, EXPERIMENT)
 
 UNPROTECTED = (ORACLE, EXPERIMENT)
 """Kinds of consent that a release without noise needs."""

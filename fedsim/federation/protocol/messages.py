@@ -35,7 +35,6 @@ SENT = "sent"
 DISTANCES = "distances"
 METRICS = "metrics"
 DATA = "data"
-MEASURES = "measures"
 
 VERSION_1 = b"\x93NUMPY\x01\x00"
 """First bytes of nearly every array: NumPy's format, version 1.0."""

@@ -6,25 +6,136 @@ random numbers come from the seed: a batch whose worker is lost has the same noi
 continues, and counts once.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+import hashlib
+import os
+import platform
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
 
+import numpy as np
+import torch
+
+import adversaries
+import fedsim
+from adversaries.arrays import Bools
 from adversaries.errors import InputError
 from fedsim.common.strict_json import strict_json
 from fedsim.configuration import Scalar, to_run_config
-from fedsim.federation.runtimes.batch_task import BatchTask, Done, Program
-from fedsim.federation.runtimes.pools import WorkerPool
-from fedsim.federation.runtimes.spread import LostWorkersError, spread
+from fedsim.configuration.objects import Experiment
+from fedsim.federation.runs.run_directory import Arrays
+from fedsim.federation.runtimes.places import Pool
 from fedsim.federation.server.batch_run import Campaign
+from fedsim.game import federation
 from fedsim.game.mechanisms.privacy import adds_up
 
-LEAVES = (
-    "get the configuration with its seed, the position of the target, and the paths of the data. "
-    "They read the data themselves and send their measurements back."
-)
-"""What the workers of a cluster get."""
+HOW_TO_MEND = {
+    "data": "put the same files at the same paths",
+    "device": "use workers with one kind of device, since results differ between kinds",
+}
+
+ONE_AT_A_TIME = threading.Lock()
+"""A Dask worker may have several threads, but Flower's task and torch's settings are global."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program and data that determine the bits of a result, beside the configuration.
+
+    Attributes:
+        fedsim: version, with the beginning of the SHA-256 of the sources.
+        torch: version.
+        numpy: version.
+        device: kind of device, with the instructions of a CPU or the name of a GPU.
+        data: SHA-256 of the clients' data.
+    """
+
+    fedsim: str
+    torch: str
+    numpy: str
+    device: str
+    data: str
+
+    @classmethod
+    def here(cls, experiment: Experiment) -> Self:
+        """Return the program of this process, with the data of a run."""
+        digest, where = hashlib.sha256(), federation.load(experiment).device
+        for client in range(experiment.game.scheme.federation.clients):
+            digest.update(federation.digest(experiment, client).encode())
+        # A CPU's instructions decide its kernels, and so the order of sums.
+        kind = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+        if where.type == "cuda":
+            kind = torch.cuda.get_device_name(where)
+        return cls(
+            f"{fedsim.__version__} ({_sources()[:8]})",
+            torch.__version__,
+            np.__version__,
+            f"{where.type} ({kind})",
+            digest.hexdigest()[:16],
+        )
+
+    def check(self, expected: Mapping[str, str]) -> None:
+        """Raise InputError, with this worker's name, unless this is the expected program."""
+        for what, own in asdict(self).items():
+            if own != expected.get(what):
+                mend = HOW_TO_MEND.get(what, f"install the same {what} there")
+                raise InputError(
+                    f"worker {socket.gethostname()}:{os.getpid()} has {what} {own}, but the "
+                    f"process that runs the campaign has {expected.get(what)}; {mend}"
+                )
+
+
+@cache
+def _sources() -> str:
+    digest = hashlib.sha256()
+    for package in (adversaries, fedsim):
+        folder = Path(str(package.__file__)).parent
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """A batch of trials for a worker, in plain values that another version can read and refuse.
+
+    Attributes:
+        run_config: the configuration, as Flower's run config.
+        program: the program of the process that runs the campaign.
+        challenge: the target, and the clients' roles.
+        nodes: the Flower node of each partition.
+        noise_multiplier: the nominal noise multiplier.
+        rounds: number of rounds of every trial.
+        first: first trial of the batch.
+        worlds: whether each trial trains on D, bool [T].
+    """
+
+    run_config: dict[str, Scalar]
+    program: dict[str, str]
+    challenge: dict[str, Any]
+    nodes: dict[int, int]
+    noise_multiplier: float
+    rounds: int
+    first: int
+    worlds: Bools
+
+    @property
+    def trials(self) -> range:
+        return range(self.first, self.first + len(self.worlds))
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of a worker: the arrays of the batch's file, and the events of its rounds."""
+
+    findings: Arrays
+    events: list[dict[str, Any]] = field(default_factory=list)
 
 
 def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
@@ -43,69 +154,59 @@ def check_chargeable(noise_source: str, tolerated_dropouts: int) -> None:
         )
 
 
-@dataclass
-class Dispatcher:
-    """Trains the batches of a campaign with a pool of workers (a `Trainer`).
+def train_elsewhere(
+    pool: Pool, train: Callable[[BatchTask], Done], campaign: Campaign, left: Sequence[range]
+) -> Iterator[None]:
+    """Have workers train batches, and yield after the findings of each are in the run directory.
 
-    Attributes:
-        pool: the workers.
-        train: the function that a worker runs.
+    train: the function that a worker runs.
+    Raises InputError if a worker has another program or other data.
+    Raises RuntimeError if a worker was lost.
     """
+    config, waiting = campaign.plan.config, iter(left)
+    run_config = to_run_config(config) | pool.settings(config.run)
+    program = asdict(Program.here(config.experiment))
+    away: dict[Future[Done], tuple[range, list[float]]] = {}
+    with pool.in_one_line(campaign.directory.resumed_by):
+        while True:
+            for trials in islice(waiting, max(0, pool.width() - len(away))):
+                task, epsilons = _charged(campaign, trials, run_config, program)
+                away[pool.executor.submit(train, task)] = trials, epsilons
+            if not away:
+                return
+            done = wait(away, return_when=FIRST_COMPLETED).done
+            # What has finished is kept before an error of another task ends the run.
+            for future in sorted(done, key=_failed):
+                trials, epsilons = away.pop(future)
+                result = future.result()
+                for event in result.events:
+                    spent = {"epsilon": epsilons[event["round"]]} if "round" in event else {}
+                    campaign.directory.log_event(**event, **strict_json(spent))
+                campaign.keep(trials, result.findings)
+                yield
 
-    pool: WorkerPool
-    train: Callable[[BatchTask], Done]
-    _results: Iterator[tuple[str, Future[Done]]] = field(default_factory=lambda: iter(()))
-    _batches: dict[str, range] = field(default_factory=dict)
-    _epsilons: dict[str, list[float]] = field(default_factory=dict)
-    _program: dict[str, str] = field(default_factory=dict)
-    _run_config: dict[str, Scalar] = field(default_factory=dict)
 
-    def __call__(self, campaign: Campaign, trials: range) -> None:
-        """Wait until the findings of a batch are in the run directory.
+def _failed(future: Future[Done]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
-        Raises InputError if a worker has another program or other data.
-        Raises RuntimeError if a worker was lost.
-        """
-        if not self._batches:
-            self._begin(campaign)
-        while not campaign.is_finished(trials):
-            try:
-                name, future = next(self._results)
-                done = future.result()
-            except LostWorkersError as error:
-                kept = f"finished batches are kept: {campaign.directory.resumed_by}"
-                raise RuntimeError(f"{error}; {kept}") from None
-            for event in done.events:
-                epsilons = self._epsilons[name]
-                spent = {"epsilon": epsilons[event["round"]]} if "round" in event else {}
-                campaign.directory.log_event(**event, **strict_json(spent))
-            campaign.keep(self._batches[name], done.findings)
 
-    def _begin(self, campaign: Campaign) -> None:
-        left = [trials for trials in campaign.plan.batches if not campaign.is_finished(trials)]
-        self._batches = {f"trials-{trials.start}": trials for trials in left}
-        config = campaign.plan.config
-        self._run_config = to_run_config(config) | self.pool.settings(config.run)
-        self._program = asdict(Program.here(campaign.plan.config.experiment))
-        tasks = {name: partial(self._charged, campaign, name) for name in self._batches}
-        self._results = spread(self.pool, self.train, tasks)
-
-    def _charged(self, campaign: Campaign, name: str) -> BatchTask:
-        """Return the task of a batch, after its rounds are charged."""
-        plan, trials = campaign.plan, self._batches[name]
-        attempt = campaign.begin(trials)
-        epsilons = self._epsilons[name] = [attempt.epsilon]
-        for round in range(1, plan.rounds + 1):
-            attempt.charge(round, plan.config.participation.charged(round))
-            epsilons.append(attempt.epsilon)
-        batch = campaign.batch(trials)
-        return BatchTask(
-            self._run_config,
-            self._program,
-            asdict(batch.challenge),
-            dict(batch.nodes),
-            plan.noise_multiplier,
-            plan.rounds,
-            trials.start,
-            batch.worlds,
-        )
+def _charged(
+    campaign: Campaign, trials: range, run_config: dict[str, Scalar], program: dict[str, str]
+) -> tuple[BatchTask, list[float]]:
+    """Charge the rounds of a batch; return its task, and epsilon before and after each round."""
+    plan, attempt, batch = campaign.plan, campaign.begin(trials), campaign.batch(trials)
+    epsilons = [attempt.epsilon]
+    for round in range(1, plan.rounds + 1):
+        attempt.charge(round, plan.config.participation.charged(round))
+        epsilons.append(attempt.epsilon)
+    task = BatchTask(
+        run_config,
+        program,
+        asdict(batch.challenge),
+        dict(batch.nodes),
+        plan.noise_multiplier,
+        plan.rounds,
+        trials.start,
+        batch.worlds,
+    )
+    return task, epsilons

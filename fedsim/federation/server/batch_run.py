@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -59,21 +59,19 @@ class Campaign:
         self.directory.write_arrays(self.directory.batch_file(trials.start), findings | mark)
 
 
-Trainer = Callable[[Campaign, range], None]
-"""A function that trains one batch of a campaign and writes its findings to the run directory."""
+Trainer = Callable[[Campaign, Sequence[range]], Iterator[None]]
+"""Trains batches of a campaign, and yields after the findings of each are in its directory."""
 
 
 def train_here(
-    grid: Grid, auditors: Auditors, loaded: Federation, campaign: Campaign, trials: range
-) -> None:
-    """Train one batch of trials on the nodes of a grid. Each round is charged before it leaves."""
-    strategy = DPSGD(
-        campaign.batch(trials),
-        campaign.begin(trials),
-        campaign.directory.log_event,
-        auditors,
-    )
-    campaign.keep(trials, train(grid, strategy, loaded, campaign.directory.log_event))
+    grid: Grid, auditors: Auditors, loaded: Federation, campaign: Campaign, left: Sequence[range]
+) -> Iterator[None]:
+    """Train batches of trials on the nodes of a grid. Each round is charged before it leaves."""
+    log_event = campaign.directory.log_event
+    for trials in left:
+        strategy = DPSGD(campaign.batch(trials), campaign.begin(trials), log_event, auditors)
+        campaign.keep(trials, train(grid, strategy, loaded, log_event))
+        yield
 
 
 def train(

@@ -14,7 +14,7 @@ from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.runs.ledger import Ledger
 from fedsim.federation.runs.run_directory import RunDirectory
-from fedsim.federation.server import checkpoint, noisy_measures
+from fedsim.federation.server import checkpoint
 from fedsim.federation.server.batch import Batch, ReceivedReplies
 from fedsim.federation.server.checkpoint import Checkpoint, RoundRelease
 from fedsim.federation.server.nodes import connected, ended_runs
@@ -134,7 +134,6 @@ def train(grid: Grid, plan: Plan, loaded: Federation, directory: RunDirectory) -
     final = (
         theta if result.arrays is None or not len(result.arrays) else messages.only(result.arrays)
     )
-    noisy_measures.ask(grid, batch, final, loaded.split.dataset.classes, directory)
     return torch.tensor(final[0])
 
 

@@ -24,6 +24,7 @@ from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.game.mechanisms.vantages import measured
 from fedsim.game.observers import at_server, released_model
+from fedsim.game.observers.memory import POPULATION
 from fedsim.learning.data import distribution
 from fedsim.learning.training import models, schedules
 from fedsim.learning.training.optimizers import ServerOptimizer
@@ -136,10 +137,11 @@ def check_possible(config: Config) -> None:
     released_model.check_attackable(config.scheme)
     if config.canaries.count:
         one_run.check_room(config.canaries, federation.load(config.experiment))
-    _check_attacks(config.audit.attacks)
+    others = min(POPULATION, config.data.held_out)
+    _check_attacks(config.audit.attacks, config.trials.count, others)
 
 
-def _check_attacks(attacks: str) -> None:
+def _check_attacks(attacks: str, trials: int, others: int) -> None:
     """Raise InputError for `audit.attacks` that a run cannot play; "all" leaves them out."""
     listed = membership_attacks.chosen(attacks)
     if attacks.strip() == "all":
@@ -149,8 +151,9 @@ def _check_attacks(attacks: str) -> None:
             raise InputError(
                 f"audit.attacks has '{name}', which compares a record with all others of its "
                 "model, and which every run reports as 'yeom'; remove it here, or use fedsim "
-                "membership"
+                "attack"
             )
+    membership_attacks.rehearse(listed.values(), trials, 1, others)
 
 
 def _check_aggregation(

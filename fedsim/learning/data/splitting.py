@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from adversaries.arrays import Ints
 from adversaries.errors import InputError
+from adversaries.registry import titled
 from fedsim.learning.data.loaders.dataset import Dataset, Records
 
 
@@ -47,15 +48,16 @@ def split(dataset: Dataset, records: int, held_out: int, pool: int, seed: int) -
     if dataset.test is None:
         if records + held_out > len(order):
             raise InputError(
-                f"{dataset.name} has {len(order)} records, too few for data.records = {records} "
-                f"and data.held-out = {held_out}; lower one of them"
+                f"{titled(dataset.name)} has {len(order)} records, too few for data.records = "
+                f"{records} and data.held-out = {held_out}; lower one of them"
             )
         order, aside = np.split(order, [len(order) - held_out])
     else:
         if records > len(order) or held_out > len(dataset.test):
             raise InputError(
-                f"{dataset.name} has {len(order)} training and {len(dataset.test)} test records, "
-                f"too few for data.records = {records} and data.held-out = {held_out}; lower them"
+                f"{titled(dataset.name)} has {len(order)} training and {len(dataset.test)} test "
+                f"records, too few for data.records = {records} and data.held-out = {held_out}; "
+                "lower them"
             )
         aside = generator.permutation(len(dataset.test))[:held_out]
     members, rest = np.split(order, [records])

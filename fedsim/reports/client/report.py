@@ -20,7 +20,7 @@ from adversaries.statistics import gaussian
 from fedsim.configuration import Scalar
 from fedsim.configuration.federation import OWN
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.client import admission, client_ledger, holding_back, seen_models
+from fedsim.federation.client import admission, client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.client.seen_models import AnsweredTraining, SeenTraining
 from fedsim.federation.protocol import consent
@@ -189,7 +189,7 @@ def measure(
     longest = data.clipper.longest(labels).cpu().numpy()
     squares, everybody = np.zeros(len(labels)), 0.0
     rounds, clipped = list[int](), list[float]()
-    for answer in training.rounds:
+    for answer in training.answers:
         faced = admission.released(config.scheme, answer.noise_multiplier, 1, alone)
         norms = longest
         if (model := training.model(answer)) is not None:
@@ -211,7 +211,7 @@ def measure(
     median, allowed = float(np.median(mu)), math.sqrt(everybody)
     highest = Signal.of(float(mu[order[0]]), delta)
     middle, most_allowed = Signal.of(median, delta), Signal.of(allowed, delta)
-    answered = len(training.rounds)
+    answered = len(training.answers)
     return Exposure(rounds, answered, clipped, middle, highest, most_allowed, most)
 
 
@@ -291,13 +291,13 @@ def _runs(
             mine[0].name,
             mine[0].time,
             mine[-1].time,
-            rounds=len(rounds := {answer.round for answer in mine if not answer.measured}),
+            rounds=len(rounds := {answer.round for answer in mine}),
             models_kept=len(rounds & kept[run].models.keys()) if run in kept else 0,
             trials=len({trial for answer in mine for trial in answer.trial_numbers}),
             noise_multiplier=mine[0].noise_multiplier,
             unit=mine[0].unit,
             records=mine[-1].records,
-            charged=any(answer.charged or answer.measured for answer in mine),
+            charged=any(answer.charged for answer in mine),
             epsilon=client_ledger.epsilon(mine, delta),
             epsilon_after=client_ledger.epsilon(earlier, delta),
         )
@@ -338,9 +338,4 @@ def _records_of(node: ClientNode, training: SeenTraining, digest: str) -> Federa
         return None
     if admission.records_digest(data, node.partition) != digest:
         return None
-    # Records that were held back to measure the model took part in no round.
-    share = config.federation.measures_share
-    try:
-        return holding_back.trained_on(data, node.partition, node.values, share, config.run.seed)
-    except RefusedError as error:
-        raise InputError(f"node.toml: {error}") from None
+    return data

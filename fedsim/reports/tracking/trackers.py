@@ -265,7 +265,6 @@ def _of_card(directory: RunDirectory) -> tuple[Numbers, int]:
     if (quality := card.utility) is not None:
         numbers |= {name: getattr(quality, name) for name in OF_A_CARD}
         numbers |= {name: values[0] for name, values in quality.errors.items()}
-    numbers["epsilon_measures"] = card.privacy.measures_epsilon or None
     return {f"model/{name}": value for name, value in numbers.items()}, card.rounds
 
 

@@ -123,8 +123,8 @@ def attacked(attack: Attack, observations: Observations) -> tuple[Floats, float]
     shadows, games = observations.of(is_shadow), observations.of(~is_shadow)
     threshold = attack.threshold
     if threshold is None:
-        threshold = roc.curve(attack.score(shadows, None), shadows.inclusion).best_threshold
-    return attack.score(games, shadows), threshold
+        threshold = roc.curve(attack.scores(shadows, None), shadows.inclusion).best_threshold
+    return attack.scores(games, shadows), threshold
 
 
 def mechanism(scheme: Scheme, nominal: float) -> Mechanism | None:

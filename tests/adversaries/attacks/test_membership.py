@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from adversaries.attacks.membership import (
-    challenge_advantage,
     membership_advantage,
     over_records,
     yeom,
@@ -103,7 +102,7 @@ def test_the_challenge_game_has_its_known_advantage():
     worlds = np.arange(trials) % 2 == 0
     challenge = rng.normal(np.where(worlds, -1, 1), 1)
     decisions = yeom_challenge(challenge, np.tile([-3.0, 3.0], (trials, 1)))
-    found = challenge_advantage(worlds, decisions, 0.999)
+    found = advantage(worlds, np.where(decisions, 1.0, -1.0), 0.999)
     assert found.interval.low < PHI(1) - PHI(-1) < found.interval.high
     assert found == advantage(worlds, np.where(challenge <= 0, 1.0, -1.0), 0.999)
     assert found.ties == 0
@@ -117,7 +116,7 @@ def test_a_model_that_gives_every_record_the_same_loss_betrays_nobody():
     inclusion = np.ones_like(members)
     inclusion[~worlds, 0] = 0
     decisions = yeom_challenge(loss, members, inclusion)
-    assert challenge_advantage(worlds, decisions, 0.9).point == 0
+    assert advantage(worlds, np.where(decisions, 1.0, -1.0), 0.9).point == 0
     true, false = yeom(members, members[:, :7], inclusion)
     assert membership_advantage(true, false, 0.9).point == 0
 

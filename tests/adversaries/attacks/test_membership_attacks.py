@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from adversaries import registry
 from adversaries.attacks.membership import yeom
-from adversaries.attacks.membership_attacks import ATTACKS, chosen
+from adversaries.attacks.membership_attacks import ATTACKS, Attack, chosen, rehearse
 from adversaries.attacks.roc import curve, performance
 from adversaries.attacks.shadow_models import Observations, confidence
 from adversaries.errors import InputError
@@ -165,6 +165,35 @@ def test_a_function_of_the_users_own_is_an_attack(seen, monkeypatch):
     assert (attack.score(seen, None) == -seen.losses).all()
     with pytest.raises(InputError, match="mine:NEEDING_SHADOWS, a list; name an Attack, or"):
         chosen("mine:NEEDING_SHADOWS")
+
+
+@pytest.mark.parametrize(
+    ("attack", "says"),
+    [
+        (lambda *_: np.zeros(3), r"returned float64 of shape \(3,\); .* of shape \(20, 1\)"),
+        (lambda targets, _: np.full(targets.losses.shape, np.nan), "with NaN"),
+        (lambda targets, _: targets.loses, "ended with AttributeError: .*loses"),
+        # Without shadows, which stand for all others.
+        (lambda targets, shadows: shadows.losses, "ended with AttributeError"),
+    ],
+)
+def test_a_faulty_attack_is_refused_before_the_training(attack, says):
+    with pytest.raises(InputError, match=says):
+        rehearse([Attack(attack, "mine", "user's own code")], 40, 1, 8)
+
+
+def test_a_right_attack_is_rehearsed_with_all_that_it_may_ask_for():
+    seen = []
+
+    def attack(targets, shadows):
+        seen.append((targets.losses.shape, targets.population.shape, shadows is None))
+        worlds = (targets if shadows is None else shadows).inclusion
+        assert (worlds.sum(0) >= 4).all()
+        assert (~worlds).sum(0).min() >= 4
+        return -targets.losses
+
+    rehearse([Attack(attack, "mine", "user's own code")], 24, 5, 8)
+    assert seen == [((12, 5), (12, 8), False), ((12, 5), (12, 8), True)]
 
 
 def few(seen):

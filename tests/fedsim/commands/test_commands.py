@@ -103,6 +103,7 @@ def test_a_shell_completes_commands_and_options(shell):
         (["account", "--trust", "srver"], 'Choose from: "central", "local", "distributed"'),
         (["audit", "gone.py:train"], "there is no file 'gone.py'"),
         (["audit", "gone"], "cannot read"),
+        (["audit", "mine.py"], "name it, as in mine.py:train"),
         (["audit", "x.fedt", "--once"], "need --follow"),
         (["audit", "x.fedt", "--trial", "1"], "are for scores"),
         (["attack", "digits", "--prior", "data"], "add --column"),

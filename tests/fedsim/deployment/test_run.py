@@ -27,7 +27,6 @@ from fedsim.federation.runtimes import flower_services
 from fedsim.federation.runtimes.flower_command import FlowerError
 from fedsim.federation.runtimes.flower_services import gives_tasks_to_anybody
 from fedsim.federation.transcripts import reader
-from fedsim.reports import model_card
 
 # Flower's processes wait for each other more than they compute: a few files beside each other.
 pytestmark = pytest.mark.flower
@@ -289,7 +288,7 @@ def test_a_node_that_the_server_refuses_says_why_and_is_no_open_door(server_up):
     assert (started.returncode, "tries again every few seconds" in started.stderr) == (1, True)
     wrong = _wrong(place)
     assert "does not know the key SHA256:" in wrong.pop("registered")
-    assert "lacks the key" in wrong.pop("peers")
+    assert "lacks the key" in wrong.pop("node.toml")
     (said,) = wrong.values()  # of the SuperNode, or of its heartbeats where it tries just now
     assert "[code: 2004] Failed to activate SuperNode." in said
 
@@ -438,40 +437,6 @@ def test_an_auditor_may_join_late_and_be_killed(server_up, small, tmp_path):
     ratios = np.diff(directory.read_arrays("transcript.npz")["log_odds"], axis=1)
     seen = ratios[:, first - 2 : report["rounds"] - 1].sum(axis=1)
     np.testing.assert_allclose(report["belief"]["log_odds"], seen, rtol=0, atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_a_trained_models_card_has_the_measures_of_the_client_that_agreed(
-    server_up, small, tmp_path
-):
-    values = {"federation.clients": CLIENTS, "data.records": 400, "federation.trust": "local"}
-    values |= {
-        "federation.measures-epsilon": 1.5,
-        "federation.vantage": "server",
-        "privacy.delta": 0.002,
-    }
-    (tmp_path / "small.toml").write_text(dump(small(values)))
-    for client, consent in enumerate(("measures", "")):
-        place = kit.folder(server_up, f"client-{client}")
-        told = (place / "node.toml").read_text()
-        told = re.sub("^consent = .*$", f'consent = "{consent}"', told, flags=re.MULTILINE)
-        told = re.sub("^epsilon-limit = .*$", "epsilon-limit = 9.0", told, flags=re.MULTILINE)
-        (place / "node.toml").write_text(f"{told}measures-share = 0.5\nmeasures-epsilon = 2.0\n")
-        _script(place, "stop.sh")
-        _script(place, "start.sh")
-    out = tmp_path / "trained"
-    noise = ["privacy.noise-source=system", "--quiet"]
-    trained = _deploy("train", server_up, tmp_path / "small.toml", "--out", out, *noise)
-    assert trained.returncode == 0, trained.stderr
-    (measured,) = model_card.read_card(RunDirectory.open(out)).client_measures
-    assert (measured.client, measured.epsilon) == (0, 1.5)
-    assert 40 < sum(map(sum, measured.confusion)) < 160  # of about 100 that it held back
-    missing = RunDirectory.open(out).read_json("report.json")["missing"]
-    assert [(one["client"], one["of"]) for one in missing] == [(1, "measures")]
-    assert "did not consent to 'measures'" in missing[0]["reason"]
-    answered = client_ledger.read_answers(kit.folder(server_up, "client-0") / "state")
-    assert [each.measured for each in answered[-4:]] == [0, 0, 0, 1.5]
 
 
 @pytest.mark.slow

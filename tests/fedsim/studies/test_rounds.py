@@ -30,7 +30,7 @@ The vantage and the colluders decide how much noise a target needs.
 OF_A_RUN = (
     *("audit.", "report.", "run.name", "run.job", "run.purpose", "run.author", "run.out"),
     *("trials.count", "canaries.", "federation.timeout", "federation.secure-aggregation"),
-    *("federation.auditor-sees", "federation.measures-epsilon", "federation.measures-share"),
+    "federation.auditor-sees",
 )
 """Keys that change no training: how messages travel, what is measured, and where it is written."""
 

@@ -64,12 +64,8 @@ def test_a_superlink_without_the_program_that_starts_runs(written, monkeypatch, 
     ):
         lines = [*checks.services(server, kit.read_kit(server))]
         submission._say_why(server, Terminal(), "pending", 15.2)
-    assert [(what, state) for what, state, _ in lines] == [
-        ("superlink", "ok"),
-        ("flower-superexec", "wrong"),
-        ("proxy", "ok"),
-    ]
+    assert [(what, state) for what, state, _ in lines] == [("superlink", "wrong"), ("proxy", "ok")]
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(
-        "the run is pending for 15 s: flower-superexec: has ended, so no run can"
+        "the run is pending for 15 s: superlink: flower-superexec has ended, so no run can"
     )

@@ -191,17 +191,6 @@ CASES = (
     Case("what are your data? (`query.data`)", kind="query.data"),
     Case("how long is a gradient? (`query.sensitivity`)", kind="query.sensitivity"),
     Case("what did the adversary find? (`query.findings`)", kind="query.findings"),
-    Case(
-        "how good is the model for you? (`query.measures`)",
-        kind="query.measures",
-        run={"federation.measures-epsilon": 1.0},
-    ),
-    Case(
-        "the same at a larger ε, with consent to it at 0.5",
-        kind="query.measures",
-        run={"federation.measures-epsilon": 1.0},
-        node={"consent": "measures", "measures-share": 0.5, "measures-epsilon": 0.5},
-    ),
     Case("how good is the final model? (`evaluate`)", kind="evaluate", lie={"round": 4}),
     _reads("csv"),
     _reads("npz"),

@@ -67,15 +67,6 @@ def test_the_entry_of_another_node_is_not_its_own(tmp_path):
     assert _entries(tmp_path) == 3
 
 
-def test_consent_to_measures_is_asked_for_whenever_they_are(tmp_path):
-    run = {"federation.measures-epsilon": 1.0}
-    for id in (1, 2):
-        with pytest.raises(RefusedError, match="did not consent to 'measures'"):
-            _asked(tmp_path, run=run, kind="query.measures", id=id)
-        _asked(tmp_path, run=run, id=id)
-    assert _entries(tmp_path) == 1
-
-
 def _entries(machine):
     return len(client_ledger.read_answers(machine / "state"))
 

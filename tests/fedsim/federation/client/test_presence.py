@@ -90,7 +90,6 @@ VALUES = {
     "challenge.kind": ("record", "gradient", "clipbkd", "mislabelled", "blank", "backdoor"),
     "canaries.count": (0, 4),
     "audit.bayesian-pairs": (0, 2),
-    "federation.measures-epsilon": (0.0, 1.0),
     "federation.dropout-rate": (0.0, 0.9),
 }
 """Values of the keys that decide what a client computes, from an ordinary to an extreme one."""
@@ -127,12 +126,10 @@ def _settings(random, pair):
         return None
 
 
-KINDS = (*["train"] * 4, "evaluate", "query.data", "query.measures")
+KINDS = (*["train"] * 4, "evaluate", "query.data")
 NODE = {
     "epsilon-limit": 1e6,
-    "consent": "central,canaries,measures",
-    "measures-share": 0.5,
-    "measures-epsilon": 2.0,
+    "consent": "central,canaries",
 }
 
 

@@ -18,7 +18,7 @@ ELSEWHERE = {
         *("data.held-out", "data.pool", "data.seed", "run.seed", "federation.dirichlet-alpha"),
     ),
     "they are probabilities or shares": (
-        *("federation.sampling-rate", "federation.dropout-rate", "federation.measures-share"),
+        *("federation.sampling-rate", "federation.dropout-rate"),
         *("privacy.rho-beta", "privacy.rho-alpha", "privacy.max-risk"),
         *("privacy.baseline-risk", "privacy.delta"),
     ),
@@ -26,9 +26,7 @@ ELSEWHERE = {
         *("federation.adversary", "federation.colluding", "federation.tolerated-dropouts"),
         "challenge.client",
     ),
-    "the client's own terms bound them": (
-        *("federation.measures-epsilon", "trials.count", "trials.batch", "trials.first"),
-    ),
+    "the client's own terms bound them": (*("trials.count", "trials.batch", "trials.first"),),
     "the noise multiplier that follows from them is searched for in a range": (
         *("privacy.epsilon", "privacy.stop-at"),
     ),

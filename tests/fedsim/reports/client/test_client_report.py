@@ -170,25 +170,6 @@ def _page(client):
     return " ".join((client / "report" / "report.html").read_text().split())
 
 
-def test_records_that_were_held_back_are_in_no_round_of_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("fedsim.privacy.discrete_laplace.draw", lambda scale: 0)
-    place = _trained(
-        tmp_path,
-        {"federation.measures-epsilon": 0.5},
-        {"consent": "measures", "measures-share": 0.25, "measures-epsilon": 0.5},
-    )
-    card = model_card.read_card(RunDirectory.open(tmp_path / "run"))
-    (mine,) = [one for one in card.client_measures if one.client == 0]
-    held_back = sum(map(sum, mine.confusion))
-    found = _report(place, capsys)
-    (training,) = found["trainings"]
-    assert 0 < held_back < RECORDS
-    assert training["records"] == RECORDS - held_back
-    rounds = card.privacy.towards[0].epsilon["pld"]
-    assert found["budget"]["epsilon"] == pytest.approx(rounds + 0.5, rel=1e-9)
-    assert [(one["rounds"], one["charged"]) for one in found["runs"]] == [(ROUNDS, True)]
-
-
 def _brute_force(client, noise_multiplier):
     """Return mu of every record, and the share that was cut, by one gradient after another."""
     (training,) = seen_models.read_seen(client / "state")
