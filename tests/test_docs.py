@@ -16,6 +16,7 @@ from cyclopts import CoercionError, CycloptsError, MissingArgumentError
 from adversaries.errors import InputError
 from fedsim.commands import main
 from fedsim.configuration import KNOWN_KEYS
+from fedsim.federation.protocol.bounds import BOUNDS
 from tests.console import run
 
 ROOT = Path(__file__).parents[1]
@@ -298,10 +299,37 @@ def test_the_commands_of_a_page_run_in_small_sizes(page, found, tmp_path, monkey
         assert result.exit_code in fine, (line, result.stderr)
 
 
+PROMPT = re.compile(r"^ *\$ (fedsim account [^\n]*)\n((?: +[^ $\n][^\n]*\n)+)", re.M)
+BLOCK = r"^```sh\n(fedsim account [^\n]*)\n(?:[^`]*\n)?```\n\n```text\n(.*?)^```"
+"""A command at a prompt, or at the beginning of a block, with the output that stands behind it."""
+
+
+def _accounts(page):
+    """Yield the commands of `account` with the output that stands behind them."""
+    yield from PROMPT.findall(page)
+    yield from re.findall(BLOCK, page, re.M | re.S)
+
+
+def _words(text):
+    """Return text without line breaks and the lines of tables."""
+    return " ".join(re.sub(r"[┃│━─┏┓┗┛┳┻┡┩╇└┘┴┬┼├┤]", " ", text).split())
+
+
+@pytest.mark.slow
+@_on_pages(_accounts)
+def test_an_account_prints_what_its_page_shows(page, found, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for command, shown in found:
+        printed = _words(run(shlex.split(command, comments=True)[1:]).stdout)
+        for part in re.split(r"…|\.\.\.", shown):
+            assert _words(part) in printed, command
+
+
 def test_every_key_and_every_command_is_on_a_generated_page():
     keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
     for key in KNOWN_KEYS:
         assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
+    assert all(f"| `{bound.key}` | {bound.range} | {bound.why} |" in keys for bound in BOUNDS)
     for name in ("run", "account", "deploy init"):
         path = f"commands/{name.replace(' ', '-')}.md"
         assert f"| [`fedsim {name}`]({path}) | " in commands
@@ -315,8 +343,9 @@ def test_every_registry_of_the_table_exists():
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
-        _, _, pattern, place, _ = row.removeprefix("|").removesuffix("|").split("|")
-        assert (ROOT / re.findall(r"`([^`]+)`", pattern)[-1]).exists(), row
+        _, write, place, _ = row.removeprefix("|").removesuffix("|").split("|")
+        paths = [each for each in re.findall(r"`([^`]+)`", write) if each.endswith(".py")]
+        assert all((ROOT / path).exists() for path in paths), row
         *names, path = re.findall(r"`([^`]+)`", place)
         module = import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         for name in names:

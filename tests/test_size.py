@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 9_600,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 14_000,
+    "fedsim/audits": 13_700,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 55_600,
+    "tests": 55_400,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -59,8 +59,6 @@ OTHERS_HELD = {
     "commands": 24,
     "options": 128,
     "keys": 102,
-    "words of documentation": 102_000,
-    "lines of README": 79,
 }
 
 
