@@ -388,14 +388,3 @@ def _of_array(
         least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
         freedom += size
     return _between(least, most, freedom, confidence)
-
-
-def all_findings(
-    level: NoiseLevel, releases: Sequence[Release], *, declared: bool = False
-) -> list[Finding]:
-    """Return what contradicts the configured size of the noise, and its shape where it has one."""
-    findings = findings_of(level, releases)
-    if not any(release.noiseless for release in releases):
-        stds = [spread.point for spread in level.stds(releases)]
-        findings += shape_findings(releases, stds, declared=declared)
-    return findings

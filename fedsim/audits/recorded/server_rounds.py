@@ -140,7 +140,10 @@ class ServerRounds:
                 findings += noise_level.findings_of(level, releases)
             return MeasuredRounds(unmeasured=why, unsure=unsure)
         declared = options.mechanism.get("aggregation") == "declared"
-        findings += noise_level.all_findings(level, releases, declared=declared)
+        findings += noise_level.findings_of(level, releases)
+        if not any(release.noiseless for release in releases):
+            stds = [spread.point for spread in level.stds(releases)]
+            findings += noise_level.shape_findings(releases, stds, declared=declared)
         release = updates_measured(releases, level, options.delta, options.confidence)
         if release.realised_over_claimed is not None and release.noise_multiplier is not None:
             findings += _imbalance(releases, 1 / self._clients)
