@@ -34,7 +34,7 @@ HELD = {
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_600,
+    "fedsim/federation": 9_400,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 14_900,
     "fedsim/reports": 8_400,
