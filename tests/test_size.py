@@ -41,7 +41,7 @@ HELD = {
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 56_000,
+    "tests": 55_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 102,
+    "keys": 95,
     "words of documentation": 102_000,
     "lines of README": 79,
 }

@@ -98,7 +98,7 @@ def render_html(
 
 def about(directory: RunDirectory) -> About:
     stated, facts = directory.config.run, directory.read_facts()
-    return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
+    return About(stated.purpose, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:

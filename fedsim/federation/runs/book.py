@@ -134,12 +134,15 @@ class Book:
         self.attempts = max(self.attempts, row.attempt)
         for clients, kind, count in self._changes(row):
             for client in clients:
-                self._counts.setdefault(client, Counter())[kind] += count
+                counts = self._counts.setdefault(client, Counter())
+                counts[kind] += count
+                if not counts[kind]:
+                    del counts[kind]
         self.counted[row.place] = self._after(row)
 
     def spent(self, client: int) -> Counts:
         """Return the rounds of a client so far."""
-        return +self._counts.get(client, Counter())
+        return Counter(self._counts.get(client, Counter()))
 
     def after(self, row: LedgerRow, client: int) -> Counts:
         """Return the rounds of a client, with one more row."""

@@ -35,7 +35,6 @@ BY_CLIENT = {
     "privacy.unit": "client",
     "federation.clients": CLIENTS,
     "federation.sampling-rate": JOINING,
-    "federation.adversary": ADVERSARY,
     "challenge.client": TARGET,
     "privacy.neighbouring": "add-remove",
     "privacy.rho-beta": 0.0,
