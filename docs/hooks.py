@@ -19,6 +19,7 @@ from fedsim.commands import main
 from fedsim.configuration import Config
 from fedsim.configuration.documentation import every_key
 from fedsim.configuration.refused import REFUSED
+from fedsim.federation.protocol.bounds import BOUNDS
 from fedsim.reports.kinds.schema import of_kinds
 
 ROOT = Path(__file__).parents[1]
@@ -110,7 +111,12 @@ def _keys_page() -> Iterator[str]:
             default = json.dumps(key.default, ensure_ascii=False)
             yield f"| `{key.key}` | {_cell(key.meaning)} | {_cell(kind)} | `{default}` |"
         yield ""
-    yield "## What goes together\n"
+    yield "## What a server may set\n"
+    yield "A deployed client refuses a run beyond these ranges before it reads anything.\n"
+    yield "| key | range | reason |\n|---|---|---|"
+    for bound in BOUNDS:
+        yield f"| `{bound.key}` | {bound.range} | {_cell(bound.why)} |"
+    yield "\n## What goes together\n"
     yield "If every statement of the first column holds, every statement of the second must hold.\n"
     yield "| where | needs | because | otherwise |\n|---|---|---|---|"
     for need in REFUSED:

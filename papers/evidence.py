@@ -22,7 +22,7 @@ PAGE = PAPERS.parent / "docs" / "evidence.md"
 NAMED = re.compile(r"\{(row |tree )?([\w-]+)\}")
 """A result in the template: its value, a whole row of a table, or the tree that was measured."""
 
-HEADINGS = "| what was measured | value (95 %) | command | source; tree |\n|---|---|---|---|"
+HEADINGS = "| what was measured | value (95 %) | command and source | tree |\n|---|---|---|---|"
 
 
 class Result(BaseModel):
@@ -66,8 +66,8 @@ class Result(BaseModel):
 
     def row(self) -> str:
         """Return a row of the page's tables."""
-        link = f"[{Path(self.source).name}](../{self.source})"
-        return f"| {self.question} | {self.shown()} | `{self.command}` | {link}; {self.tree()} |"
+        command = f"[`{self.command}`](../{self.source})"
+        return f"| {self.question} | {self.shown()} | {command} | {self.tree()} |"
 
 
 def _number(value: float) -> str:

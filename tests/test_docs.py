@@ -16,6 +16,7 @@ from cyclopts import CoercionError, CycloptsError, MissingArgumentError
 from adversaries.errors import InputError
 from fedsim.commands import main
 from fedsim.configuration import KNOWN_KEYS
+from fedsim.federation.protocol.bounds import BOUNDS
 from tests.console import run
 
 ROOT = Path(__file__).parents[1]
@@ -302,6 +303,7 @@ def test_every_key_and_every_command_is_on_a_generated_page():
     keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
     for key in KNOWN_KEYS:
         assert re.search(rf"^\| `{key}` \| [^|]", keys, re.M), key
+    assert all(f"| `{bound.key}` | {bound.range} | {bound.why} |" in keys for bound in BOUNDS)
     for name in ("run", "account", "deploy init"):
         path = f"commands/{name.replace(' ', '-')}.md"
         assert f"| [`fedsim {name}`]({path}) | " in commands
@@ -315,8 +317,9 @@ def test_every_registry_of_the_table_exists():
     rows = [row for row in table.splitlines() if row.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
-        _, _, pattern, place, _ = row.removeprefix("|").removesuffix("|").split("|")
-        assert (ROOT / re.findall(r"`([^`]+)`", pattern)[-1]).exists(), row
+        _, write, place, _ = row.removeprefix("|").removesuffix("|").split("|")
+        paths = [each for each in re.findall(r"`([^`]+)`", write) if each.endswith(".py")]
+        assert all((ROOT / path).exists() for path in paths), row
         *names, path = re.findall(r"`([^`]+)`", place)
         module = import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         for name in names:

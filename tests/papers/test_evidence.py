@@ -38,7 +38,7 @@ def test_a_result_says_how_it_was_measured(name):
 
 def test_what_is_recorded_is_called_older():
     older = next(each for each in RESULTS.values() if each.recorded)
-    assert f"; older: {older.commit}, {older.date} |" in older.row()
+    assert f"| older: {older.commit}, {older.date} |" in older.row()
     assert "older" not in older.model_copy(update={"recorded": False}).row()
     page = evidence.page(RESULTS)
     assert f"{RESULTS['bernau-mnist'].shown()}†" in page

@@ -213,7 +213,7 @@ class Auditor:
         rows = _rows(measured, self.facts.vantage, confidence)
         return RecordedReport(
             kind=TRANSCRIPT,
-            name=self.facts.app or "a Flower app",
+            name=self.facts.app or f"a recording by {self.facts.recorder}",
             versions=self.facts.versions,
             delta=delta,
             confidence=confidence,

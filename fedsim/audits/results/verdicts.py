@@ -129,7 +129,7 @@ WITHIN_CHANCE = StateWords(
     "caution",
     "the interval lies above the limit, but not far enough for an alarm, which needs 99.99 % "
     "confidence",
-    "Repeat the run with more trials and another seed.",
+    "Measure again: with more trials and another seed, or over more rounds.",
 )
 CONTRADICTED = StateWords(
     "Contradicted",

@@ -105,7 +105,8 @@ def _lines(cell: Cell) -> list[str]:
 
 def _is_number(lines: Sequence[str]) -> bool:
     """Return whether a cell begins with a number, or is infinite, a dash or empty."""
-    return not lines or re.match(r"[≥≤<>−+ -]*([\d∞–]|inf$)", lines[0]) is not None
+    number = r"[≥≤<>−+ -]*([\d∞–](?!.*[a-z]{4})|inf$)"  # "3 rounds" is a text
+    return not lines or re.match(number, lines[0]) is not None
 
 
 def _widest(column: Sequence[Sequence[str]], numbers: bool) -> int:

@@ -74,11 +74,12 @@ def _answer(result: Result) -> Iterator[str]:
         )
     elif choice.undecided is not None and least is not None:
         near = choice.undecided
-        measured = near.utility.measures.get(least[0])
+        measured = near.utility.among(least[0], choice.compared)
         yield (
             f"Cannot tell whether a setting that meets the limit has {_at_least(least)}: with "
-            f"{values(near.values)} it is {DASH if measured is None else _measure(measured)}. "
-            "The interval is wide because few records are held out; raise data.held-out."
+            f"{values(near.values)} it is {DASH if measured is None else _measure(measured)}, if "
+            f"the intervals of all {choice.compared} settings shall hold. The interval is wide "
+            "because few records are held out; raise data.held-out."
         )
     else:
         wanted = "be better than a constant answer" if least is None else f"have {_at_least(least)}"

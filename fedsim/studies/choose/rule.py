@@ -163,6 +163,7 @@ class Choice:
         strictest: the strictest setting that meets the limit with a model within `NEAR` of the
             best.
         undecided: the best setting of which the trainings do not tell whether it is good enough.
+        compared: number of settings whose intervals must hold together for a least value.
     """
 
     state: State
@@ -170,6 +171,7 @@ class Choice:
     chosen: Candidate | None
     strictest: Candidate | None
     undecided: Candidate | None = None
+    compared: int = 1
 
 
 def check_protectable(scheme: Scheme) -> None:
@@ -227,6 +229,7 @@ def choose(
         state="chosen" if chosen else "cannot tell" if undecided else "none",
         candidates=tuple(candidates),
         chosen=chosen,
+        compared=len(usable),
         strictest=_strictest(one for one in usable if one.utility.gain >= near),
         undecided=undecided,
     )

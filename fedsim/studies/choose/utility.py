@@ -70,11 +70,10 @@ class Utility:
         value = self.criterion.value
         return f"{self.criterion.name} {math.nan if value is None else value:.3f}"
 
-    def reaches(self, measure: str, least: float, settings: int = 1) -> bool | None:
-        """Return whether a measure is at least `least`; None if its interval contains `least`.
+    def among(self, measure: str, settings: int) -> Judged | None:
+        """Return a measure whose interval holds together with those of other settings at 95 %.
 
-        settings: number of settings whose intervals hold together at 95 % (Bonferroni). Their reach
-        grows as that of a normal interval does.
+        settings: their number (Bonferroni). The reach grows as that of a normal interval does.
         """
         judged = self.measures.get(measure)
         if judged is None or judged.interval is None or judged.value is None:
@@ -82,6 +81,14 @@ class Utility:
         alone = 1 - criterion.CONFIDENCE
         wider = float(ndtri(alone / 2 / settings) / ndtri(alone / 2))
         low, high = (judged.value + wider * (end - judged.value) for end in judged.interval)
+        return replace(judged, interval=(low, high))
+
+    def reaches(self, measure: str, least: float, settings: int = 1) -> bool | None:
+        """Return whether a measure is at least `least`; None if its interval contains `least`."""
+        judged = self.among(measure, settings)
+        if judged is None or judged.interval is None:
+            return None
+        low, high = judged.interval
         return True if low >= least else False if high < least else None
 
 

@@ -110,10 +110,3 @@ def test_numbers_that_exhausted_a_client_are_refused(key, value, client):
     _set(client, key, value)
     with pytest.raises(RefusedError, match=f"{key} is .*set it within this range"):
         client_app.app(Message(RecordDict(), 7, "train"), client)
-
-
-@pytest.mark.source
-def test_the_page_has_every_range():
-    page = (Path(__file__).parents[4] / "docs" / "how-to" / "deploying.md").read_text()
-    for bound in BOUNDS:
-        assert f"| `{bound.key}` | {bound.range} | {bound.why} |" in page
