@@ -299,6 +299,32 @@ def test_the_commands_of_a_page_run_in_small_sizes(page, found, tmp_path, monkey
         assert result.exit_code in fine, (line, result.stderr)
 
 
+PROMPT = re.compile(r"^ *\$ (fedsim account [^\n]*)\n((?: +[^ $\n][^\n]*\n)+)", re.M)
+BLOCK = r"^```sh\n(fedsim account [^\n]*)\n(?:[^`]*\n)?```\n\n```text\n(.*?)^```"
+"""A command at a prompt, or at the beginning of a block, with the output that stands behind it."""
+
+
+def _accounts(page):
+    """Yield the commands of `account` with the output that stands behind them."""
+    yield from PROMPT.findall(page)
+    yield from re.findall(BLOCK, page, re.M | re.S)
+
+
+def _words(text):
+    """Return text without line breaks and the lines of tables."""
+    return " ".join(re.sub(r"[┃│━─┏┓┗┛┳┻┡┩╇└┘┴┬┼├┤]", " ", text).split())
+
+
+@pytest.mark.slow
+@_on_pages(_accounts)
+def test_an_account_prints_what_its_page_shows(page, found, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for command, shown in found:
+        printed = _words(run(shlex.split(command, comments=True)[1:]).stdout)
+        for part in re.split(r"…|\.\.\.", shown):
+            assert _words(part) in printed, command
+
+
 def test_every_key_and_every_command_is_on_a_generated_page():
     keys, commands = GENERATED["docs/reference/keys.md"], GENERATED["docs/reference/commands.md"]
     for key in KNOWN_KEYS:

@@ -231,7 +231,7 @@ def of_audit(outcome: "AuditReport", strict: bool, **own: Any) -> Answer:
             "rows": Rows(rows),
             "table": observed(rows),
             "verdict": outcome.verdict,
-            "status": exit_status(outcome.verdict, strict),
+            "status": exit_status(outcome.verdict, strict, outcome.alarms),
             "details": outcome,
             "_blocks": lambda: first_screen.in_short(audited.first(outcome)),
             "_terminal": lambda: audited.summary(outcome),

@@ -84,7 +84,8 @@ def audit(
 
     An app or a loop is run in a separate process with your rights: only name code that you would
     run yourself. Exit status: 0 the claim is supported, or nothing is claimed (3 with --strict);
-    3 the audit cannot tell; 4 the claim is not supported, or it is refuted.
+    3 the audit cannot tell; 4 the claim is not supported or is refuted, or without a claim an
+    alarm contradicts what was configured.
 
     Examples: fedsim audit my-app --claimed-epsilon 2 --claimed-delta 1e-5 --claimed-unit client
 

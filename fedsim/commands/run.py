@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from adversaries.errors import InputError, InterruptedRunError
 from fedsim.commands import settings
-from fedsim.commands.answer import Answer, Rows, lines, observed
+from fedsim.commands.answer import CONTRADICTED, Answer, Rows, lines, observed
 from fedsim.commands.settings import Arrays, Attacks, Change, Given, Network, Progress
 from fedsim.configuration import Config, Scalar, to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
@@ -288,6 +288,7 @@ def answer_of(
         page=directory.path / "report.html",
         config=directory.config,
         transcript=transcript,
+        status=CONTRADICTED if read.alarms else 0,
         warnings=tuple(read.warnings[read.alarms :]),
         details=read,
         _write=write,
@@ -299,9 +300,10 @@ def trained(directory: RunDirectory) -> Training:
     from fedsim.reports import model_card  # noqa: PLC0415  (torch is slow to import)
     from fedsim.reports.document import terminal  # noqa: PLC0415
 
-    card = model_card.read_card(directory)
+    card, report = model_card.read_card(directory), directory.read_json("report.json")
     return Training(
-        report=directory.read_json("report.json"),
+        report=report,
+        status=CONTRADICTED if report["alarms"] else 0,
         table=[{"observer": row.vantage, **row.epsilon} for row in card.privacy.towards],
         path=directory.path,
         page=directory.path / "report.html",

@@ -90,13 +90,16 @@ STATUSES = {Verdict.SUPPORTED: 0, Verdict.NOT_JUDGED: 3, Verdict.SUSPECT: 4, Ver
 """Exit statuses of a claim. 1 is a failure and 2 bad input, so that no accident is a verdict."""
 
 
-def exit_status(verdict: Verdict, strict: bool) -> int:
+def exit_status(verdict: Verdict, strict: bool, alarms: int = 0) -> int:
     """Return the exit status of an audit: 0 for a supported claim, or where no claim is needed.
 
     Args:
         strict: the user asked for a judgement: an audit without a claim then cannot tell.
+        alarms: without a claim, they contradict what was configured or declared.
     """
     unclaimed = STATUSES[Verdict.NOT_JUDGED] if strict else 0
+    if alarms and verdict is Verdict.NO_CLAIM:
+        return STATUSES[Verdict.CONVICTED]
     return STATUSES.get(verdict, unclaimed)
 
 

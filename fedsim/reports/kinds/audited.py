@@ -35,9 +35,6 @@ ADVICE = {
     Verdict.NO_CLAIM: TO_CLAIM,
 }
 WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger one?"
-UNCLAIMED = (
-    "Without a claim, the exit status does not tell of alarms. Add --strict or a claim for that."
-)
 SEVERITIES = ("alarm", "caution", "note")
 
 
@@ -96,8 +93,6 @@ def decisions(report: AuditReport) -> list[str]:
             steps.append(words.advice)
     if report.verdict in ADVICE:
         steps.append(ADVICE[report.verdict])
-    if report.alarms and report.claim is None:
-        steps.append(UNCLAIMED)
     detects = report.row.detects
     judged = report.row.standing not in ("contradicted", "cannot-tell", "not-measured")
     if detects is not None and detects < HALF and judged:

@@ -167,11 +167,10 @@ def limit(result: Result) -> str:
 
 
 def _tail_limit(result: Result) -> float | None:
-    """Return the largest share of trainings in which the belief exceeds the limit.
+    """Return in which share of trainings, at most, the belief exceeds the limit.
 
-    Returns:
-        The share of the chosen setting; without one, the largest of all settings that meet the
-        limit. None if no setting meets it, or if the limit is not on the belief.
+    It is of the chosen setting, else the largest of all that meet the limit; None for other limits,
+    or if no setting meets it.
     """
     if result.request.limit.key != BELIEF:
         return None
@@ -258,7 +257,8 @@ def _row(each: Candidate, chosen: bool) -> dict[str, Any]:
 
 def page(result: Result, directory: Path) -> StudyPage:
     """Return what the search found, with its tables, figure and next steps."""
-    config, state, commands = result.config, result.choice.state, _commands(result, directory)
+    config, state = result.config, result.choice.state
+    steps = [(f"{what}: ", doc.Code(how)) for what, how in _commands(result, directory)]
     mark = {"chosen": PASSED, "cannot tell": OPEN}.get(state, FAILED)
     explained = (
         "The model against the limit on how often the adversary is right. Each point is the best "
@@ -275,7 +275,7 @@ def page(result: Result, directory: Path) -> StudyPage:
         limits=LABEL,
         document=document(result),
         checks=[doc.Check(mark, meets)],
-        steps=[(f"{what}: ", doc.Code(how)) for what, how in commands],
+        steps=steps,
         also=[
             *_towards(result),
             doc.Prose(
@@ -283,10 +283,7 @@ def page(result: Result, directory: Path) -> StudyPage:
                 f"{config.data.held_out:,} others.",
                 small=True,
             ),
-            *(
-                doc.Prose((f"{what}: ", doc.Code(how)))
-                for what, how in _commands(result, directory)
-            ),
+            *map(doc.Prose, steps),
         ],
         sections=[
             doc.Figure("frontier", frontier(result), "", explained),

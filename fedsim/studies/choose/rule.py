@@ -212,7 +212,9 @@ def choose(
         of_noise: the models were trained on too few records to be judged, so that only theory
             decides.
     """
-    usable = [one for one in candidates if one.meets and (of_noise or one.utility.has_learnt)]
+    usable = [
+        one for one in candidates if one.meets and (of_noise or one.utility.criterion.has_learnt)
+    ]
     best = max(usable, key=lambda one: one.utility.gain, default=None)
     undecided = None
     if least is None or of_noise:

@@ -31,12 +31,10 @@ class Utility:
     """The models of one setting.
 
     Attributes:
-        criterion: the mean over the trainings; its 95 % interval covers both the held-out records
-            and the spread between trainings.
+        criterion: the mean; its 95 % interval covers held-out records and spread of trainings.
         measures: "accuracy", "balanced accuracy" and "AUC" of a classification, with such
             intervals.
-        spread: half of the width of the 95 % interval of the mean over trainings alone, by
-            Student's t; infinite for one training.
+        spread: half of Student's interval of the mean over trainings; infinite for one training.
         least_recall: the number of the class that is found least often, and how often.
     """
 
@@ -45,11 +43,6 @@ class Utility:
     trainings: int
     spread: float
     least_recall: tuple[str, float] | None
-
-    @property
-    def has_learnt(self) -> bool:
-        """Whether the models are shown to be better than a constant answer."""
-        return self.criterion.has_learnt
 
     def is_precise(self, reach: float) -> bool:
         """Return whether more trainings would not help: the spread is small, or the least error."""
@@ -86,9 +79,7 @@ class Utility:
     def reaches(self, measure: str, least: float, settings: int = 1) -> bool | None:
         """Return whether a measure is at least `least`; None if its interval contains `least`."""
         judged = self.among(measure, settings)
-        if judged is None or judged.interval is None:
-            return None
-        low, high = judged.interval
+        low, high = (judged and judged.interval) or (-math.inf, math.inf)
         return True if low >= least else False if high < least else None
 
 

@@ -34,9 +34,11 @@ def test_the_gate_is_open_for_the_noise_and_shut_for_half_of_it(fedsim, experime
     # In the code that adds it: theory knows nothing of that, but it is seen.
     with patch.object(noise, "gaussian_noise", lambda *stream: gaussian_noise(*stream) / 2):
         status, _, said = fedsim("run", experiment, "--out", tmp_path / "mutant", *GATE)
-    assert status == 3
+    assert status == 4
     assert ["advantage.low" in said, "epsilon" in said, "alarms" in said] == [True, False, True]
-    assert all(line.startswith("Gate shut: ") for line in said.splitlines())
+    *shut, last = said.splitlines()
+    assert all(line.startswith("Gate shut: ") for line in shut)
+    assert last.startswith("fedsim: ")
 
 
 def _multiplier(run):
