@@ -34,9 +34,9 @@ HELD = {
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_600,
+    "fedsim/federation": 9_400,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 13_700,
+    "fedsim/audits": 13_600,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 102,
+    "keys": 95,
 }
 
 

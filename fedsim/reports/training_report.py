@@ -79,7 +79,6 @@ class TrainingReport:
     """What the server noted about a training. `contradictions`: alarms, in sentences."""
 
     name: str
-    author: str
     contradictions: Sequence[str]
     rounds: Sequence[NotedRound]
     missing: Sequence[Missing]
@@ -104,6 +103,11 @@ PUBLIC = (
 PARTLY_COVERED = (
     "The folder public/ has the model, its description and its card. Epsilon covers what the "
     "rounds released, but not all of this folder."
+)
+
+UNPROTECTED = (
+    "Do not share the folder public/, which has the model, its description and its card: no "
+    "guarantee protects the people whose records were used."
 )
 
 CONFIDENTIAL = (
@@ -135,7 +139,7 @@ def assemble(directory: RunDirectory) -> TrainingReport:
         beyond = [name for name, limit in limits.items() if limit <= 1]
         contradictions = alarms(beyond if accused is None else accused, limits)
     run = directory.config.run
-    return TrainingReport(run.name, run.author, contradictions, course, missing)
+    return TrainingReport(run.name, contradictions, course, missing)
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,9 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
 def render_html(report: TrainingReport, card: ModelCard) -> str:
     observers = towards(report, card)
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
-    if card.uncovered is not None:
+    if not card.privacy.guaranteed or report.alarms:
+        blocks.append(doc.Prose(UNPROTECTED))
+    elif card.uncovered is not None:
         partly = " ".join([PARTLY_COVERED, *card.uncovered])
         blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
     states = [each.words for each in observers]
@@ -264,7 +270,6 @@ def _first(
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
             data=f"{card.data}, {card.records} records of {card.clients} clients",
-            author=report.author,
             date=card.created[:10],
             limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
             "released. No attack on this training was simulated.",
@@ -291,8 +296,9 @@ def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
 def _steps(
     report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
 ) -> list[doc.Words]:
-    advice, trusted = state(report, card).advice, any(each.right_at_most >= 1 for each in observers)
-    public = not report.alarms
+    advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
+    trusted = guaranteed and any(each.right_at_most >= 1 for each in observers)
+    public = guaranteed and not report.alarms
     steps = {
         advice: bool(advice),
         "Decide whether you trust the observers from whom no noise protects.": trusted,
