@@ -180,7 +180,7 @@ def _train(
         place = (1, trials.start, len(trials), plan.noise_multiplier)
         first = Request(*place, ended=ended_runs(directory))
     nodes, auditors = connected(grid, config.federation, plan.digest, directory, first)
-    worlds = challenge.worlds(config.run.seed, config.trials.count, config.trials.shuffled)
+    worlds = challenge.worlds(config.run.seed, config.trials.count)
     directory.log_event(
         phase="training",
         rounds=plan.rounds,

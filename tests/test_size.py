@@ -34,14 +34,14 @@ HELD = {
     "fedsim/configuration": 1_800,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_600,
+    "fedsim/federation": 9_400,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 14_900,
     "fedsim/reports": 8_400,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 56_000,
+    "tests": 55_900,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 102,
+    "keys": 95,
 }
 
 

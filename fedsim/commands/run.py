@@ -155,11 +155,9 @@ def run(
     report.json and the transcript. The configuration of a training is rehearsed: its noise then
     comes from a seed, and its records must be public.
 
-    The same command again continues an interrupted run. Name its directory to add trials.
+    The same command again, or its directory, continues an interrupted run.
 
     Example: fedsim run digits trials.count=400 privacy.rho-beta=0.75 --out fedsim-runs/first
-
-    More trials for a run that was too small: fedsim run fedsim-runs/first trials.count=1000
 
     Args:
         config: experiment file (TOML), bundled name, or run directory to continue. In Python also a
@@ -404,9 +402,7 @@ def _of_job(config: Given, changes: Mapping[str, Any], job: str | None) -> Confi
 
 
 def _continued(path: Path, changes: Mapping[str, Any], job: str | None) -> RunDirectory:
-    """Open a run to continue it, with more trials if they change. Raises InputError."""
-    from fedsim.federation.runs.extension import extend  # noqa: PLC0415
-
+    """Open a run to continue it as it began. Raises InputError."""
     directory = RunDirectory.open(path)
     if job is None and directory.config.run.job == "training":
         raise InputError(f"'{path}' is a training; continue it with fedsim train {path}")
@@ -414,17 +410,12 @@ def _continued(path: Path, changes: Mapping[str, Any], job: str | None) -> RunDi
         raise InputError(
             f"'{path}' is a training, which continues as it began; leave {next(iter(changes))} out"
         )
-    if others := [key for key in changes if key != "trials.count"]:
+    if changes:
         raise InputError(
             f"'{path}' is a run, which continues with its own configuration; leave out "
-            f"{others[0]}, or begin another run with {path / 'config.toml'} and --out NEW_DIR"
+            f"{next(iter(changes))}, or begin another run with {path / 'config.toml'} and --out "
+            "NEW_DIR"
         )
-    if "trials.count" in changes:
-        count = changes["trials.count"]
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise InputError(f"trials.count is {count!r}; give a whole number, such as 1000")
-        with directory.lock():
-            extend(directory, changes["trials.count"])
     return directory
 
 

@@ -27,21 +27,14 @@ class TrialsConfig(TomlTable):
             with D'. 1: a single training, with D.
         batch: Number of trials that are trained together. 0: 1000 on a GPU and 100 on a CPU, or as
             many as memory allows.
-        first: Number of trials planned before an extension. 0: not extended. fedsim sets it.
     """
 
     count: PositiveInt = 200
     batch: Annotated[int, Field(ge=0)] = BATCH
-    first: Annotated[int, Field(ge=0)] = 0
 
     def together(self, on_gpu: bool) -> int:
         """Return the number of trials that are trained together if memory allows it."""
         return self.batch or (BATCH_ON_GPU if on_gpu else BATCH)
-
-    @property
-    def shuffled(self) -> int:
-        """The number of first trials whose worlds are balanced as one group."""
-        return self.first or self.count
 
 
 class AuditConfig(TomlTable):
@@ -82,7 +75,6 @@ class RunConfig(TomlTable):
         job: Purpose of the run. "experiment": trials that an adversary attacks; "training": one
             model, kept and not attacked; "rehearsal": the experiment for a training.
         purpose: Purpose of the model or study. Shown on its card and report.
-        author: Person responsible for the run. Shown on the report.
         seed: Seed of all random numbers except those that draw D.
         device: Device that holds the tensors. "auto": CUDA if it is available, else the CPU.
         threads: Number of threads for a batch of trials. 0: one per core.
@@ -95,7 +87,6 @@ class RunConfig(TomlTable):
     name: str = "digits"
     job: Literal["experiment", "training", "rehearsal"] = "experiment"
     purpose: str = ""
-    author: str = ""
     seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0

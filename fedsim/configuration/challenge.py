@@ -46,8 +46,6 @@ class CanariesConfig(TomlTable):
         count: Number of canaries. They are dealt to the clients in turn. 0: none.
         kind: Kind of canary. "gradient": gradients of the clipping norm in random directions;
             "mislabelled": records of the pool with a wrong label.
-        guesses: Number of canaries to guess. 0: one in eight; -1: try several numbers and correct
-            for it.
         known_data: Use of D by the auditor to score canaries. true: subtract what D's records add
             to each sum.
         score: Evidence that scores a canary. "sums": the released sums; "loss": the drop in its
@@ -56,6 +54,5 @@ class CanariesConfig(TomlTable):
 
     count: Annotated[int, Field(ge=0, le=100_000)] = 0
     kind: Literal["gradient", "mislabelled"] = "gradient"
-    guesses: Annotated[int, Field(ge=-1)] = 0
     known_data: bool = False
     score: Literal["sums", "loss"] = "sums"

@@ -78,7 +78,6 @@ class FederationConfig(TomlTable):
             name=value".
         dirichlet_alpha: Concentration of "dirichlet" and "quantity" partitions.
         sampling_rate: Probability that a client joins a round. 1: every client joins every round.
-        adversary: Number of the adversary's client. -1: the last client without the target.
         trust: Party that adds the noise. "central": the server; "local": each client, all of its
             own; "distributed": each client, a share.
         vantage: Vantage point of the adversary. It sees what the "server" sees, what a
@@ -102,7 +101,6 @@ class FederationConfig(TomlTable):
     partition_options: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
-    adversary: Annotated[int, Field(ge=-1)] = -1
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL
     vantage: Annotated[Vantage, Field(strict=False)] = Vantage.PARTICIPANT
     timeout: Annotated[float, Field(gt=0)] = 3600.0

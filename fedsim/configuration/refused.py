@@ -35,8 +35,7 @@ federation.sampling-rate is below 1; privacy.unit is "client"; trust.server_draw
     federation.tolerated-dropouts is 0; federation.dropout-rate is 0
     | The clients that join a round stay secret, but a missing client would be named.
     | set federation.trust = "distributed"
-privacy.unit is "record": training.local-epochs is 1; training.proximal-term is 0;
-    training.batch-size is 0
+privacy.unit is "record": training.local-epochs is 1; training.batch-size is 0
     | A client sends gradients, and one record is the target. | set privacy.unit = "client"
 challenge.client is at least 0: challenge.record is -1
     | A record that you choose decides the client that holds it. | set challenge.client = -1

@@ -89,8 +89,6 @@ class TrainingConfig(TomlTable):
         local_learning_rate: Learning rate of local steps or local training. 0: the server's
             learning rate.
         local_epochs: Number of epochs of local training in each round.
-        proximal_term: Proximal term of local training (mu of FedProx). Larger values keep it closer
-            to the model of the round.
         batch_size: Batch size of local training. 0: all records of the client in one batch.
         optimizer: Optimiser of the server. "normalized" needs no learning rate. Empty: "normalized"
             in most cases. Empty means "sgd" if you set a learning rate or momentum, local steps,
@@ -109,7 +107,6 @@ class TrainingConfig(TomlTable):
     local_steps: PositiveInt = 1
     local_learning_rate: Annotated[float, Field(ge=0)] = 0.0
     local_epochs: PositiveInt = 1
-    proximal_term: Annotated[float, Field(ge=0)] = 0.0
     batch_size: Annotated[int, Field(ge=0)] = 0
     optimizer: str = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0

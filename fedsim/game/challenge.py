@@ -127,7 +127,7 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
             record,
             len(split.pool) - 1 if replace and crafted else None,
             client,
-            _seat(rules.scheme.federation, privacy.unit, client),
+            _seat(rules.scheme.federation, client),
             "crafted",
             None,
             given.kind,
@@ -156,7 +156,7 @@ def _choose(experiment: Experiment, reporting: _Reporting) -> Challenge:
         )[0]
         record, replacement, distance = int(among[pair.record]), pair.replacement, pair.distance
     client = int(loaded.client_of[record])
-    adversary = _seat(rules.scheme.federation, privacy.unit, client)
+    adversary = _seat(rules.scheme.federation, client)
     return Challenge(record, replacement, client, adversary, measure, distance)
 
 
@@ -184,7 +184,7 @@ def _choose_client(
             f"client {client} has {records} records, but the pool has {pool} to replace them by; "
             'raise data.pool or lower data.records, or set privacy.neighbouring = "add-remove"'
         )
-    adversary = _seat(scheme.federation, scheme.privacy.unit, client)
+    adversary = _seat(scheme.federation, client)
     return Challenge(None, None, client, adversary, measure, distance)
 
 
@@ -214,17 +214,9 @@ def columns_of(loaded: Federation) -> Columns | None:
     return columns if len(columns) else None
 
 
-def _seat(federation: FederationConfig, unit: str, client: int) -> int:
-    adversary = federation.adversary
-    if adversary == client:
-        target = "holds the target record" if unit == "record" else "is the target"
-        raise InputError(
-            f"federation.adversary is {adversary}, but this client {target}; name another client, "
-            "or -1 to let fedsim choose"
-        )
-    if adversary < 0:
-        return max(j for j in range(federation.clients) if j != client)
-    return adversary
+def _seat(federation: FederationConfig, client: int) -> int:
+    """Return the adversary: the last client that does not hold, or is, the target."""
+    return max(j for j in range(federation.clients) if j != client)
 
 
 def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[int]:
@@ -233,17 +225,10 @@ def colluders(federation: FederationConfig, challenge: Challenge) -> frozenset[i
     return frozenset(sorted(others)[: federation.colluding])
 
 
-def worlds(seed: int, trials: int, shuffled: int | None = None) -> Bools:
+def worlds(seed: int, trials: int) -> Bools:
     """Return the world of every trial: half of them D, in random order; D for a single training.
 
-    shuffled: number of first trials, even, that are balanced as a whole; None for all. Later trials
-    2i and 2i + 1 are in opposite worlds, so that more trials leave the earlier ones unchanged.
     Returns: bool [T], True for D, drawn for the whole campaign.
     """
-    first = trials if shuffled is None else min(shuffled, trials)
-    bits = np.empty(trials, dtype=np.bool_)
-    bits[:first] = generator(seed, StreamRole.WORLD).permutation(np.arange(first) % 2 == 0)
-    for trial in range(first, trials, 2):
-        heads = generator(seed, StreamRole.PAIRED_WORLDS, trial=trial).random() < 0.5
-        bits[trial : trial + 2] = [heads, not heads][: trials - trial]
+    bits: Bools = generator(seed, StreamRole.WORLD).permutation(np.arange(trials) % 2 == 0)
     return bits

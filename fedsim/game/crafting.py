@@ -77,13 +77,13 @@ class Planted(Split):
         return Records(features, labels)
 
 
-def place(challenge: ChallengeConfig, adversary: int, data_seed: int, client_of: Ints) -> int:
-    """Return the position in D of the record that a target replaces, never the adversary's."""
+def place(challenge: ChallengeConfig, data_seed: int, client_of: Ints) -> int:
+    """Return the position in D of the record that a target replaces."""
     if challenge.record >= 0:
         return challenge.record
-    among = np.flatnonzero(
-        client_of == challenge.client if challenge.client >= 0 else client_of != adversary
-    )
+    among = np.arange(len(client_of))
+    if challenge.client >= 0:
+        among = np.flatnonzero(client_of == challenge.client)
     return int(_stream(data_seed, PLACE).choice(among))
 
 

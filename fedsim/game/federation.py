@@ -329,9 +329,7 @@ def _with_challenge(rules: GameRules, loaded: Federation) -> Federation:
 
     record, neighbouring = challenge.record, rules.scheme.privacy.neighbouring
     if challenge.kind != "record":
-        record = crafting.place(
-            challenge, rules.scheme.federation.adversary, rules.data_seed, client_of
-        )
+        record = crafting.place(challenge, rules.data_seed, client_of)
     theta = initial_parameters(rules, loaded, range(1))[0]
     host = loaded.on_cpu()
     if rules.model.initialisation == "worst-case":

@@ -67,8 +67,7 @@ def updates(
     """Return u = theta - theta_j after the training of some clients, unclipped.
 
     It points downhill like a gradient, since the server subtracts it. A step goes along the mean
-    gradient of its batch, and back towards theta by the proximal term (Li et al.,
-    "Federated optimization in heterogeneous networks", 2020, Algorithm 2).
+    gradient of its batch.
 
     features: [n, *shape], the clients' records one client after another.
     plans: of each client from `schedule`, into all n records, all of one shape.
@@ -96,8 +95,6 @@ def updates(
         )
         # Along the batch's mean gradient.
         moved *= rate / filled.sum(1, keepdim=True)
-        if training.proximal_term:
-            moved -= rate * training.proximal_term * update
         update += moved
         model = (start - update).float()
     return update.unflatten(0, (len(plans), trials))

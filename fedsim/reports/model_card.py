@@ -47,7 +47,6 @@ OWN_OF_EACH = (
     "federation.partition-key",
     "federation.partition-options",
     "federation.dirichlet-alpha",
-    "federation.adversary",
     "federation.auditor-sees",
     "federation.timeout",
 )

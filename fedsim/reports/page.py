@@ -11,7 +11,7 @@ from fedsim.audits.run.audit import assemble
 from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.common import private_files
 from fedsim.configuration import Scalar, from_run_config, to_run_config
-from fedsim.federation.runs import ledger, run_agreement, run_transcript
+from fedsim.federation.runs import ledger, run_transcript
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.reports.document import blocks as doc
 from fedsim.reports.document import html
@@ -98,7 +98,7 @@ def render_html(
 
 def about(directory: RunDirectory) -> About:
     stated, facts = directory.config.run, directory.read_facts()
-    return About(stated.purpose, stated.author, facts.get("data_sha256", ""), facts.get("target"))
+    return About(stated.purpose, facts.get("data_sha256", ""), facts.get("target"))
 
 
 def write_figures(drawn: Pictures, directory: Path) -> list[Path]:
@@ -136,7 +136,7 @@ def assembled(
     transcript = run_transcript.read(directory)
     facts = directory.read_facts()
     config, rows = directory.config, ledger.verified(directory)
-    run_agreement.check_agreement(directory, facts, transcript, rows)
+    run_transcript.check_facts(directory, facts, transcript, rows)
     run = AuditedRun(
         from_run_config(to_run_config(config) | dict(limits)) if limits else config,
         facts,

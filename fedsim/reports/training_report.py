@@ -79,7 +79,6 @@ class TrainingReport:
     """What the server noted about a training. `contradictions`: alarms, in sentences."""
 
     name: str
-    author: str
     contradictions: Sequence[str]
     rounds: Sequence[NotedRound]
     missing: Sequence[Missing]
@@ -135,7 +134,7 @@ def assemble(directory: RunDirectory) -> TrainingReport:
         beyond = [name for name, limit in limits.items() if limit <= 1]
         contradictions = alarms(beyond if accused is None else accused, limits)
     run = directory.config.run
-    return TrainingReport(run.name, run.author, contradictions, course, missing)
+    return TrainingReport(run.name, contradictions, course, missing)
 
 
 @dataclass(frozen=True)
@@ -264,7 +263,6 @@ def _first(
         sign_off=first_screen.sign_off(
             purpose=card.purpose,
             data=f"{card.data}, {card.records} records of {card.clients} clients",
-            author=report.author,
             date=card.created[:10],
             limits=f"The guarantee is for one {privacy.unit} at a time. It covers what the rounds "
             "released. No attack on this training was simulated.",

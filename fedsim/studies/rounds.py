@@ -68,7 +68,6 @@ UNPLAYED = {
     "training.local-steps": Playable((1,), _ONE_STEP),
     "training.local-learning-rate": Playable((0.0,), _ONE_STEP),
     "training.local-epochs": Playable((1,), _ONE_STEP),
-    "training.proximal-term": Playable((0.0,), _ONE_STEP),
     "training.batch-size": Playable((0,), _ONE_STEP),
     "federation.sampling-rate": Playable((1.0,), _NONE_MISSING),
     "federation.dropout-rate": Playable((0.0,), _NONE_MISSING),
@@ -77,7 +76,6 @@ UNPLAYED = {
     "federation.colluding": Playable((0,), _ONE_ADVERSARY, (RECONSTRUCT,)),
     "challenge.kind": Playable(("record",), "This study uses the records of the data alone."),
     "canaries.count": Playable((0,), "This study plants no canaries."),
-    "trials.first": Playable((0,), "This study counts its trainings from 0."),
     "model.task": Playable(
         ("classification",), "The attacks of this study compare classes.", (MEMBERSHIP,)
     ),

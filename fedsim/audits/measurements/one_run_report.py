@@ -45,12 +45,12 @@ def report(
     scores, coins = transcript.get("canary_scores"), transcript.get("canaries_included")
     if scores is None or coins is None:
         return None
-    guesses, mine = game.canaries.guesses, (coins[HEADLINE], scores[HEADLINE])
+    mine = coins[HEADLINE], scores[HEADLINE]
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
     everybody = {
-        "binomial": estimators.binomial_bounds(coins, scores, delta, confidence, guesses),
-        "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence, guesses),
+        "binomial": estimators.binomial_bounds(coins, scores, delta, confidence),
+        "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence),
     }
     everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRunResult(
@@ -62,7 +62,7 @@ def report(
         claimed_epsilon=PLD.epsilon(releases.towards(Vantage.PARTICIPANT), delta),
         canary_mu=mu,
         canary_epsilon=limit,
-        bounds=estimators.bounds(*mine, delta, confidence, guesses),
+        bounds=estimators.bounds(*mine, delta, confidence),
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
         spread={
             name: _spread(stated, limit)
@@ -101,15 +101,15 @@ def checks(
     if audited is None:
         return []
     mine = transcript["canaries_included"][HEADLINE], transcript["canary_scores"][HEADLINE]
-    raised = alarm(mine, game.canaries.guesses, delta, audited.canary_epsilon)
+    raised = alarm(mine, delta, audited.canary_epsilon)
     return [AlarmCheck("one_run", raised)]
 
 
-def alarm(mine: Mine, guesses: int, delta: float, limit: float) -> str | None:
+def alarm(mine: Mine, delta: float, limit: float) -> str | None:
     """Return the alarm of canaries that show more than the noise allows; None without one."""
     # Each of two bounds may convict, so that each has its share of the error.
     sure = 1 - (1 - ALARM_CONFIDENCE) / 2
-    proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure, guesses).values())
+    proven = max(bound.epsilon for bound in estimators.bounds(*mine, delta, sure).values())
     return CONTRADICTED.format(proven, limit, delta) if proven > limit else None
 
 

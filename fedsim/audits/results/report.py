@@ -230,8 +230,6 @@ class Report:
     """None where the target is one record of D."""
     residuals: Residuals | None
     """None where the adversary formed no residuals."""
-    extended_from: int | None
-    """Trials planned at first; None where none were added."""
     contradictions: Mapping[str, str]
     """Alarms: contradictions of theory, by the check that raised them."""
     alarms: int

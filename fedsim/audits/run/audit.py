@@ -27,11 +27,6 @@ from fedsim.privacy.trust.model import Vantage
 EXCESS = 1 + 1e-4
 """Factor by which the realised mu may exceed the accounted one, since gradients are rounded."""
 
-EXTENDED = (
-    "The campaign was extended from {0} to {1} trials. Intervals and bounds are those of {1} "
-    "trials planned in advance. They hold if the results of the first {0} trials did not decide "
-    "whether to continue."
-)
 SURE = f"with confidence {ALARM_CONFIDENCE:g}"
 
 
@@ -128,7 +123,7 @@ def _measured(run: AuditedRun) -> Report:
     config, facts, transcript = run.config, run.facts, run.transcript
     rules, delta, confidence = config.game, run.delta, run.confidence
     attacked = config.challenge.kind, config.audit.attacks, transcript
-    measured, first = empirical.measure(run), config.trials.first
+    measured = empirical.measure(run)
     # A canary is one record, even where the target is a group of records.
     one_run = one_run_report.report(rules, transcript, run.releases, delta, confidence)
     residuals = residual_report.report(config.scheme, transcript, confidence)
@@ -180,7 +175,6 @@ def _measured(run: AuditedRun) -> Report:
         timing=set_up.timing(run),
         crafted=empirical.crafted(run),
         residuals=residuals,
-        extended_from=first if run.trials > first > 0 else None,
         contradictions={},
         alarms=0,
         chance_alarms=0,
@@ -213,7 +207,6 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     return [
         *guarantee.cautions(config.game, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
-        *([EXTENDED.format(report.extended_from, trials)] if report.extended_from else []),
         *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget, report.spent),

@@ -16,7 +16,7 @@ from fedsim.audits.run.audited_run import AuditedRun
 from fedsim.configuration import Scalar, to_run_config
 from fedsim.configuration.federation import FederationConfig
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.runs.ledger_row import LedgerRow
+from fedsim.federation.runs.book import LedgerRow
 from fedsim.game.mechanisms import fixed_point, privacy
 from fedsim.privacy.mechanism import Mechanism as Accounted
 

@@ -33,7 +33,7 @@ from fedsim.federation.protocol.consent import (
 )
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs.ahead import Ahead, affordable
-from fedsim.federation.runs.ledger_row import planned_kind
+from fedsim.federation.runs.book import planned_kind
 from fedsim.game.federation import Federation
 from fedsim.game.mechanisms import fixed_point, privacy, vantages
 from fedsim.game.observers import at_server

@@ -35,7 +35,6 @@ BOUNDS = tuple(
         ("training.rounds", 1, 10**5, "the client composes the cost of all rounds"),
         ("training.learning-rate", 0, 1000, "a larger step leaves every useful model"),
         ("training.local-learning-rate", 0, 1000, "a larger step leaves every useful model"),
-        ("training.proximal-term", 0, 1000, "a larger term leaves every useful model"),
         ("training.clipping-norm", 1e-6, 1e6, "float32 holds such sums, with their noise"),
         ("training.sampling-rate", 1e-6, 1, "its inverse scales local steps"),
         ("training.local-steps", 1, 1000, "each step passes over the client's records"),

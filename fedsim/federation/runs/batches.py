@@ -22,9 +22,9 @@ RUN, TRIALS = "run", "trials"
 NO_MATTER = {
     *(f"run.{name}" for name in ("name", "device", "threads", "max-memory", "out")),
     *("data.root", "data.download", "privacy.stop-at"),
-    *("trials.count", "trials.batch", "trials.first", "audit.confidence"),
+    *("trials.batch", "audit.confidence"),
 }
-"""Keys that do not change the findings of a batch, with the exceptions in `experiment`.
+"""Keys that do not change the findings of a batch.
 
 The first batch decides the number of rounds, and an exhausted budget may be raised.
 """
@@ -50,9 +50,8 @@ class Batches:
     @property
     def experiment(self) -> dict[str, Any]:
         """The keys and values that change a batch's findings."""
-        values, trials = to_run_config(self.config), self.config.trials
-        kept = {key: value for key, value in values.items() if key not in NO_MATTER}
-        return kept | {"trials.count": trials.first or trials.count}
+        values = to_run_config(self.config)
+        return {key: value for key, value in values.items() if key not in NO_MATTER}
 
     @property
     def _transcript(self) -> dict[str, Any]:
@@ -72,9 +71,7 @@ class Batches:
         self._check(file, mark, range(trials), self._transcript, f"{file} is of a run")
 
     def ranges(self) -> list[range]:
-        """Return the trials of every batch, in order.
-
-        Finished batches keep their size: the last batch of an extended campaign may be smaller.
+        """Return the trials of every batch, in order. Finished batches keep their size.
 
         Raises InputError if the file of a finished batch is damaged, or of another experiment.
         """

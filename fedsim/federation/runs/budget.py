@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from adversaries.errors import InputError
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.runs import accounts, ledger
-from fedsim.federation.runs.accounts import Account
+from fedsim.federation.runs import ledger
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.batches import Batches, rounds_of
-from fedsim.federation.runs.ledger_row import LedgerRow, planned_course, planned_kind
+from fedsim.federation.runs.book import Book, LedgerRow, by_batch, planned_course, planned_kind
 from fedsim.game.mechanisms.privacy import adds_up, epsilon_of, times
 from fedsim.privacy.releases import Rounds
 
@@ -25,7 +24,7 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
     its configured cost without privacy.stop-at, if they released noise that cannot be drawn again,
     or if the ledger is damaged or of another source of noise.
     """
-    config, directory = campaign.config, campaign.directory
+    config, directory, scheme = campaign.config, campaign.directory, campaign.config.scheme
     rows = [] if directory is None else ledger.verified(directory)
     if config.run.job == "training" and config.federation.repeats_answers:
         rows = ledger.kept(rows, done, nominal)
@@ -38,18 +37,16 @@ def plan(campaign: Batches, nominal: float, done: int = 0) -> int:
         )
     finished = campaign.finished()
     left = [trials for trials in campaign.ranges() if trials.start not in finished]
-    scheme = config.scheme
     fixed = rounds_of(directory, finished[0]) if directory and finished else None
     rounds = fixed or config.training.rounds
     kind = planned_kind(config.training, config.participation, nominal)
-    if config.privacy.stop_at:
-        for ahead in _ahead(scheme, kind, rows, left, rounds, done):
+    for ahead in _ahead(scheme, kind, rows, left, rounds, done):
+        if config.privacy.stop_at:
             most = done + affordable(scheme, kind, rounds - done, ahead)
             if most == 0 or (fixed is not None and most < fixed):
                 raise InputError(_too_dear(scheme, kind, fixed or 1, ahead))
             rounds = most
-    if directory and adds_up(source) and not config.privacy.stop_at:
-        for ahead in _ahead(scheme, kind, rows, left, rounds, done):
+        elif directory and adds_up(source):
             _check_planned(scheme, kind, ahead, rounds - done)
     return rounds
 
@@ -68,23 +65,23 @@ def _ahead(
     if not left:
         return []
     if adds_up(scheme.privacy.noise_source):
-        account = accounts.together(rows)
-        return [Ahead(sum(map(len, left)), [account.spent(client) for client in clients])]
+        book = Book.of(rows, all_trials=True)
+        return [Ahead(sum(map(len, left)), [book.spent(client) for client in clients])]
     # A new attempt repeats the noise of these rounds, except where a round has changed.
-    kept = accounts.by_batch(
+    kept = by_batch(
         row
         for row in rows
         if row.round > rounds
         or row.participants != participation.charged(row.round)
         or replace(row.kind, participants=None) != replace(kind, participants=None)
     )
-    each = (kept.get(trials.start, Account()) for trials in left)
     courses: list[list[Rounds | None]] = []
     if participation.varying:
         planned = planned_course(scheme.training, participation, kind.noise_multiplier, rounds)
         planned = planned[done:]
         courses = [[of if client in who else None for of, who in planned] for client in clients]
-    return [Ahead(1, [account.spent(client) for client in clients], courses) for account in each]
+    books = (kept.get(trials.start, Book()) for trials in left)
+    return [Ahead(1, [book.spent(client) for client in clients], courses) for book in books]
 
 
 def _check_planned(scheme: Scheme, kind: Rounds, ahead: Ahead, rounds: int) -> None:
@@ -107,20 +104,13 @@ def _too_dear(scheme: Scheme, kind: Rounds, needed: int, ahead: Ahead) -> str:
     """Return a message with the spent epsilon, the least cost to continue, and the remedy."""
     vantage, stop_at = scheme.federation.vantage, scheme.privacy.stop_at
     before, after = (ahead.epsilon(scheme, kind, rounds) for rounds in (0, needed))
-    where = f"at delta {scheme.privacy.delta:g} towards the {vantage.value}"
     rounds = "one round" if needed == 1 else f"{needed} rounds (as in the finished trials)"
     left = "remaining " * any(ahead.spent)
     together = f" of each of the {ahead.trainings} {left}trials" * (ahead.trainings > 1)
-    if not any(ahead.spent):
-        fewer = ", or run fewer trials" * (ahead.trainings > 1)
-        return (
-            f"privacy.stop-at is {stop_at:g}, but {rounds}{together} would cost epsilon "
-            f"{after:.4g} {where}; raise privacy.stop-at, add noise (the noise multiplier is "
-            f"{kind.noise_multiplier:.4g}){fewer}"
-        )
+    spent = f" beside the epsilon {before:.4g} that is spent" * any(ahead.spent)
+    fewer = ", or run fewer trials" * (ahead.trainings > 1 and not any(ahead.spent))
     return (
-        f"this run has spent epsilon {before:.4g} {where}, and {rounds}{together} would bring it "
-        f"to {after:.4g}, above privacy.stop-at = {stop_at:g}. The remaining budget does not "
-        "suffice for the remaining trials. To allow it, raise privacy.stop-at in config.toml of "
-        "the run directory."
+        f"privacy.stop-at is {stop_at:g}, but {rounds}{together} would cost epsilon {after:.4g} at "
+        f"delta {scheme.privacy.delta:g} towards the {vantage.value}{spent}; raise "
+        f"privacy.stop-at, add noise (the noise multiplier is {kind.noise_multiplier:.4g}){fewer}"
     )

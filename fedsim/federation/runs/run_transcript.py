@@ -1,11 +1,13 @@
 """The transcript of a run, transcript.npz, and the checks before a report uses it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
+from fedsim.federation.runs.book import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
 from fedsim.privacy.participation.rule import Participation
@@ -85,6 +87,25 @@ def read(directory: RunDirectory) -> Arrays:
     if complaint:
         raise directory.damaged(FILE, complaint)
     return arrays
+
+
+def check_facts(
+    directory: RunDirectory, facts: Mapping[str, Any], transcript: Arrays, rows: Sequence[LedgerRow]
+) -> None:
+    """Raise InputError if facts.json has other noise, records, trials or clients than its run."""
+    config, sizes, challenge = directory.config, facts["client_sizes"], facts["challenge"]
+    kind = planned_kind(config.training, config.participation, facts["noise_multiplier"])
+    roles = {challenge["client"], challenge["adversary"]}
+    agrees = (
+        all(row.noise_multiplier == kind.noise_multiplier for row in rows)
+        and (len(sizes), sum(sizes)) == (config.federation.clients, config.data.records)
+        and (facts["dataset"], facts["precision"]) == (config.data.name, config.run.precision)
+        and facts["planned_trials"] == len(transcript["worlds"])
+        and len(roles) == 2
+        and max(roles) < len(sizes)
+    )
+    if not agrees:
+        raise directory.damaged("facts.json", "it contradicts another file of the run")
 
 
 def _incomplete(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> str:

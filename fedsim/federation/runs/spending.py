@@ -8,16 +8,14 @@ the server's column is for a server that learns only the sum.
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from adversaries.arrays import Floats
 from fedsim.configuration.objects import Scheme
-from fedsim.federation.runs import accounts, ledger
-from fedsim.federation.runs.accounts import HELPED, Account
-from fedsim.federation.runs.ledger_row import LedgerRow, planned_course
+from fedsim.federation.runs import ledger
+from fedsim.federation.runs.book import Book, LedgerRow, by_batch, planned_course
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.game.mechanisms.privacy import Counts, adds_up, at_vantages, described, epsilon_of
@@ -26,6 +24,9 @@ from fedsim.privacy.trust.model import Vantage
 
 EPSILON = "epsilon_spent"
 """Array of a transcript with the result of `curve`."""
+
+HELPED = (Vantage.SERVER, Vantage.PARTICIPANT)
+"""The vantage points that colluders help."""
 
 
 def describe(
@@ -42,8 +43,7 @@ def describe(
     """
     if not rows:
         return privacy.describe(scheme, nominal, vantage)
-    books = accounts.by_batch(rows)
-    _, counts = _worst(scheme, list(books.values()), client, vantage)
+    _, counts = _worst(scheme, rows, by_batch(rows), client, vantage)
     return described(scheme, counts)
 
 
@@ -55,7 +55,7 @@ def describe_everything(
         return None
     if not rows:
         return privacy.describe(scheme, nominal).repeated(scheme.trial_count)
-    _, counts = _worst(scheme, [accounts.together(rows)])
+    _, counts = _worst(scheme, rows, {0: Book.of(rows, all_trials=True)})
     return described(scheme, counts)
 
 
@@ -75,19 +75,17 @@ def curve(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Floats:
     Returns: float64 [accounts, vantages, k], with one account for each client, or one for all that
     are sampled, and vantages in the order of `Vantage`. Infinite without noise.
     """
-    clients = scheme.participation.accounts
     if rows:
         last, earlier = _last_attempt(scheme, rows)
     else:
-        last, earlier = (
-            planned_course(scheme.training, scheme.participation, nominal, scheme.training.rounds),
-            Account(),
-        )
+        rounds = scheme.training.rounds
+        last = planned_course(scheme.training, scheme.participation, nominal, rounds)
+        earlier = {}
     histories: dict[Any, list[list[float]]] = {}
     curves = []
-    for client in clients:
+    for client in scheme.participation.accounts:
         kinds = tuple(kind if client in taking_part else None for kind, taking_part in last)
-        before = earlier.spent(client)
+        before = earlier.get(client, Counter())
         history = frozenset(before.items()), kinds
         if history not in histories:
             histories[history] = _history(scheme, before, kinds)
@@ -110,10 +108,8 @@ def colluders(rows: Iterable[LedgerRow]) -> frozenset[int]:
 
 def earlier_rounds(scheme: Scheme, rows: Sequence[LedgerRow]) -> int:
     """Return the number of rounds of interrupted attempts that count beside the last attempt."""
-    if not rows:
-        return 0
-    _, earlier = _last_attempt(scheme, rows)
-    return max((counts.total() for counts in earlier.counts.values()), default=0)
+    earlier = _last_attempt(scheme, rows)[1] if rows else {}
+    return max((counts.total() for counts in earlier.values()), default=0)
 
 
 def _history(scheme: Scheme, before: Counts, kinds: Sequence[Rounds | None]) -> list[list[float]]:
@@ -130,21 +126,16 @@ def _history(scheme: Scheme, before: Counts, kinds: Sequence[Rounds | None]) -> 
 
 def _worst(
     scheme: Scheme,
-    books: Sequence[Account],
+    rows: Sequence[LedgerRow],
+    books: dict[int, Book],
     client: int | None = None,
     vantage: Vantage | None = None,
 ) -> tuple[int, Counts]:
-    """Return the account with the largest epsilon towards a vantage, and its rounds."""
-    colluders = {each for account in books for each in account.colluders}
-    clients = (
-        sorted(set(scheme.participation.accounts) - colluders)
-        if client is None
-        else [scheme.participation.account_of(client)]
-    )
+    """Return the key of the book with the largest epsilon towards a vantage, and its rounds."""
+    honest = sorted(set(scheme.participation.accounts) - colluders(rows))
+    clients = honest if client is None else [scheme.participation.account_of(client)]
     seen_by = vantage or scheme.federation.vantage
-    spent = [
-        (place, account.spent(each)) for place, account in enumerate(books) for each in clients
-    ]
+    spent = [(key, book.spent(each)) for key, book in books.items() for each in clients]
 
     def badness(candidate: tuple[int, Counts]) -> tuple[float, int]:
         return epsilon_of(scheme, candidate[1], seen_by), candidate[1].total()
@@ -154,23 +145,19 @@ def _worst(
 
 def _last_attempt(
     scheme: Scheme, rows: Sequence[LedgerRow]
-) -> tuple[list[tuple[Rounds, frozenset[int]]], Account]:
-    """Return kind and clients of the worst batch's last rounds, and the account before them."""
-    books = accounts.by_batch(rows)
-    place, _ = _worst(scheme, list(books.values()))
-    batch = list(books)[place]
-    mine = [row for row in rows if row.batch == batch]
-    last = [row for row in mine if row.attempt == books[batch].attempts]
-    repeated = {row.release for row in last}
-    places = {row.place for row in last}
-    counted = books[batch].releases
-    earlier = Account()
-    for row in mine:
-        # A provisional row with the same noise released nothing beyond the last attempt.
-        if row.release not in repeated and not (row.provisional and row.place in places):
-            noise = counted.get(row.release, row.kind).noise_multiplier
-            earlier.add(replace(row, noise_multiplier=noise))
-    kinds = [counted.get(row.release, row.kind) for row in last]
+) -> tuple[list[tuple[Rounds, frozenset[int]]], dict[int, Counts]]:
+    """Return kind and clients of the worst batch's last rounds, and each client's before them."""
+    books = by_batch(rows)
+    batch, _ = _worst(scheme, rows, books)
+    book = books[batch]
+    last = [row for row in rows if (row.batch, row.attempt) == (batch, book.attempts)]
+    counted = {row.release: (row, kind) for each in book.counted.values() for row, kind in each}
+    kinds = [counted.get(row.release, (row, row.kind))[1] for row in last]
+    earlier: dict[int, Counts] = {}
+    for release in counted.keys() - {row.release for row in last}:
+        row, kind = counted[release]
+        for client in row.participants:
+            earlier.setdefault(client, Counter())[kind] += 1
     return [
         (kind, frozenset(row.participants)) for kind, row in zip(kinds, last, strict=True)
     ], earlier

@@ -16,9 +16,8 @@ from adversaries.arrays import Bools, Floats
 from fedsim.common import device
 from fedsim.common.strict_json import strict_json
 from fedsim.federation.protocol import messages
-from fedsim.federation.runs.attempt import Attempt
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
-from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.ledger import Attempt, Ledger
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.federation.server import model_training
 from fedsim.federation.server.batch import Batch

@@ -13,7 +13,7 @@ from adversaries.arrays import Floats
 from fedsim.federation.protocol import messages, secure_aggregation
 from fedsim.federation.protocol.messages import Role
 from fedsim.federation.protocol.secure_aggregation import SecureSum
-from fedsim.federation.runs.attempt import Attempt
+from fedsim.federation.runs.ledger import Attempt
 from fedsim.federation.server import acceptance
 from fedsim.federation.server.acceptance import ClientFailedError
 from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies

@@ -173,13 +173,11 @@ def _complaint(condition: str, report: Mapping[str, Any]) -> str:
     return complaint(parse(condition, [kind_of(report)]), report)
 
 
-def sign_off(
-    *, data: str, date: str, limits: str, purpose: str = "", author: str = ""
-) -> list[tuple[str, str]]:
+def sign_off(*, data: str, date: str, limits: str, purpose: str = "") -> list[tuple[str, str]]:
     return [
         ("Purpose", purpose or NOT_STATED),
         ("Data", data or NOT_STATED),
-        ("Author", author or NOT_STATED),
+        ("Author", "_" * 24),
         ("Date", date or NOT_STATED),
         ("Limits of the study", limits),
         ("Approved by, on", "_" * 24),

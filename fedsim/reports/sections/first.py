@@ -46,13 +46,11 @@ class About:
 
     Attributes:
         purpose: as configured; "" where none is stated.
-        author: as configured; "" where none is stated.
         data_sha256: of D, where the data are public; "" otherwise.
         target: the target's record, where the data are public; None otherwise.
     """
 
     purpose: str = ""
-    author: str = ""
     data_sha256: str = ""
     target: Shown | None = None
 
@@ -309,7 +307,6 @@ def _sign_off(report: Report, about: About) -> list[tuple[str, str]]:
     return first_screen.sign_off(
         purpose=about.purpose or f"{NOT_STATED} (run.purpose)",
         data=f"{report.data.name}, {report.data.records} records; {version}",
-        author=about.author or f"{NOT_STATED} (run.author)",
         date=report.created[:10],
         limits=f"One target was attacked, in {trials_of(report)}. {observers.holds_for(report)}",
     )

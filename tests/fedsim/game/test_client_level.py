@@ -76,16 +76,14 @@ def _federation(config, trials=4):
     return known, theta
 
 
-def _train(theta, features, labels, orders, rate, proximal=0.0):
+def _train(theta, features, labels, orders, rate):
     """Train one linear model as any PyTorch tutorial does; return how far it moved, downhill."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double()
     nn.utils.vector_to_parameters(theta.double(), model.parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     for batch in orders:
         optimizer.zero_grad()
-        away = nn.utils.parameters_to_vector(model.parameters()) - theta.double()
-        loss = functional.cross_entropy(model(features[batch].double()), labels[batch])
-        (loss + proximal / 2 * away.square().sum()).backward()
+        functional.cross_entropy(model(features[batch].double()), labels[batch]).backward()
         optimizer.step()
     return theta.double() - nn.utils.parameters_to_vector(model.parameters()).detach()
 
@@ -180,22 +178,6 @@ def test_an_order_depends_on_the_trials_number_and_not_on_its_batch(small):
     training = small(CLIENT).training
     whole, part = (schedule(training, 0, r, 1, 0, 8) for r in (range(6), range(4, 6)))
     np.testing.assert_array_equal(whole[4:], part)
-
-
-def test_the_proximal_term_is_that_of_its_definition(small):
-    changes = {"training.proximal-term": 0.5}
-    config = small(CLIENT | changes | {"training.clipping-norm": 100.0})
-    known, theta = _federation(config)
-    found = contribution(KnownRound(config.game, known, _game(0, range(4)), theta), 1)
-    positions = known.owned_by(1)
-    features, labels = known.members(positions)
-    plan = schedule(config.training, 0, range(4), 1, 1, len(positions))
-    for trial in range(4):
-        orders = [step[step != NOBODY].tolist() for step in plan[trial]]
-        plain = _train(theta[trial], features, labels, orders, 0.3)
-        expected = _train(theta[trial], features, labels, orders, 0.3, 0.5)
-        torch.testing.assert_close(found[trial], expected, rtol=1e-4, atol=1e-6)
-        assert (expected - plain).norm() > 0.05 * plain.norm()
 
 
 def _sent(config, known, clients, theta):

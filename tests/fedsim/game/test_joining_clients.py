@@ -27,7 +27,6 @@ JOINING, RATE = 0.5, 0.4
 SAMPLED = {
     "federation.clients": 5,
     "federation.sampling-rate": JOINING,
-    "federation.adversary": 4,
     "training.sampling-rate": RATE,
     "training.rounds": 6,
     "privacy.neighbouring": "add-remove",

@@ -17,7 +17,7 @@ from fedsim.common.randomness import gaussian_noise
 from fedsim.configuration import to_run_config
 from fedsim.federation.protocol import messages
 from fedsim.federation.runs import ledger, spending
-from fedsim.federation.runs.ledger_row import planned_kind
+from fedsim.federation.runs.book import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -35,7 +35,6 @@ BY_CLIENT = {
     "privacy.unit": "client",
     "federation.clients": CLIENTS,
     "federation.sampling-rate": JOINING,
-    "federation.adversary": ADVERSARY,
     "challenge.client": TARGET,
     "privacy.neighbouring": "add-remove",
     "privacy.rho-beta": 0.0,

@@ -484,11 +484,11 @@ def test_the_target_is_shown_where_its_data_are_public_and_else_why_not(report, 
 
 
 def test_the_sign_off_says_who_answers_for_the_study_and_what_it_does_not_say(report):
-    about = About("Which ε for triage?", "A. Engineer", "ab" * 32)
+    about = About("Which ε for triage?", "ab" * 32)
     text = Page(render_html(report, Undrawn(report, {}), about)).words
-    for said in ("Purpose Which ε for triage?", "Author A. Engineer", "SHA-256 abababababababab…"):
+    for said in ("Purpose Which ε for triage?", "Author ____", "SHA-256 abababababababab…"):
         assert said in text
-    assert "not stated (run.author)" in told(report)
+    assert "not stated (run.purpose)" in told(report)
 
 
 # What is folded, and what is absent

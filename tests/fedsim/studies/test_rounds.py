@@ -20,7 +20,7 @@ PLAYED = (
     *("data.", "model.", "training.", "run.device", "run.threads", "run.max-memory"),
     *("run.precision", "run.seed", "trials.batch", "federation.clients", "federation.partition"),
     *("federation.dirichlet-alpha", "federation.trust", "federation.vantage"),
-    *("federation.colluding", "privacy.", "challenge.", "federation.adversary"),
+    *("federation.colluding", "privacy.", "challenge."),
 )
 """Keys that a study plays as a run does: they reach the loop by the same objects.
 
@@ -28,7 +28,7 @@ The vantage and the colluders decide how much noise a target needs.
 """
 
 OF_A_RUN = (
-    *("audit.", "report.", "run.name", "run.job", "run.purpose", "run.author", "run.out"),
+    *("audit.", "report.", "run.name", "run.job", "run.purpose", "run.out"),
     *("trials.count", "canaries.", "federation.timeout", "federation.secure-aggregation"),
     "federation.auditor-sees",
 )

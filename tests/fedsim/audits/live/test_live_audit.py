@@ -13,7 +13,7 @@ from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.results import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.client import client_ledger
-from fedsim.federation.runs import ledger
+from fedsim.federation.runs import ledger, spending
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -22,6 +22,7 @@ from fedsim.federation.transcripts import reader
 from fedsim.game.canary import Canaries
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism
+from fedsim.privacy.trust.model import Vantage
 
 AUDITOR = 7777
 
@@ -104,8 +105,10 @@ def test_after_a_crash_server_ledger_client_and_auditor_state_one_epsilon(
     heard = live_report.assemble(audit, recorded.facts, 0.95).report
     assert heard["rows"]["auditor"]["limit"]["epsilon"] == pytest.approx(one, rel=1e-12)
     assert heard["details"]["released"]["epsilon"] == pytest.approx(everything, rel=1e-12)
-    last = ledger.read(directory)[-1]
-    assert last.released[0]["participant"] == pytest.approx(everything, rel=1e-12)
+    charged = spending.describe_everything(config.scheme, 0.0, ledger.read(directory))
+    assert PLD.epsilon(charged.towards(Vantage.PARTICIPANT), delta) == pytest.approx(
+        everything, rel=1e-12
+    )
     answered = client_ledger.read_answers(tmp_path / "client")
     assert client_ledger.epsilon(answered, delta) == pytest.approx(everything, rel=1e-9)
 

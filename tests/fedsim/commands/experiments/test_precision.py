@@ -1,4 +1,4 @@
-"""`fedsim choose` without a limit and more trials of a run, as a user types them."""
+"""`fedsim choose` without a limit, as a user types it."""
 
 import csv
 import json
@@ -9,8 +9,6 @@ import pytest
 from fedsim import experiment as experiments
 from fedsim.configuration import dump
 from fedsim.experiment import in_process
-from fedsim.federation.runs.extension import extend
-from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.reports import page as page_of_run
 from fedsim.reports.sections.section import TITLES
 
@@ -98,20 +96,3 @@ def test_a_table_of_nothing_sensible_leaves_nothing(
     assert complaint in err
     assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "sweep").exists()
-
-
-@pytest.mark.usefixtures("without_pages")
-def test_more_trials_are_added_to_a_finished_run(fedsim, small, tmp_path):
-    experiment, out = tmp_path / "tiny.toml", tmp_path / "run"
-    experiment.write_text(dump(small({"training.rounds": 1, "trials.count": 4})))
-    fedsim("run", experiment, "--out", out, "--quiet")
-    status, _, err = fedsim("run", out)
-    assert (status, "finished; this is its result" in " ".join(err.split())) == (0, True)
-    status, _, _ = fedsim("run", out, "trials.count=6", "--quiet")
-    assert status == 0
-    assert json.loads((out / "report.json").read_text())["trials"] == 6
-    config = (out / "config.toml").read_bytes()
-    extend(RunDirectory.open(out), 4000)
-    status, _, err = fedsim("run", out, "trials.count=6")
-    assert (status, (out / "config.toml").read_bytes()) == (0, config)
-    assert "finished; this is its result" in " ".join(err.split())

@@ -78,7 +78,6 @@ VALUES = {
     "training.sampling-rate": (1.0, 0.5, 1e-6),
     "training.local-steps": (1, 3, 1000),
     "training.local-epochs": (1, 20, 100),
-    "training.proximal-term": (0.0, 1.0, 1000.0),
     "training.batch-size": (0, 1, 4, 10**6),
     "training.optimizer": ("", "normalized", "sgd", "adam"),
     "training.schedule": ("", "linear", "cosine"),

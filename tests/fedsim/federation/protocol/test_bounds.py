@@ -23,10 +23,10 @@ ELSEWHERE = {
         *("privacy.baseline-risk", "privacy.delta"),
     ),
     "federation.clients bounds them": (
-        *("federation.adversary", "federation.colluding", "federation.tolerated-dropouts"),
+        *("federation.colluding", "federation.tolerated-dropouts"),
         "challenge.client",
     ),
-    "the client's own terms bound them": (*("trials.count", "trials.batch", "trials.first"),),
+    "the client's own terms bound them": (*("trials.count", "trials.batch"),),
     "the noise multiplier that follows from them is searched for in a range": (
         *("privacy.epsilon", "privacy.stop-at"),
     ),
@@ -37,7 +37,7 @@ ELSEWHERE = {
     "they can only make a rate smaller": ("training.warmup-rounds",),
     "a training has no game, and a game needs consents": (
         *("challenge.record", "challenge.replacement"),
-        *("canaries.count", "canaries.guesses"),
+        "canaries.count",
         *("audit.evaluated-trials", "audit.bayesian-pairs"),
     ),
 }
@@ -72,9 +72,7 @@ def _set(context, key, value):
     context.run_config[key] = value
     if key.startswith("training.local-") and key != "training.local-learning-rate":
         context.run_config["federation.trust"] = "local"
-    if key in ("training.local-epochs", "training.batch-size") or (
-        key in ("training.proximal-term", "training.local-learning-rate")
-    ):
+    if key in ("training.local-epochs", "training.batch-size", "training.local-learning-rate"):
         context.run_config |= {"privacy.unit": "client", "training.optimizer": "sgd"}
     if key == "privacy.noise-multiplier":
         context.run_config["privacy.rho-beta"] = 0.0

@@ -8,8 +8,8 @@ import pytest
 from adversaries.errors import InputError
 from fedsim.federation.runs import budget, ledger
 from fedsim.federation.runs.batches import Batches
+from fedsim.federation.runs.book import planned_kind
 from fedsim.federation.runs.budget import Ahead
-from fedsim.federation.runs.ledger_row import planned_kind
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.game.mechanisms import privacy
 from fedsim.privacy.accounting import PLD

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -15,10 +14,10 @@ from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.configuration import from_run_config, to_run_config
 from fedsim.federation.client import client_ledger
-from fedsim.federation.runs import accounts, budget, ledger, spending
-from fedsim.federation.runs.attempt import BudgetExceededError, OtherClientsError
+from fedsim.federation.runs import budget, ledger, spending
 from fedsim.federation.runs.batches import Batches
-from fedsim.federation.runs.ledger import Ledger
+from fedsim.federation.runs.book import Book
+from fedsim.federation.runs.ledger import BudgetExceededError, Ledger, OtherClientsError
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight, prepare
@@ -78,8 +77,19 @@ def charged(config, directory, *attempts, batch=0, rounds=0):
     return ledger.read(directory)
 
 
-def participant(rows, client=0):
-    return [row.epsilon[client]["participant"] for row in rows]
+def epsilons(config, rows, vantage=PARTICIPANT, client=0, all_trials=False):
+    """Return a client's epsilon after each row, of its batch or of all trainings, by replay."""
+    return [
+        privacy.epsilon_of(
+            config.scheme,
+            Book.of(
+                [each for each in rows[:end] if all_trials or each.batch == rows[end - 1].batch],
+                all_trials,
+            ).spent(client),
+            vantage,
+        )
+        for end in range(1, len(rows) + 1)
+    ]
 
 
 # The file
@@ -97,7 +107,7 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(make, opened)
         canonical = json.dumps(entry, sort_keys=True, separators=(",", ":"))
         assert check == hashlib.sha256((previous + canonical).encode()).hexdigest()[:16]
         previous = check
-    assert entry | {"epsilon": None} == {
+    assert entry == {
         "batch": 0,
         "trials": 1,
         "attempt": 2,
@@ -107,15 +117,11 @@ def test_rows_form_a_chain_of_checksums_that_anybody_can_recompute(make, opened)
         "local_steps": 1,
         "participants": [0, 1, 2],
         "noise_source": "seed",
-        "delta": DELTA,
-        "epsilon": None,
-        "released": {},
         "shares": None,
         "provisional": False,
         "present": None,
         "colluders": [],
     }
-    assert entry["epsilon"]["1"]["server"] is None
 
 
 # Rounds with missing clients
@@ -141,7 +147,7 @@ def test_a_round_is_entered_for_the_fewest_shares_and_then_for_those_that_came(m
     assert row.present == (0, 1, 3, 4)
     mechanism = spending.describe(config.scheme, Z, [row]).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z * math.sqrt(4 - 1), 1)
-    assert participant([row]) < participant([worst])
+    assert epsilons(config, [row]) < epsilons(config, [worst])
     assert row.participants == (0, 1, 2, 3, 4)  # whoever was asked is charged
 
 
@@ -164,10 +170,8 @@ def test_a_round_that_was_never_settled_counts_for_the_worst_unless_the_seed_rep
     shares = [5, 4] if source == "seed" else [5, 3, 5, 4]
     expected = Mechanism(tuple(Steps(Z * math.sqrt(s - 1)) for s in shares))
     assert found == expected
-    exact = privacy.epsilon_of(
-        config.scheme, Counter(accounts.by_batch(rows)[0].spent(0)), PARTICIPANT
-    )
-    assert participant(rows)[-1] == pytest.approx(exact)
+    exact = privacy.epsilon_of(config.scheme, Book.of(rows).spent(0), PARTICIPANT)
+    assert epsilons(config, rows)[-1] == pytest.approx(exact)
     assert spending.earlier_rounds(config.scheme, rows) == (0 if source == "seed" else 2)
 
 
@@ -184,8 +188,8 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(then, trust, m
         attempt.charge(1, range(5))
         attempt.settle(1, FIRST)
     before = ledger.read(directory)
-    assert accounts.by_batch(before)[0].spent(4).total() == 1
-    assert math.isfinite(participant(before)[-1])
+    assert Book.of(before).spent(4).total() == 1
+    assert math.isfinite(epsilons(config, before)[-1])
     attempt = Ledger(config.scheme, directory).begin(range(1), 1, Z)
     attempt.charge(1, range(5))
     content = (directory.path / "ledger.jsonl").read_bytes()
@@ -196,7 +200,7 @@ def test_the_seeds_noise_is_not_released_again_over_other_clients(then, trust, m
     assert "\n" not in str(error.value)
     assert (directory.path / "ledger.jsonl").read_bytes() == content
     attempt.settle(1, FIRST)  # whoever repeats it to the bit may go on
-    assert participant(ledger.read(directory))[-1] == participant(before)[-1]
+    assert epsilons(config, ledger.read(directory))[-1] == epsilons(config, before)[-1]
 
 
 def test_noise_of_the_system_may_meet_other_clients_and_is_one_more_release(make, opened):
@@ -220,7 +224,7 @@ def test_a_ledger_whose_attempts_differ_in_their_clients_under_one_noise_has_no_
     later = replace(row, attempt=2, present=tuple(THEN))
     for rows in ([row, later], [row, later, replace(row, attempt=3)]):
         for client in range(5):
-            counts = accounts.by_batch(rows)[0].spent(client)
+            counts = Book.of(rows).spent(client)
             assert counts.total() == 2
             assert privacy.epsilon_of(config.scheme, counts, PARTICIPANT) == math.inf
         assert np.all(spending.curve(config.scheme, Z, rows)[:, 1, -1] == math.inf)
@@ -246,12 +250,6 @@ def test_colluders_are_charged_as_unprotected_and_the_others_as_before(
     rows, without = ledger.read(directory), ledger.read(honest)
     told = () if trust == "central" else (1, 3)
     assert rows[0].colluders == told
-    for row, other in zip(rows, without, strict=True):
-        for client in range(5):
-            expected = dict(other.epsilon[client])
-            if client in told:
-                expected |= {"server": math.inf, "participant": math.inf}
-            assert row.epsilon[client] == expected
     # What is worst and what is left are the honest clients'.
     assert math.isfinite(attempt.epsilon)
     assert spending.describe(config.scheme, Z, rows) == spending.describe(config.scheme, Z, without)
@@ -313,8 +311,10 @@ def test_a_client_is_charged_only_for_the_rounds_that_it_took_part_in(make, open
     rows = ledger.read(directory)
     expected = {0: [1, 2, 3, 4], 1: [1, 2, 2, 3], 2: [1, 1, 2, 3]}
     for client, steps in expected.items():
-        np.testing.assert_allclose(participant(rows, client), [closed_form(n) for n in steps])
-        assert [row.epsilon[client]["server"] for row in rows] == [math.inf] * 4
+        np.testing.assert_allclose(
+            epsilons(make(), rows, client=client), [closed_form(n) for n in steps]
+        )
+        assert epsilons(make(), rows, Vantage.SERVER, client)[-1] == math.inf
     assert attempt.epsilon == pytest.approx(closed_form(4))
     mechanism = spending.describe(make().scheme, Z, rows, client=1).towards(Vantage.PARTICIPANT)
     assert mechanism == Mechanism.alike(Z, 3)
@@ -332,10 +332,10 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, open
     attempt.charge(2, [0, 1])
     rows = ledger.read(directory)
     # Behind the noise of two others, then behind that of one: 1/z^2 adds up.
-    assert participant(rows)[1] == pytest.approx(
+    assert epsilons(config, rows)[1] == pytest.approx(
         closed_form(1, 1 / math.sqrt(0.5 / Z**2 + 1 / Z**2))
     )
-    assert rows[1].epsilon[0]["server"] == pytest.approx(closed_form(2))
+    assert epsilons(config, rows, Vantage.SERVER)[1] == pytest.approx(closed_form(2))
     mechanism = spending.describe(config.scheme, Z, rows).towards(Vantage.PARTICIPANT)
     assert [group.noise_multiplier for group in mechanism.groups] == [Z, Z * math.sqrt(2)]
 
@@ -343,7 +343,7 @@ def test_the_noise_of_a_client_who_is_missing_is_missed_by_the_others(make, open
 def test_local_steps_are_charged_one_by_one(make, opened):
     config = make({"federation.trust": "local", "training.local-steps": 3})
     rows = charged(config, opened(config), 2)
-    np.testing.assert_allclose(participant(rows), [closed_form(3), closed_form(6)])
+    np.testing.assert_allclose(epsilons(config, rows), [closed_form(3), closed_form(6)])
 
 
 def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_it(
@@ -352,7 +352,7 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
     seed, system = make(), make(SYSTEM)
     rows = charged(seed, opened(seed), 2, 4, rounds=4)
     # Never less than before: after the restart the first two rounds are already out.
-    np.testing.assert_allclose(participant(rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
+    np.testing.assert_allclose(epsilons(seed, rows), [closed_form(n) for n in (1, 2, 2, 2, 3, 4)])
     assert spending.earlier_rounds(seed.scheme, rows) == 0
     undisturbed = charged(seed, RunDirectory.create(tmp_path / "undisturbed", seed), 4)
     np.testing.assert_array_equal(
@@ -361,7 +361,7 @@ def test_noise_from_the_seed_repeats_what_was_released_and_system_noise_adds_to_
 
     directory = RunDirectory.create(tmp_path / "system", system)
     rows = charged(system, directory, 2, 1, 4, rounds=4)
-    np.testing.assert_allclose(participant(rows), [closed_form(n) for n in range(1, 8)])
+    np.testing.assert_allclose(epsilons(system, rows), [closed_form(n) for n in range(1, 8)])
     assert spending.earlier_rounds(system.scheme, rows) == 3
     for described in spending.describe_run(directory):
         assert described is not None
@@ -378,12 +378,12 @@ def test_of_one_training_the_worst_batch_is_described_and_everything_adds_up(mak
     charged(config, directory, 1, 3, batch=2, rounds=3)
     rows = charged(config, directory, 3, batch=4)
     np.testing.assert_allclose(
-        participant(rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
+        epsilons(config, rows), [closed_form(n) for n in (1, 2, 3, 1, 2, 3, 4, 1, 2, 3)]
     )
     assert spending.describe(config.scheme, Z, rows).count == 4
     assert spending.curve(config.scheme, Z, rows)[0, 1, -1] == pytest.approx(closed_form(4))
     np.testing.assert_allclose(
-        [row.released[0]["participant"] for row in rows], [closed_form(n) for n in range(1, 11)]
+        epsilons(config, rows, all_trials=True), [closed_form(n) for n in range(1, 11)]
     )
 
 
@@ -409,10 +409,10 @@ def test_every_trial_of_every_batch_and_attempt_is_in_what_was_released(
     assert everything.count == 4 * 5
     assert spending.describe(config.scheme, Z, rows).count == 3
     assert spending.trainings(rows) == 8
-    assert attempt.epsilon == rows[-1].released[0]["participant"]
+    assert attempt.epsilon == epsilons(config, rows, all_trials=True)[-1]
     for vantage in Vantage:
         total = PLD.epsilon(everything.towards(vantage), DELTA)
-        assert rows[-1].released[0][vantage.value] == total
+        assert epsilons(config, rows, vantage, all_trials=True)[-1] == total
     seed = make(TOLERANT, {"federation.tolerated-dropouts": tolerated})
     assert spending.describe_everything(seed.scheme, Z, rows) is None
 
@@ -498,9 +498,9 @@ def test_the_running_value_never_understates_never_falls_and_ends_exact(rounds, 
 def test_a_restart_never_lowers_the_running_value(before, source, make, opened):
     config = make({"privacy.noise-source": source})
     rows = charged(config, opened(config), before, 97, rounds=97)
-    assert np.all(np.diff(participant(rows)) >= 0)
+    assert np.all(np.diff(epsilons(config, rows)) >= 0)
     total = 97 + (before if source == "system" else 0)
-    assert participant(rows)[-1] == pytest.approx(closed_form(total))
+    assert epsilons(config, rows)[-1] == pytest.approx(closed_form(total))
 
 
 # The budget
@@ -685,7 +685,7 @@ def test_a_restart_of_the_first_batch_goes_on_with_what_is_left(make, opened):
     assert report["budget"]["epsilon"]["participant"] == pytest.approx(closed_form(4))
     assert report["released"]["epsilon"] == pytest.approx(closed_form(4 * 1 + 8 * 3))
     np.testing.assert_allclose(
-        participant(ledger.read(directory)),
+        epsilons(config, ledger.read(directory)),
         [closed_form(n) for n in (1, 2, 3, 4, 1, 2, 3)],
     )
 
@@ -695,7 +695,7 @@ def test_nothing_is_left_of_a_budget_that_was_spent_on_an_interrupted_attempt(ma
     directory = opened(config)
     killed(config, directory, batch=0, round=4)
     with pytest.raises(
-        InputError, match=r"and one round of each of the 8 remaining trials would bring it"
+        InputError, match=r"but one round of each of the 8 remaining trials would cost epsilon"
     ):
         execute(config, directory)
 
@@ -735,7 +735,7 @@ def test_a_round_that_is_done_again_costs_what_it_cost_after_the_rounds_before_i
     again = Ledger(config.scheme, directory, done=(2, Z)).begin(range(1), 4, Z, first=3)
     again.charge(3, range(config.federation.clients))
     rows = ledger.read(directory)
-    assert [row.epsilon for row in rows] == [row.epsilon for row in before]
+    assert epsilons(config, rows) == epsilons(config, before)
 
 
 def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
@@ -769,7 +769,7 @@ def test_after_a_crash_clients_and_the_servers_ledger_state_the_same_epsilon(
     config = small(values | {"privacy.stop-at": 5.0})  # the second attempt costs more than planned
     directory = RunDirectory.create(tmp_path / "run", config)
     attempt(2)
-    stated = ledger.read(directory)[-1].epsilon[0]["server"]
+    stated = epsilons(config, ledger.read(directory), Vantage.SERVER)[-1]
     assert stated == pytest.approx(PLD.epsilon(Mechanism((Steps(5.0, 2 + 3),)), 1e-5))
     for client in range(config.federation.clients):
         answers = client_ledger.read_answers(tmp_path / f"client-{client}")

@@ -140,51 +140,27 @@ def test_damage_is_one_line_with_the_remedy(damage, complaint, small, finished):
 
 
 FALSE = {
-    "one is missing": (lambda facts: facts.pop("created"), "it has no 'created'"),
-    "a text for a number": (lambda facts: facts.update(parameters="1"), "'parameters' is '1'"),
-    "a number below 0": (lambda facts: facts.update(noise_multiplier=-1.0), "'noise_multi.* -1"),
-    "part of the timing": (lambda facts: facts["timing"].pop("total"), "it has no 'timing.total'"),
-    "more noise": (
-        lambda facts: facts.update(noise_multiplier=123.0),
-        r"noise multiplier is 123.0, but ledger.jsonl says 1\.",
+    "more noise": lambda facts: facts.update(noise_multiplier=123.0),
+    "other data": lambda facts: facts.update(dataset="mnist"),
+    "more trials": lambda facts: facts.update(planned_trials=80),
+    "more clients": lambda facts: facts["client_sizes"].append(0),
+    "fewer records": lambda facts: facts["client_sizes"].__setitem__(1, 1),
+    "an adversary whose record it is": lambda facts: facts["challenge"].update(
+        adversary=facts["challenge"]["client"]
     ),
-    "other data": (
-        lambda facts: facts.update(dataset="mnist"),
-        "mnist, but config.toml says",
-    ),
-    "more trials": (lambda facts: facts.update(planned_trials=80), "80, but transcript.npz has 8"),
-    "more batches of trials": (
-        lambda facts: facts.update(batches=7),
-        "batches of trials is 7, but transcript.npz has",
-    ),
-    "more clients": (
-        lambda facts: facts["client_sizes"].append(0),
-        "clients is 4, but config.toml",
-    ),
-    "fewer records": (
-        lambda facts: facts["client_sizes"].__setitem__(1, 1),
-        "records is .*, but config.toml says",
-    ),
-    "an adversary whose record it is": (
-        lambda facts: facts["challenge"].update(adversary=facts["challenge"]["client"]),
-        r"adversary is (\d), but the client of the target must be another",
-    ),
-    "nobody's record": (
-        lambda facts: facts["challenge"].update(client=7),
-        "client is 7, but there",
-    ),
+    "nobody's record": lambda facts: facts["challenge"].update(client=7),
 }
 
 
-@pytest.mark.parametrize(("change", "complaint"), FALSE.values(), ids=FALSE)
-def test_facts_that_the_other_files_contradict_are_damage_too(change, complaint, small, finished):
+@pytest.mark.parametrize("change", FALSE.values(), ids=FALSE)
+def test_facts_that_the_other_files_contradict_are_damage_too(change, small, finished):
     directory = finished(small())
     facts = directory.read_facts()
     try:
         false = copy.deepcopy(facts)
         change(false)
         directory.write_json("facts.json", false)
-        with pytest.raises(InputError, match=f"facts.json .*{complaint}.*delete it"):
+        with pytest.raises(InputError, match=r"facts.json .*contradicts another file.*delete it"):
             page.write_report(directory)
     finally:
         directory.write_json("facts.json", facts)

@@ -22,7 +22,8 @@ from fedsim.configuration.federation import TOLERATED, FederationConfig
 from fedsim.federation.client import client_ledger
 from fedsim.federation.protocol import messages
 from fedsim.federation.protocol.messages import Request, Role
-from fedsim.federation.runs import accounts, ledger, spending
+from fedsim.federation.runs import ledger, spending
+from fedsim.federation.runs.book import Book
 from fedsim.federation.runs.run_directory import CARD, RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server import checkpoint, nodes
@@ -240,13 +241,13 @@ def test_a_round_that_no_client_answered_costs_nothing(job, changes, silent_in, 
     with pytest.raises(ClientFailedError, match=f"round {silent_in}: .*it refuses"):
         _train(config, Refuses())
     answered = silent_in - 1
-    assert accounts.together(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
+    assert Book.of(ledger.read(RunDirectory.open(tmp_path / "run"))).most == answered
     if job == "experiment" and answered:
         with pytest.raises(InputError, match=r"set privacy\.stop-at"):
             _train(config)
         return
     rows = ledger.read(_train(config))
-    assert accounts.together(rows).most == 3
+    assert Book.of(rows).most == 3
     planned = spending.describe(config.scheme, rows[0].noise_multiplier, [])
     assert spending.describe(config.scheme, 0.0, rows).count == planned.count
 

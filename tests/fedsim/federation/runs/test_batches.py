@@ -1,4 +1,4 @@
-"""More trials of a run, and changed configurations: what is kept, and what is refused."""
+"""Changed configurations and files of a run: what is kept, and what is refused."""
 
 import re
 import shutil
@@ -9,8 +9,7 @@ import pytest
 from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.configuration import dump, to_run_config
-from fedsim.federation.runs import batches, ledger
-from fedsim.federation.runs.extension import extend
+from fedsim.federation.runs import batches
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.federation.server.plan import preflight
@@ -47,92 +46,6 @@ def _stop_before(monkeypatch, batches):
 
     start = DPSGD.start
     monkeypatch.setattr(DPSGD, "start", run_some)
-
-
-def test_more_trials_leave_the_old_ones_and_the_guarantee_as_they_are(small, tmp_path, monkeypatch):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.batch": 6}))
-    before, old = _go(directory)
-    files = {path.name: path.read_bytes() for path in (directory.path / "batches").iterdir()}
-    extend(directory, 14)
-    assert not directory.finished
-    assert [list(part) for part in batches.Batches(directory.config, directory).ranges()] == [
-        list(range(6)),
-        list(range(6, 8)),
-        list(range(8, 14)),
-    ]
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        _stop_before(patched, 0)
-        _go(directory)
-    assert directory.read_json("report.json") == old
-    assert extend(directory, 14) == directory.config  # the same command after the interruption
-    after, new = _go(directory)
-    assert directory.finished
-    for name in ("worlds", "log_odds", "final_models"):
-        np.testing.assert_array_equal(after[name][:8], before[name])
-    assert after["worlds"][8:].reshape(3, 2).sum(1).tolist() == [1, 1, 1]
-    for name, content in files.items():
-        assert (directory.path / "batches" / name).read_bytes() == content
-    assert new["budget"]["epsilon"] == old["budget"]["epsilon"]
-    assert new["bounds"] == old["bounds"]
-    assert {row.batch for row in ledger.verified(directory)} == {0, 6, 8}
-    assert (new["trials"], new["extended_from"]) == (14, 8)
-    assert any("extended from 8 to 14" in warning for warning in new["warnings"])
-    # A typo is taken back, as far as there are trials; until then reports are of those there are.
-    extend(directory, 40_000)
-    between = report_of(directory)
-    assert between.extended_from == 8
-    assert any("extended from 8 to 14" in warning for warning in between.warnings)
-    with pytest.raises(InputError, match="is to have 40000 trials, and 14 of them"):
-        extend(directory, 12)
-    assert extend(directory, 14).trials.first == 8
-    assert directory.finished
-    # Its configuration alone gives the same campaign again.
-    scratch, _ = _go(RunDirectory.create(tmp_path / "scratch", directory.config.placed_at("")))
-    np.testing.assert_allclose(scratch["log_odds"], after["log_odds"], rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(scratch["worlds"], after["worlds"])
-
-
-def test_more_trials_that_were_never_run_leave_no_trace_when_taken_back(small, tmp_path):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
-    given = directory.config
-    _go(directory)
-    assert directory.finished
-    extend(directory, 400)
-    assert not directory.finished
-    assert directory.config.trials.first == 8
-    with pytest.raises(InputError, match="at least 8"):
-        extend(directory, 6)
-    extend(directory, 8)
-    assert directory.config == given
-    assert directory.finished
-
-
-@pytest.mark.parametrize(("trials", "complaint"), [(8, "8 trials already"), (11, "even number")])
-def test_an_impossible_extension_is_refused(trials, complaint, small, tmp_path):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS))
-    _go(directory)
-    before = (directory.path / "config.toml").read_bytes()
-    with pytest.raises(InputError, match=complaint):
-        extend(directory, trials)
-    assert (directory.path / "config.toml").read_bytes() == before
-
-
-def test_a_single_training_is_not_extended(small, tmp_path):
-    directory = RunDirectory.create(tmp_path / "run", small(FEW_ROUNDS | {"trials.count": 1}))
-    with pytest.raises(InputError, match="is a single training, on D"):
-        extend(directory, 8)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"trials.first": 10}, "trials.first is 10 and trials.count is 8"),
-        ({"trials.first": 3}, "trials.first is 3 and trials.count is 8"),
-    ],
-)
-def test_designs_that_make_no_sense_are_refused(changes, complaint, small):
-    with pytest.raises(InputError, match=complaint):
-        small(FEW_ROUNDS | changes)
 
 
 @pytest.mark.parametrize(
