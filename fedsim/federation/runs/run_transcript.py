@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.configuration import Config
+from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.book import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
@@ -97,7 +97,7 @@ def read(directory: RunDirectory) -> Arrays:
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         mark = arrays.pop(EXPERIMENT)
-        for name in _needed(config, arrays):
+        for name in _needed(config.federation.vantage, config.audit, arrays):
             if name not in arrays:
                 raise ValueError(f"it has no '{name}'")
         trials, rounds = arrays["log_odds"].shape
@@ -134,13 +134,12 @@ def check_facts(
         raise directory.damaged("facts.json", "it contradicts another file of the run")
 
 
-def _needed(config: Config, arrays: Arrays) -> list[str]:
+def _needed(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> list[str]:
     """Return the arrays that a run needs, by its configuration and by its other arrays."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    needed, vantage = [*NEEDED], config.federation.vantage
-    watched = measured(vantage, config.audit.vantages)
-    if at_server.seat(config.audit.mode).follows and Vantage.PARTICIPANT in watched:
+    needed, watched = [*NEEDED], measured(vantage, audit.vantages)
+    if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in watched:
         ending = suffix(Vantage.PARTICIPANT, vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
     for group, all_of in ((LOSS_ATTACK + LOSSES, LOSS_ATTACK), (COUNTS, COUNTS)):
