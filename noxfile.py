@@ -22,8 +22,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def test(session: nox.Session) -> None:
-    """Run the default tests; `nox -s test -- tests/fedsim/privacy` those of one room."""
+    """Run the tests of guarantees; `nox -s test -- tests/fedsim/privacy` those of one room."""
     session.run("pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+def outer(session: nox.Session) -> None:
+    """Run the tests of wording, pages, exit statuses and processes."""
+    session.run("pytest", "-n", "auto", "-m", "outer and not slow and not browser")
 
 
 @nox.session

@@ -58,6 +58,37 @@ def pytest_collection():
         gc.freeze()
 
 
+INNER = (
+    *("adversaries/", "mutations/", "test_golden.py", "test_client_charges.py"),
+    *("fedsim/common/", "fedsim/configuration/", "fedsim/game/", "fedsim/learning/"),
+    *("fedsim/privacy/", "fedsim/test_faults.py", "fedsim/test_verdict_table.py"),
+    *(f"fedsim/federation/{each}/" for each in ("client", "protocol", "runs", "server")),
+    *("fedsim/federation/transcripts/",),
+    *(f"fedsim/audits/{each}/" for each in ("judgement", "measurements", "recorded", "results")),
+    "fedsim/audits/run/",
+)
+"""Tests of guarantees and of mathematics. The others, which protect wording, pages, exit statuses
+and processes, are marked `outer`."""
+
+QUICK = "not slow and not browser"
+"""Expression of the default run in pyproject.toml."""
+
+
+def pytest_configure(config):
+    """Leave out the outer tests of a run that names no tests and no marks."""
+    whole = config.args_source is config.ArgsSource.TESTPATHS
+    if whole and config.option.markexpr == QUICK:
+        config.option.markexpr = f"{QUICK} and not outer"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        place = item.nodeid.partition("::")[0].partition("tests/")[2]
+        if not place.startswith(INNER):
+            item.add_marker("outer")
+
+
 def pytest_addoption(parser):
     parser.addoption("--golden", action="store_true", help="write the golden values anew")
 

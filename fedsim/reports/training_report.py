@@ -105,6 +105,11 @@ PARTLY_COVERED = (
     "rounds released, but not all of this folder."
 )
 
+UNPROTECTED = (
+    "Do not share the folder public/, which has the model, its description and its card: no "
+    "guarantee protects the people whose records were used."
+)
+
 CONFIDENTIAL = (
     "The rest of this directory, including this page, is for the operator of the server only. It "
     "says which client answered when, and describes the messages of each client."
@@ -199,7 +204,9 @@ def state(report: TrainingReport, card: ModelCard) -> StateWords:
 def render_html(report: TrainingReport, card: ModelCard) -> str:
     observers = towards(report, card)
     blocks: list[doc.Block] = [doc.Label("", text, alarming=True) for text in report.contradictions]
-    if card.uncovered is not None:
+    if not card.privacy.guaranteed or report.alarms:
+        blocks.append(doc.Prose(UNPROTECTED))
+    elif card.uncovered is not None:
         partly = " ".join([PARTLY_COVERED, *card.uncovered])
         blocks.append(doc.Prose(partly if card.uncovered else PUBLIC))
     states = [each.words for each in observers]
@@ -289,8 +296,9 @@ def _limits(card: ModelCard, observers: Sequence[Towards]) -> str:
 def _steps(
     report: TrainingReport, card: ModelCard, observers: Sequence[Towards]
 ) -> list[doc.Words]:
-    advice, trusted = state(report, card).advice, any(each.right_at_most >= 1 for each in observers)
-    public = not report.alarms
+    advice, guaranteed = state(report, card).advice, card.privacy.guaranteed
+    trusted = guaranteed and any(each.right_at_most >= 1 for each in observers)
+    public = guaranteed and not report.alarms
     steps = {
         advice: bool(advice),
         "Decide whether you trust the observers from whom no noise protects.": trusted,

@@ -46,6 +46,9 @@ def test_no_noise_and_no_guarantee_set_no_limit():
     page = training_report.render_html(REPORT, card(privacy=promised))
     assert bars(page) == [("Server", "caution", "Theory sets no limit.")]
     assert "Checks: 1 failed" in page
+    assert "Do not share the folder public/" in page
+    assert "Share only" not in page
+    assert "You may share" not in page
 
 
 def test_what_was_rehearsed_stands_as_measured_at_its_vantage():
@@ -64,3 +67,4 @@ def test_an_alarm_and_a_silent_client_fail_their_checks():
     failed = re.findall(r"Failed\.</span>.*?<code>--fail-if &#39;(.*?)&#39;", page)
     assert failed == ["alarms &gt; 0", "missing.# &gt; 0"]
     assert "verdict alarm" in page
+    assert "Do not share the folder public/" in page
