@@ -14,7 +14,7 @@ import numpy as np
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.bounds.rate_bounds import NoiseFamily, by_scale
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
@@ -279,7 +279,7 @@ def _bounds(
     }
     if curve is not None:
         of_steps, family = curve
-        bounds[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
+        bounds[TRADE_OFF] = by_scale(clopper_pearson_bound(worlds, of_steps, delta, level), family)
     return bounds
 
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
-from adversaries.bounds.gaussian_bounds import by_mu
 from adversaries.bounds.lower_bounds import clopper_pearson_split
+from adversaries.bounds.rate_bounds import by_mu
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
 from fedsim.audits.measurements import bounds_audit, membership_audit

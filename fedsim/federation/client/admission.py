@@ -23,7 +23,6 @@ from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.federation.client import client_ledger, seen_models
 from fedsim.federation.client.client_ledger import AnsweredMessage
 from fedsim.federation.protocol import consent, messages, signed_keys
-from fedsim.federation.protocol.arrays import check_array
 from fedsim.federation.protocol.consent import (
     DELTA_LIMIT,
     EPSILON_LIMIT,
@@ -31,6 +30,7 @@ from fedsim.federation.protocol.consent import (
     RefusedError,
     Terms,
 )
+from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Request, Role
 from fedsim.federation.runs.ahead import Ahead, affordable
 from fedsim.federation.runs.book import planned_kind
@@ -387,18 +387,24 @@ def _check_role(job: str, request: Request, loaded: Federation, partition: int) 
 
 def _check_arrays(received: ReceivedMessage) -> None:
     message, request = received.message, received.request
-    shape = (request.trials, models.size(received.loaded.model))
+    size = models.size(received.loaded.model)
+    known = {
+        messages.MODEL: Form.of(np.float32, request.trials, size),
+        messages.WORLDS: Form.of(np.bool_, request.trials),
+    }
     try:
-        check_array(message, messages.MODEL, [shape], np.float32)
-        if messages.WORLDS in message.content:
-            check_array(message, messages.WORLDS, [(request.trials,)], np.bool_)
+        records = messages.array_records(message.content)
+        for name in (messages.MODEL, *(records.keys() & {messages.WORLDS})):
+            (array,) = records[name].values()
+            known[name].check(array, name)
+            known[name].check_values(array, name)
         model = messages.only(messages.array_records(message.content)[messages.MODEL])
         if (largest := float(np.abs(model).max(initial=0.0))) > MOST_VALUE:
             raise ValueError(
                 f"its model has a value of {largest:.3g}, but a client trains no model with a "
                 "value above 2^20"
             )
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise RefusedError(f"invalid request: {error}") from None
 
 

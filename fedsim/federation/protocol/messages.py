@@ -147,7 +147,7 @@ def arrays_of(record: ArrayRecord) -> dict[str, npt.NDArray[Any]]:
     Raises ValueError if an array is not in NumPy's format.
     Raises TypeError if an array names another format.
     """
-    return {name: _decoded(array) for name, array in record.items()}
+    return {name: decoded(array) for name, array in record.items()}
 
 
 def array_records(content: RecordDict) -> dict[str, ArrayRecord]:
@@ -163,7 +163,7 @@ def config_records(content: RecordDict) -> dict[str, ConfigRecord]:
     return {name: each for name, each in content.items() if isinstance(each, ConfigRecord)}
 
 
-def _decoded(array: Array) -> npt.NDArray[Any]:
+def decoded(array: Array) -> npt.NDArray[Any]:
     """Return an array as NumPy's own reader would, with the headers parsed once."""
     if isinstance(array, HeldArray):
         return array.values

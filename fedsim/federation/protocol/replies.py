@@ -5,27 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import Message
 
 from fedsim.common.foreign_text import brief
 from fedsim.federation.protocol import messages
-from fedsim.federation.protocol.arrays import check_finite, check_form, header
-from fedsim.game.mechanisms import vantages
-from fedsim.game.observers.memory import (
-    HISTORY,
-    MEMBERSHIP,
-    POISON_SCORES,
-    POPULATION,
-    POPULATION_LOSSES,
-)
-from fedsim.privacy.trust.model import Vantage
 
 MOST_SECONDS = 1e7
 """Longest credible time that a node computes for one reply: four months."""
-
-MOST_SHOWN = 60
-"""Letters of a message's names that a complaint repeats."""
 
 MOST_SAID = 500
 """Letters that are kept of a node's error, or of the fault in its reply."""
@@ -126,83 +112,6 @@ def check_round(reply: Message, round: int) -> None:
     claimed = messages.metric(reply, "round")
     if claimed != round:
         raise ValueError(f"it belongs to round {claimed:g}")
-
-
-def check_records(
-    reply: Message, needed: Mapping[str, Collection[str]], optional: Collection[str] = ()
-) -> None:
-    """Raise ValueError unless a reply has the requested arrays, and no others."""
-    records = {name: set(record) for name, record in messages.array_records(reply.content).items()}
-    if unasked := sorted(set(records) - set(needed) - set(optional)):
-        raise ValueError(f"it has a record {shown(unasked[0])}, which was not requested")
-    for name, keys in needed.items():
-        if records.get(name) != set(keys):
-            raise ValueError(
-                f"its record '{name}' must have exactly these arrays: {', '.join(sorted(keys))}"
-            )
-
-
-def check_measurement(reply: Message, trials: int, parameters: int, evaluated: int) -> None:
-    """Raise ValueError unless each of an auditor's arrays is finite and has exactly its shape.
-
-    The shapes are [T, P] for gradients and noise, bool [T] for the target's participation, and
-    [E, pairs] for distances.
-    """
-    shapes: dict[str, tuple[tuple[int, ...], type]] = {"participation": ((trials,), bool)}
-    for name in (messages.MEASUREMENT, messages.DISCLOSED):
-        for key, array in messages.array_records(reply.content).get(name, {}).items():
-            shape, dtype = shapes.get(key, ((trials, parameters), np.float64))
-            check_form(array, name, [shape], dtype)
-    record = messages.array_records(reply.content).get(messages.DISTANCES, ArrayRecord())
-    for array in record.values():
-        (*_, pairs), own, _ = header(array, messages.DISTANCES)
-        check_form(array, messages.DISTANCES, [(evaluated, pairs)], own.type)
-    for name in (messages.MEASUREMENT, messages.DISCLOSED, messages.DISTANCES):
-        if name in messages.array_records(reply.content):
-            check_finite(messages.array_records(reply.content)[name], name)
-
-
-def check_findings(
-    reply: Message, known: Collection[str], trials: int, rounds: int, needed: str | None
-) -> None:
-    """Raise ValueError unless the adversary's findings have every trial and no unknown array.
-
-    Arrays are [T] or [T, k]; losses may be [T, k + 1], and a population's [T, h], h <= POPULATION.
-    known: allowed names, which go into the run directory.
-    needed: the one that must be there.
-    """
-    arrays = {
-        key: array
-        for record in messages.array_records(reply.content).values()
-        for key, array in record.items()
-    }
-    if needed is not None and needed not in arrays:
-        raise ValueError(
-            f"it has no '{needed}': the node lost its Flower state, for example when its SuperNode "
-            "restarted; give the node's config a state-path"
-        )
-    for key, array in arrays.items():
-        if key not in known:
-            raise ValueError(f"it has a finding {shown(key)}, which was not requested")
-        _, dtype, _ = header(array, key)
-        shapes: list[tuple[int, ...]] = [(trials,), (trials, rounds)]
-        if key == POPULATION_LOSSES:
-            shapes = [(trials, others) for others in range(1, POPULATION + 1)]
-        check_form(array, key, shapes, dtype.type)
-        # Log-odds may be infinite without noise, so that only NaN is refused.
-        if np.isnan(array.numpy()).any():
-            raise ValueError(f"its '{key}' contains NaN")
-
-
-def finding_names(vantage: Vantage, audit_vantages: str) -> frozenset[str]:
-    """Return the names of all arrays that an adversary's findings may have."""
-    endings = {vantages.suffix(v, vantage) for v in vantages.measured(vantage, audit_vantages)}
-    history = {f"{name.replace('_', '-')}{ending}" for name in HISTORY for ending in endings}
-    return frozenset(history | {*MEMBERSHIP, POISON_SCORES})
-
-
-def shown(name: str) -> str:
-    return repr(brief(name, MOST_SHOWN))
 
 
 def _check_seconds(reply: Message) -> None:

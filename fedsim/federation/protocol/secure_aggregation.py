@@ -20,9 +20,9 @@ from adversaries.arrays import Ints
 from fedsim.configuration import from_run_config
 from fedsim.federation.protocol import flower_private as flower
 from fedsim.federation.protocol import messages, signed_keys
-from fedsim.federation.protocol.arrays import check_form
 from fedsim.federation.protocol.consent import RefusedError
 from fedsim.federation.protocol.flower_private import Key, Stage
+from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Request
 from fedsim.federation.protocol.replies import failure
 from fedsim.game.mechanisms.fixed_point import MODULUS_BITS, FixedPoint, Words, message_bits
@@ -297,7 +297,7 @@ def masked(reply: Message, shape: tuple[int, ...]) -> Ints:
     parts: Any = None if record is None else record.get(Key.MASKED_PARAMETERS)
     if not isinstance(parts, list) or len(parts) != 2:  # Flower's weight, and the integers
         raise ValueError("it has no masked sum")
-    check_form(parts[1], "masked sum", [shape], np.int64)
+    Form.of(np.int64, *shape).check(parts[1], "masked sum")
     values = flower.array_from_bytes(parts[1])
     if values.min() < 0 or values.max() >= 1 << MODULUS_BITS:
         raise ValueError("its masked sum is not between 0 and 2^32 - 1")

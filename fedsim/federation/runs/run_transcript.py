@@ -1,66 +1,89 @@
 """The transcript of a run, transcript.npz, and the checks before a report uses it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fedsim.configuration.campaign import AuditConfig
 from fedsim.federation.runs.batches import EXPERIMENT, Batches
 from fedsim.federation.runs.book import LedgerRow, planned_kind
 from fedsim.federation.runs.run_directory import Arrays, RunDirectory
 from fedsim.game.mechanisms.vantages import measured, suffix
-from fedsim.privacy.participation.rule import Participation
 from fedsim.privacy.trust.model import Vantage
 
 FILE = "transcript.npz"
 
-NEEDED = (
-    "worlds",
-    "log_odds",
-    "sensitivities",
-    "noise_stds",
-    "losses",
-    "accuracies",
-    "final_models",
-    "epsilon_spent",
-)
-"""Arrays of every run."""
-
 LOSS_ATTACK = ("true_positive_rate", "false_positive_rate", "challenge_is_member")
 """Arrays of runs whose clients do not protect their records."""
-
-OF_FINAL_MODELS = ("balanced_accuracies", "areas_under_curve")
-"""Measures of the final models of the evaluated trials."""
-
-COUNTS = ("confusions", "calibrations")
-"""Counts of these models' answers: confusions [E, c, c] and calibrations [E, b, 3]."""
-
-RATES = ("true_positive_rate", "false_positive_rate", "accuracies", *OF_FINAL_MODELS)
-"""Arrays of numbers from 0 to 1."""
-
-LENGTHS = (
-    "sensitivities",
-    "noise_stds",
-    "present_norms",
-    "absent_norms",
-    "batch_sizes",
-    "residual_squares",
-    "residual_freedoms",
-)
-"""Arrays [T, k] of numbers of at least 0."""
-
-RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
-"""Statistics of residuals. The residual tests need all of them."""
-
-SIGNED = ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes")
-"""Other arrays [T, k] of numbers."""
 
 LOSSES = ("challenge_loss", "population_losses")
 """Other arrays of records' losses, in the runs with LOSS_ATTACK."""
 
-TRUTHS = ("worlds", "challenge_is_member", "canaries_included")
-"""Arrays of truth values."""
+COUNTS = ("confusions", "calibrations")
+"""Counts of the final models' answers."""
+
+RESIDUALS = ("squares", "freedoms", "repeats", "scales", "signals")
+"""Statistics of residuals. The residual tests need all of them."""
+
+NEEDED = (
+    *("worlds", "log_odds", "sensitivities", "noise_stds", "losses", "accuracies"),
+    *("final_models", "epsilon_spent"),
+)
+"""Arrays of every run."""
+
+Array = npt.NDArray[Any]
+
+ALLOWED: dict[str, tuple[Callable[[Array], Any], str]] = {
+    "any": (lambda values: True, ""),
+    "rate": (lambda values: (values >= 0) & (values <= 1), "has values that are not from 0 to 1"),
+    "count": (lambda values: np.isfinite(values) & (values >= 0), "has values that are no counts"),
+    "length": (lambda values: values >= 0, "has values that are negative or NaN"),
+    "number": (lambda values: ~np.isnan(values), "contains NaN"),
+    # Log-odds add up over the rounds, so they stay NaN once they are.
+    "log-odds": (
+        lambda values: ~np.isnan(values[:, :-1]) | np.isnan(values[:, 1:]),
+        "contains a number after NaN",
+    ),
+}
+"""Tests of an array's values, each with the complaint."""
+
+ARRAYS: dict[str, tuple[str, str, str]] = {
+    "worlds": ("b", "T", "any"),
+    "challenge_is_member": ("b", "T", "any"),
+    "canaries_included": ("b", "TC", "any"),
+    "final_models": ("u", "TS", "any"),
+    "log_odds": ("f", "TK", "log-odds"),
+    "true_positive_rate": ("f", "T", "rate"),
+    "false_positive_rate": ("f", "T", "rate"),
+    "poison_scores": ("f", "T", "any"),
+    "challenge_loss": ("f", "T", "number"),
+    "population_losses": ("f", "T*", "number"),
+    "canary_scores": ("f", "TC", "any"),
+    "accuracies": ("f", "JE", "rate"),
+    "losses": ("f", "JE", "any"),
+    "balanced_accuracies": ("f", "E", "rate"),
+    "areas_under_curve": ("f", "E", "rate"),
+    "confusions": ("f", "ELL", "count"),
+    "calibrations": ("f", "E*3", "count"),
+    "bayesian_distances": ("f", "EK*", "any"),
+    "epsilon_spent": ("f", "AVK", "any"),
+    **dict.fromkeys(
+        (
+            *("sensitivities", "noise_stds", "present_norms", "absent_norms", "batch_sizes"),
+            *("residual_squares", "residual_freedoms"),
+        ),
+        ("f", "TK", "length"),
+    ),
+    **dict.fromkeys(
+        ("residual_repeats", "residual_scales", "residual_signals", "residual_shapes"),
+        ("f", "TK", "number"),
+    ),
+}
+"""Type, shape and values of each array. T: trials, K: rounds, J: rounds and the first model, E:
+evaluated trials, C: canaries, A: accounts, V: vantages, L: labels, S: bytes of a SHA-256, *: any.
+Arrays of another vantage than the configured one have its suffix."""
 
 
 def read(directory: RunDirectory) -> Arrays:
@@ -74,18 +97,21 @@ def read(directory: RunDirectory) -> Arrays:
     config, arrays = directory.config, directory.read_arrays(FILE)
     with directory.reading(FILE):
         mark = arrays.pop(EXPERIMENT)
-    complaint = _incomplete(config.federation.vantage, config.audit, arrays)
-    if not complaint:
-        if not arrays["log_odds"].ndim:
-            raise directory.damaged(FILE, "its 'log_odds' is a single number")
-        campaign = Batches(config, directory)
-        campaign.check_transcript(FILE, mark, len(arrays["log_odds"]))
-        planned = campaign.ranges()
-        complaint = _misshapen(
-            config.federation.vantage, config.canaries.count, config.participation, arrays, planned
-        ) or _impossible(arrays)
-    if complaint:
-        raise directory.damaged(FILE, complaint)
+        for name in _needed(config.federation.vantage, config.audit, arrays):
+            if name not in arrays:
+                raise ValueError(f"it has no '{name}'")
+        trials, rounds = arrays["log_odds"].shape
+        _, evaluated = arrays["accuracies"].shape
+    campaign = Batches(config, directory)
+    campaign.check_transcript(FILE, mark, trials)
+    with directory.reading(FILE):
+        if not rounds or trials not in {batch.stop for batch in campaign.ranges()}:
+            raise ValueError(f"its 'log_odds' has {trials} trials and {rounds} rounds")
+        sizes = {"T": trials, "K": rounds, "J": rounds + 1, "E": min(evaluated, trials), "S": 32}
+        sizes |= {"C": config.canaries.count, "A": len(config.participation.accounts)}
+        sizes |= {"V": len(Vantage), "3": 3}
+        for name, array in arrays.items():
+            _check(name, array, sizes, config.federation.vantage)
     return arrays
 
 
@@ -108,87 +134,36 @@ def check_facts(
         raise directory.damaged("facts.json", "it contradicts another file of the run")
 
 
-def _incomplete(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> str:
-    """Return a complaint about an array that is missing or of another type; "": all are good."""
+def _needed(vantage: Vantage, audit: AuditConfig, arrays: Arrays) -> list[str]:
+    """Return the arrays that a run needs, by its configuration and by its other arrays."""
     from fedsim.game.observers import at_server  # noqa: PLC0415  (torch is slow to import)
 
-    needed = [*NEEDED]
-    if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in measured(
-        vantage, audit.vantages
-    ):
+    needed, watched = [*NEEDED], measured(vantage, audit.vantages)
+    if at_server.seat(audit.mode).follows and Vantage.PARTICIPANT in watched:
         ending = suffix(Vantage.PARTICIPANT, vantage)
         needed += [f"residual_{name}{ending}" for name in RESIDUALS]
-    if any(name in arrays for name in (*LOSS_ATTACK, *LOSSES)):
-        needed += LOSS_ATTACK
-    if any(name in arrays for name in COUNTS):
-        needed += COUNTS
-    for name in needed:
-        if name not in arrays:
-            return f"it has no '{name}'"
-    for name, array in arrays.items():
-        kind = "b" if name in TRUTHS else "u" if name == "final_models" else "f"
-        if array.dtype.kind != kind:
-            return f"its '{name}' is of type {array.dtype}"
-    return ""
+    for group, all_of in ((LOSS_ATTACK + LOSSES, LOSS_ATTACK), (COUNTS, COUNTS)):
+        if any(name in arrays for name in group):
+            needed += all_of
+    return needed
 
 
-def _misshapen(
-    configured_vantage: Vantage,
-    canary_count: int,
-    participation: Participation,
-    arrays: Arrays,
-    planned: Sequence[range],
-) -> str:
-    """Return a complaint about an array with other trials or rounds than the log-odds, or ""."""
-    shapes = {name: array.shape for name, array in arrays.items()}
-    for name in ("log_odds", "accuracies"):
-        if len(shapes[name]) != 2 or 0 in shapes[name]:
-            return f"its '{name}' has the shape {list(shapes[name])}"
-    (trials, rounds), (_, evaluated) = shapes["log_odds"], shapes["accuracies"]
-    if trials not in {batch.stop for batch in planned}:
-        return f"it has {trials} trials, but by config.toml no batch ends after trial {trials}"
-    endings = {suffix(vantage, configured_vantage) for vantage in Vantage}
-    of_rounds = ("log_odds", *LENGTHS, *SIGNED)
-    wanted = {
-        "worlds": (trials,),
-        "true_positive_rate": (trials,),
-        "false_positive_rate": (trials,),
-        "challenge_is_member": (trials,),
-        "poison_scores": (trials,),
-        **{f"{name}{ending}": (trials, rounds) for name in of_rounds for ending in endings},
-        "accuracies": (rounds + 1, min(evaluated, trials)),
-        "losses": (rounds + 1, evaluated),
-        **dict.fromkeys(OF_FINAL_MODELS, (evaluated,)),
-        "confusions": (evaluated, *2 * shapes.get("confusions", ())[1:2]),
-        "calibrations": (evaluated, *shapes.get("calibrations", ())[1:2], 3),
-        "bayesian_distances": (evaluated, rounds, *shapes.get("bayesian_distances", ())[2:]),
-        "canary_scores": (trials, canary_count),
-        "canaries_included": (trials, canary_count),
-        "epsilon_spent": (len(participation.accounts), len(Vantage), rounds),
-        "challenge_loss": (trials,),
-        "population_losses": (trials, *(shapes.get("population_losses", ())[1:2] or (1,))),
-        "final_models": (trials, 32),
-    }
-    for name, shape in wanted.items():
-        if name in shapes and shapes[name] != shape:
-            return f"its '{name}' has the shape {list(shapes[name])}, not {list(shape)}"
-    return ""
-
-
-def _impossible(arrays: Arrays) -> str:
-    """Return a complaint about an array with impossible numbers; "": all are good."""
-    for name, array in arrays.items():
-        kind = next((each for each in (*LENGTHS, *SIGNED, *LOSSES) if name.startswith(each)), name)
-        if name in RATES and not ((array >= 0) & (array <= 1)).all():
-            return f"its '{name}' has values that are not between 0 and 1"
-        if name in COUNTS and not (np.isfinite(array) & (array >= 0)).all():
-            return f"its '{name}' has values that are not counts"
-        if kind in LENGTHS and (array < 0).any():
-            return f"its '{name}' has negative values"
-        if kind in (*LENGTHS, *SIGNED, *LOSSES) and np.isnan(array).any():
-            return f"its '{name}' contains NaN"
-        # Log-odds add up over the rounds, so they stay NaN once they are.
-        ends_nan = name.startswith("log_odds") and np.isnan(array[:, :-1]) & ~np.isnan(array[:, 1:])
-        if np.any(ends_nan):
-            return f"its '{name}' contains a number after NaN"
-    return ""
+def _check(name: str, array: Array, sizes: Mapping[str, int], configured: Vantage) -> None:
+    """Raise ValueError unless an array has the type, the shape and the values of `ARRAYS`."""
+    endings = [suffix(vantage, configured) for vantage in Vantage if vantage is not configured]
+    base = next((name.removesuffix(each) for each in endings if name.endswith(each)), name)
+    kind, dimensions, allowed = ARRAYS.get(base, ("f", "", "any"))
+    if array.dtype.kind != kind:
+        raise ValueError(f"its '{name}' is of type {array.dtype}")
+    if base not in ARRAYS:
+        return
+    own = dict(sizes)
+    fits = len(dimensions) == array.ndim and all(
+        letter == "*" or own.setdefault(letter, size) == size
+        for letter, size in zip(dimensions, array.shape, strict=True)
+    )
+    if not fits or 0 in array.shape:
+        raise ValueError(f"its '{name}' has the shape {list(array.shape)}")
+    test, complaint = ALLOWED[allowed]
+    if not np.all(test(array)):
+        raise ValueError(f"its '{name}' {complaint}")

@@ -14,18 +14,11 @@ from flwr.serverapp import Grid
 from adversaries.arrays import Floats
 from fedsim.common.blocks import slices
 from fedsim.configuration.federation import TOLERATED
-from fedsim.federation.protocol import messages, secure_aggregation
-from fedsim.federation.protocol.arrays import check_array
+from fedsim.federation.protocol import forms, messages, secure_aggregation
 from fedsim.federation.protocol.flower_private import GONE
+from fedsim.federation.protocol.forms import Form
 from fedsim.federation.protocol.messages import Role
-from fedsim.federation.protocol.replies import (
-    check_findings,
-    check_measurement,
-    check_records,
-    check_round,
-    finding_names,
-    sort_out,
-)
+from fedsim.federation.protocol.replies import check_round, sort_out
 from fedsim.federation.protocol.secure_aggregation import SecureSum
 from fedsim.federation.server.batch import Array, Batch, BegunRound, ReceivedReplies
 from fedsim.federation.server.requests import Sending
@@ -151,18 +144,15 @@ def accept_findings(
         config.federation.vantage, config.audit.vantages
     ):
         needed = f"ratios{vantages.suffix(Vantage.PARTICIPANT, config.federation.vantage)}"
+    known = forms.findings(
+        config.federation.vantage, config.audit.vantages, len(batch.trials), batch.plan.rounds
+    )
     (reply,) = accept(
         batch,
         answers,
         "the adversary's findings",
         asked=[batch.challenge.adversary],
-        inspect=lambda reply: check_findings(
-            reply,
-            finding_names(config.federation.vantage, config.audit.vantages),
-            len(batch.trials),
-            batch.plan.rounds,
-            needed,
-        ),
+        inspect=lambda reply: forms.check_findings(reply.content, known, needed),
         log_event=log_event,
     ).values()
     return reply
@@ -180,9 +170,10 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
     def inspect(reply: Message) -> None:
         check_round(reply, sending.round)
-        check_array(reply, messages.SENSITIVITY, [(len(batch.trials),)], np.float64)
-        norms = messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
-        if config.training.clipping and not np.all((norms >= 0) & (norms <= most * LENIENT)):
+        norms = Form.of(np.float64, len(batch.trials))
+        forms.check(reply.content, {messages.SENSITIVITY: {"norms": norms}})
+        sent = messages.only(messages.array_records(reply.content)[messages.SENSITIVITY])
+        if config.training.clipping and not np.all((sent >= 0) & (sent <= most * LENIENT)):
             raise ValueError(f"its sensitivity is not between 0 and {most:g}")
 
     (reply,) = accept(
@@ -199,28 +190,26 @@ def ask_local_sensitivity(sending: Sending, grid: Grid, log_event: LogEvent | No
 
 
 def _check_reply(batch: Batch, round: BegunRound, secure: SecureSum | None, reply: Message) -> None:
-    config, partition = batch.plan.config, int(messages.metric(reply, "partition"))
+    partition = int(messages.metric(reply, "partition"))
     check_round(reply, round.number)
     if not batch.sends(partition, round.number):
-        check_records(reply, {}, set())
+        forms.check(reply.content, {})
         return
+    needed = _measured_by(batch, partition, round.shape)
     if secure is None:
         dtype = np.float32 if round.grid is None else np.uint32
-        check_array(reply, messages.REPLY, [round.shape], dtype)
+        needed[messages.REPLY] = {"sum": Form.of(dtype, *round.shape)}
+    elif reply.metadata.src_node_id not in secure.sharing:
+        raise ValueError("it took no part in the exchange of keys")
+    optional = {}
+    if batch.plan.config.audit.bayesian_pairs:
+        evaluated = batch.plan.config.audit.evaluated(batch.trials)
+        optional[messages.DISTANCES] = {"distances": Form(None, ((evaluated, None),))}
+    forms.check(reply.content, needed, optional)
+    if secure is None:
         check_size(batch, round, reply)
     else:
-        if reply.metadata.src_node_id not in secure.sharing:
-            raise ValueError("it took no part in the exchange of keys")
         secure_aggregation.masked(reply, round.shape)
-    asked = {messages.REPLY: {"sum"}} if secure is None else {}
-    asked |= _asked_of(batch, partition)
-    check_records(reply, asked, {messages.DISTANCES} if config.audit.bayesian_pairs else set())
-    check_measurement(
-        reply,
-        len(batch.trials),
-        round.shape[-1],
-        config.audit.evaluated(batch.trials),
-    )
 
 
 def check_size(batch: Batch, round: BegunRound, reply: Message) -> None:
@@ -282,25 +271,24 @@ def _longest_sum(batch: Batch, partition: int, noise_std: Floats, sent: Array) -
     return clean + share * noise_std * quantile * LENIENT
 
 
-def _asked_of(batch: Batch, partition: int) -> dict[str, set[str]]:
+def _measured_by(
+    batch: Batch, partition: int, shape: tuple[int, ...]
+) -> dict[str, dict[str, Form]]:
+    """Return the forms of what a client sends beside its sum: noise, or an oracle's measurement."""
     config, target = batch.plan.config, batch.challenge
     target_client, colluder = partition == target.client, partition in batch.colluders
+    whole = Form.of(np.float64, *shape)
     if not at_server.seat(config.audit.mode).reads_noise:
         discloses = colluder and not config.federation.trust.model.server_draws
-        return {messages.DISCLOSED: {"noise"}} if discloses else {}
-    measured = set()
-    if vantages.tells_noise(
-        config.federation,
-        config.audit.vantages,
-        target_client,
-        partition == target.adversary,
-        colluder,
-    ):
-        measured.add("noise")
+        return {messages.DISCLOSED: {"noise": whole}} if discloses else {}
+    roles = target_client, partition == target.adversary, colluder
+    measured = {}
+    if vantages.tells_noise(config.federation, config.audit.vantages, *roles):
+        measured["noise"] = whole
     if target_client:
-        measured.add("present")
+        measured["present"] = whole
         if config.privacy.neighbouring is Neighbouring.REPLACE:
-            measured.add("absent")
+            measured["absent"] = whole
         if config.participation.secret:
-            measured.add("participation")
+            measured["participation"] = Form.of(np.bool_, len(batch.trials))
     return {messages.MEASUREMENT: measured} if measured else {}

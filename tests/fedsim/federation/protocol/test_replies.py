@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
 
-from fedsim.federation.protocol import arrays, messages, replies
+from fedsim.federation.protocol import forms, messages, replies
 from fedsim.federation.protocol.flower_private import become_task
+from fedsim.federation.protocol.forms import Form
 
 FLOATS = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -40,7 +41,7 @@ SHAPED = "{'descr': '<f4', 'fortran_order': False, 'shape': %s}"
 
 
 def _check(data):
-    arrays.check_form(data, "sum", [(2, 4)], np.float32)
+    Form.of(np.float32, 2, 4).check(data, "sum")
 
 
 def test_an_array_as_it_was_asked_for_passes():
@@ -87,10 +88,13 @@ def test_what_a_flower_array_says_of_itself_does_not_hide_what_it_holds():
     lying = Array("float32", (2, 4), "numpy.ndarray", _bytes(FLOATS[:1]))
     content = RecordDict({"reply": ArrayRecord({"sum": lying})})
     with pytest.raises(ValueError, match=r"'reply' is float32 \[1, 4\]"):
-        arrays.check_array(Message(content, 1000, "train"), "reply", [(2, 4)], np.float32)
+        forms.check(content, {"reply": {"sum": Form.of(np.float32, 2, 4)}})
 
 
+WHOLE = Form.of(np.float64, 2, 4)
 MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
+ASKED = {"measurement": {"noise": WHOLE, "participation": Form.of(np.bool_, 2)}}
+DISTANCES = {"distances": {"distances": Form(None, ((2, None),))}}
 
 
 @pytest.mark.parametrize(
@@ -103,31 +107,32 @@ MEASURED = {"noise": np.zeros((2, 4)), "participation": np.ones(2, dtype=bool)}
     ],
 )
 def test_a_measurement_that_would_be_broadcast_is_refused(changes, reason):
-    replies.check_measurement(_reply(measurement=MEASURED), 2, 4, 2)
+    forms.check(_reply(measurement=MEASURED).content, ASKED)
     with pytest.raises(ValueError, match=reason):
-        replies.check_measurement(_reply(measurement=MEASURED | changes), 2, 4, 2)
+        forms.check(_reply(measurement=MEASURED | changes).content, ASKED)
 
 
 def test_distances_are_of_the_evaluated_trials():
-    replies.check_measurement(_reply(distances={"distances": np.ones((2, 5))}), 4, 4, 2)
+    forms.check(_reply(distances={"distances": np.ones((2, 5))}).content, {}, DISTANCES)
     for distances in (np.ones((3, 5)), np.ones((2, 5, 1)), np.ones(5), np.full((2, 5), np.nan)):
         with pytest.raises(ValueError, match="distances"):
-            replies.check_measurement(_reply(distances={"distances": distances}), 4, 4, 2)
+            forms.check(_reply(distances={"distances": distances}).content, {}, DISTANCES)
 
 
 def test_a_reply_has_what_was_asked_for_and_nothing_else():
-    reply = _reply(reply={"sum": FLOATS}, measurement={"noise": FLOATS})
-    replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise"}})
-    replies.check_records(reply, {"reply": {"sum"}}, {"measurement"})
+    content = _reply(reply={"sum": FLOATS}, measurement={"noise": np.zeros((2, 4))}).content
+    reply, measured = {"reply": {"sum": Form.of(np.float32, 2, 4)}}, {"noise": WHOLE}
+    forms.check(content, reply | {"measurement": measured})
+    forms.check(content, reply, {"measurement": measured})
     with pytest.raises(ValueError, match="'measurement', which was not requested"):
-        replies.check_records(reply, {"reply": {"sum"}})
+        forms.check(content, reply)
     with pytest.raises(ValueError, match=r"'measurement' must have exactly .*: noise, present"):
-        replies.check_records(reply, {"reply": {"sum"}, "measurement": {"noise", "present"}})
+        forms.check(content, reply | {"measurement": measured | {"present": WHOLE}})
     with pytest.raises(ValueError, match="'disclosed' must have exactly these arrays: noise"):
-        replies.check_records(reply, {"reply": {"sum"}, "disclosed": {"noise"}}, {"measurement"})
+        forms.check(content, reply | {"disclosed": measured}, {"measurement": measured})
 
 
-KNOWN = {"ratios", "hit"}
+KNOWN = dict.fromkeys(("ratios", "hit"), Form(None, ((2,), (2, 3)), infinite=True))
 
 
 @pytest.mark.parametrize(
@@ -149,9 +154,9 @@ KNOWN = {"ratios", "hit"}
 )
 def test_findings_are_of_all_trials_and_rounds(found, reason):
     good = _reply(memory={"ratios": np.array([[0, np.inf, 1]] * 2), "hit": np.ones(2, dtype=bool)})
-    replies.check_findings(good, KNOWN, 2, 3, "ratios")
+    forms.check_findings(good.content, KNOWN, "ratios")
     with pytest.raises(ValueError, match=reason):
-        replies.check_findings(_reply(memory=found), KNOWN, 2, 3, "ratios")
+        forms.check_findings(_reply(memory=found).content, KNOWN, "ratios")
 
 
 @pytest.mark.parametrize("seconds", [np.nan, np.inf, -1.0, 1.7e308])

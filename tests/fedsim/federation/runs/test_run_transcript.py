@@ -55,7 +55,7 @@ DAMAGE = {
     },
     "one row of losses": (
         lambda arrays: arrays | {"losses": arrays["losses"][:1]},
-        r"its 'losses' has the shape \[1, 4\], not \[4, 4\]",
+        r"its 'losses' has the shape \[1, 4\]",
     ),
     "all arrays cut to the same trials": (
         lambda arrays: {
@@ -75,26 +75,26 @@ DAMAGE = {
         lambda arrays: arrays | {"log_odds": arrays["log_odds"][:0]},
         "it holds trials 0 to 7",
     ),
-    "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "its 'log_odds'"),
+    "flat log-odds": (lambda arrays: arrays | {"log_odds": np.zeros(8)}, "is damaged"),
     "text": (
         lambda arrays: arrays | {"challenge_loss": np.array(["x"] * 8)},
         "its 'challenge_loss' is of type",
     ),
     "a rate of 7": (
         lambda arrays: altered(arrays, "true_positive_rate", 2, 7.0),
-        "its 'true_positive_rate' has values that are not between 0 and 1",
+        "its 'true_positive_rate' has values that are not from 0 to 1",
     ),
     "a rate of NaN": (
         lambda arrays: altered(arrays, "accuracies", (1, 1), np.nan),
-        "its 'accuracies' has values that are not between 0 and 1",
+        "its 'accuracies' has values that are not from 0 to 1",
     ),
     "negative noise": (
         lambda arrays: altered(arrays, "noise_stds", (1, 1), -1.0),
-        "its 'noise_stds' has negative values",
+        "its 'noise_stds' has values that are negative",
     ),
     "fewer than no answers": (
         lambda arrays: altered(arrays, "confusions", (0, 0, 0), -1.0),
-        "its 'confusions' has values that are not counts",
+        "its 'confusions' has values that are no counts",
     ),
     "answers without calibration": (
         lambda arrays: {name: arrays[name] for name in arrays if name != "calibrations"},

@@ -135,7 +135,7 @@ FALSE = {
     "infinity": (_sum_of(np.full((2, 4), np.inf, np.float32)), "'reply' is not finite"),
     "another shape": (_sum_of(np.ones((2, 5), np.float32)), r"is float32 \[2, 5\], not float32"),
     "another type": (_sum_of(np.ones((2, 4))), r"is float64 \[2, 4\], not float32"),
-    "no sum": (lambda content: content.pop(messages.REPLY), "no record 'reply'"),
+    "no sum": (lambda content: content.pop(messages.REPLY), "its record 'reply' must have exactly"),
     "a stale round": (_metric_of("round", 0), "belongs to round 0"),
     "another's partition": (_metric_of("partition", 2), "claims partition 2"),
     "no metrics": (lambda content: content.pop(messages.METRICS), "invalid reply"),
