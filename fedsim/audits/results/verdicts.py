@@ -84,7 +84,7 @@ TOO_FEW = StateWords(
     "Too few trials",
     "open",
     "the interval contains both guessing and the limit",
-    "Add trials.",
+    "Run again with more trials.",
 )
 NOT_MEASURED = StateWords(
     "Limited by theory",
