@@ -36,12 +36,12 @@ HELD = {
     "fedsim/game": 3_800,
     "fedsim/federation": 9_400,
     "fedsim/deployment": 3_300,
-    "fedsim/audits": 14_900,
-    "fedsim/reports": 8_400,
+    "fedsim/audits": 13_600,
+    "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 55_900,
+    "tests": 55_400,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
