@@ -31,11 +31,11 @@ HELD = {
     "adversaries": 5_700,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_200,
-    "fedsim/configuration": 1_800,
+    "fedsim/configuration": 1_700,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_400,
-    "fedsim/deployment": 3_300,
+    "fedsim/deployment": 3_200,
     "fedsim/audits": 14_900,
     "fedsim/reports": 8_400,
     "fedsim/studies": 5_400,
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 95,
+    "keys": 94,
 }
 
 
