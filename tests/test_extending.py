@@ -59,7 +59,6 @@ def test_a_membership_attack_is_played_in_a_run(lay_down, small, run, tmp_path):
     lay_down("A membership attack", allow=("QUANTILE",))
     run(small({"audit.attacks": "mine:QUANTILE", "trials.count": 24, "trials.batch": 24}))
     found = _report(tmp_path).membership_inference["mine:QUANTILE"]
-    assert found.games == found.shadow_trials == 12
     assert -1 <= found.advantage <= 1
 
 

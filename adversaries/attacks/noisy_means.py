@@ -160,30 +160,6 @@ def log_likelihood_ratio(contribution: Contribution, std: float) -> float:
     return (contribution.norm**2 / 2 + contribution.projection) / std**2
 
 
-def evidence_against(energy: float, shifted: float, gap: float, size: int) -> float:
-    """Return the logarithm of an e-value against e ~ N(0, s^2 I) with s unknown, for e + d ~ N.
-
-    Under the hypothesis t = -<e, d>/|d| / sqrt((|e|^2 - <e, d>^2/|d|^2)/(P - 1)) is Student's with
-    P - 1 degrees of freedom, so u = Phi^-1(F(t)) is standard normal, independent of |e| (Basu,
-    1955), and exp(m u - m^2/2) has mean 1 for m = |d| sqrt(P)/|e|, at most `LOUDEST` (Ville, 1939).
-
-    Args:
-        energy: |e|^2.
-        shifted: |e + d|^2.
-        gap: |d|^2.
-        size: P.
-
-    Returns: the logarithm; 0 where nothing follows: P < 2, d = 0, e = 0.
-    """
-    if size < 2 or gap <= 0 or energy <= 0:
-        return 0.0
-    # |e|^2 + |d|^2 - |e + d|^2 = -2 <e, d>, so this is the projection of e on -d/|d|.
-    normal = score((energy + gap - shifted) / (2 * math.sqrt(gap)), energy, size)
-    # m depends on |e| only, of which the normal is independent, so the mean stays 1.
-    loudness = min(math.sqrt(gap * size / energy), LOUDEST)
-    return loudness * normal - loudness**2 / 2
-
-
 def score(projection: float, energy: float, size: int) -> float:
     """Return Student's t of <e, v>, v a unit vector, as a standard normal under pure noise.
 

@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri
+from scipy.special import log_ndtr
 
 from adversaries.arrays import Bools, Floats
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
@@ -192,20 +192,3 @@ def _limit(effect: float, scale: float, freedom: int, alpha: float) -> float:
     """Return the mu >= 0 at which so large an effect has probability alpha; 0 if there is none."""
     # The limit grows with the statistic, so a smaller statistic keeps the bound valid.
     return lower_limit(min(effect, LARGEST_EFFECT) / scale, freedom, alpha) * scale
-
-
-def by_mu(bound: EpsilonBound) -> EpsilonBound:
-    """Return what counted rates prove about a record whose steps are Gaussian mechanisms.
-
-    If TPR >= t and FPR <= f hold together, mu is at least Phi^-1(t) - Phi^-1(f).
-    """
-    rates = bound.details
-    true, false = rates.get("true_positive_rate_low", 0), rates.get("false_positive_rate_high", 1)
-    mu = max(0.0, float(ndtri(true) - ndtri(false)))
-    return replace(
-        bound,
-        epsilon=gaussian_epsilon(mu, bound.delta),
-        method=f"mu of Gaussian privacy from {bound.method}",
-        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
-        details=rates | {"mu_low": mu},
-    )

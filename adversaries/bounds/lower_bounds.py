@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from adversaries.arrays import Bools, Floats, Ints
 from adversaries.bounds.gaussian_bounds import gaussian_bound, lessened
-from adversaries.bounds.rate_bounds import mu_gdp_bound
+from adversaries.bounds.rate_bounds import FALSE_HIGH, TRUE_LOW, by_mu
 from adversaries.statistics.intervals import (
     EpsilonBound,
     binomial_high,
@@ -60,7 +60,7 @@ def clopper_pearson_bound(
         method="Clopper-Pearson limits of the true and false positive rates at the threshold "
         f"{threshold:g}",
         assumes="independent trials",
-        details={"true_positive_rate_low": tpr, "false_positive_rate_high": fpr},
+        details={TRUE_LOW: tpr, FALSE_HIGH: fpr},
         reason=None if true.size and false.size else ONE_WORLD,
     )
 
@@ -129,7 +129,7 @@ class Estimator:
 
 LOWER_BOUNDS: dict[str, Estimator] = {
     "clopper_pearson": Estimator(clopper_pearson_bound),
-    "mu_gdp": Estimator(mu_gdp_bound, gaussian=True),
+    "mu_gdp": Estimator(lambda *game: by_mu(clopper_pearson_bound(*game)), gaussian=True),
     "gaussian": Estimator(gaussian_bound, gaussian=True, normal=True),
 }
 """The lower bounds that a report computes, by name."""
@@ -209,8 +209,8 @@ class _Rates:
 
     def details(self, place: int) -> dict[str, float]:
         return {
-            "true_positive_rate_low": float(self.true_low[place]),
-            "false_positive_rate_high": float(self.false_high[place]),
+            TRUE_LOW: float(self.true_low[place]),
+            FALSE_HIGH: float(self.false_high[place]),
         }
 
 

@@ -1,16 +1,20 @@
-"""Lower bounds on epsilon from the error rates of deciding D where Lambda > 0, and their model."""
+"""What limits of a decision's error rates prove: about (epsilon, delta), mu, or a noise scale.
+
+`lower_bounds.clopper_pearson_bound` and `clopper_pearson_split` count the decisions.
+"""
 
 import bisect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.special import ndtri
 
-from adversaries.arrays import Bools, Floats
 from adversaries.statistics.gaussian import epsilon as gaussian_epsilon
-from adversaries.statistics.intervals import EpsilonBound, binomial_high, significance
-from adversaries.statistics.trials import ONE_WORLD, check_trials
+from adversaries.statistics.intervals import EpsilonBound
+
+TRUE_LOW, FALSE_HIGH = "true_positive_rate_low", "false_positive_rate_high"
+"""Details of a bound: a lower limit of TPR and an upper limit of FPR that hold together."""
 
 
 @dataclass(frozen=True)
@@ -29,112 +33,40 @@ class NoiseFamily:
     epsilon: Callable[[float, float], float]
 
 
-@dataclass(frozen=True)
-class Accusations:
-    """Numbers of accusations of D, in trials on D and on D'.
+def by_mu(bound: EpsilonBound) -> EpsilonBound:
+    """Return what counted rates prove about a mechanism that composes to a Gaussian one.
 
-    Attributes:
-        true: accusations in trials on D.
-        on_d: number of trials on D.
-        false: accusations in trials on D'.
-        others: number of trials on D'.
-    """
-
-    true: int
-    on_d: int
-    false: int
-    others: int
-
-    @classmethod
-    def of(cls, worlds: Bools, log_odds: Floats) -> "Accusations":
-        """Return the counts for the decision Lambda > 0.
-
-        Args:
-            worlds: bool [T], True where the model was trained on D.
-            log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
-        """
-        worlds, log_odds = check_trials(worlds, log_odds)
-        true, false = log_odds[worlds] > 0, log_odds[~worlds] > 0
-        return cls(int(true.sum()), true.size, int(false.sum()), false.size)
-
-    @property
-    def reason(self) -> str | None:
-        """Why nothing follows from the counts, None if there are trials of both worlds."""
-        return None if self.on_d and self.others else ONE_WORLD
-
-
-def _highest(counts: Accusations, confidence: float) -> tuple[float, float]:
-    """Return upper limits of FPR and FNR that hold together, each at alpha/2."""
-    # Half of the error for each rate, so that both limits hold together (Bonferroni).
-    tail = significance(confidence) / 2
-    misses = counts.on_d - counts.true
-    return (
-        float(binomial_high(counts.false, counts.others, tail)),
-        float(binomial_high(misses, counts.on_d, tail)),
-    )
-
-
-def mu_gdp_bound(worlds: Bools, log_odds: Floats, delta: float, confidence: float) -> EpsilonBound:
-    """Return the bound that the rates of the decision Lambda > 0 prove for a Gaussian mechanism.
-
-    mu-Gaussian privacy forces Phi^-1(1 - FPR) - Phi^-1(FNR) <= mu. FPR and FNR each have their
-    Clopper-Pearson limit at alpha/2. The bound holds for every mechanism that composes to a
-    Gaussian one, like full batches, at any scale of its noise.
+    If TPR >= t and FPR <= f hold together, mu is at least Phi^-1(t) - Phi^-1(f). The bound holds at
+    any scale of the noise, as of full batches.
 
     Args:
-        worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
-        delta: in (0, 1).
-        confidence: in (0, 1).
+        bound: from counts, with the limits in its details; delta in (0, 1).
 
-    Returns: the bound; 0 with the `reason` without trials of both worlds.
-    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
-    refuses. Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023,
+    Source: Nasr et al., "Tight auditing of differentially private machine learning", 2023,
     Section 4.
     """
-    counts = Accusations.of(worlds, log_odds)
-    false, missed = _highest(counts, confidence)
-    # At the largest FPR and FNR, Phi^-1(1 - FPR) - Phi^-1(FNR) is smallest, so it is a lower limit
-    # of mu.
-    mu = max(0.0, float(-ndtri(false) - ndtri(missed)))
-    return EpsilonBound(
-        epsilon=gaussian_epsilon(mu, delta),
-        delta=delta,
-        confidence=confidence,
-        method="mu of Gaussian privacy from Clopper-Pearson limits of the false positive and "
-        "negative rates at the threshold 0",
-        assumes="independent trials, a mechanism that composes to a Gaussian one",
-        details={
-            "mu_low": mu,
-            "false_positive_rate_high": false,
-            "false_negative_rate_high": missed,
-        },
-        reason=counts.reason,
+    true, false = bound.details.get(TRUE_LOW, 0), bound.details.get(FALSE_HIGH, 1)
+    mu = max(0.0, float(ndtri(true) - ndtri(false)))
+    return replace(
+        bound,
+        epsilon=gaussian_epsilon(mu, bound.delta),
+        method=f"mu of Gaussian privacy from {bound.method}",
+        assumes=f"{bound.assumes}, a mechanism that composes to a Gaussian one",
+        details=bound.details | {"mu_low": mu},
     )
 
 
-def trade_off_bound(
-    worlds: Bools, log_odds: Floats, delta: float, confidence: float, family: NoiseFamily
-) -> EpsilonBound:
-    """Return the bound that the rates of the decision Lambda > 0 prove for a family of mechanisms.
+def by_scale(bound: EpsilonBound, family: NoiseFamily) -> EpsilonBound:
+    """Return what counted rates prove about a family of mechanisms: 0 if no scale is refuted.
 
-    A noise scale is refuted if FNR's Clopper-Pearson limit at alpha/2 is less than the mechanism
-    allows at FPR's limit, and all larger scales with it.
+    A noise scale is refuted if the largest FNR is less than the mechanism allows at the largest
+    FPR, and all larger scales with it.
 
     Args:
-        worlds: bool [T], True where the model was trained on D.
-        log_odds: float64 [T], the final Lambda for D, or any score that decides D above 0.
-        delta: in (0, 1).
-        confidence: in (0, 1).
+        bound: from counts, with the limits in its details.
         family: the mechanism at every scale of its noise that is considered.
-
-    Returns: the bound; 0 where no scale is refuted, or with the `reason` without trials of both
-    worlds.
-    Raises InputError for delta or confidence out of range, or for trials that `check_trials`
-    refuses.
     """
-    counts = Accusations.of(worlds, log_odds)
-    false, missed = _highest(counts, confidence)
+    missed, false = 1 - bound.details.get(TRUE_LOW, 0), bound.details.get(FALSE_HIGH, 1)
 
     def refuted(scale: float) -> bool:
         return family.miss_rate(scale, false) > missed
@@ -143,19 +75,14 @@ def trade_off_bound(
     least = len(family.scales)
     # More noise forces more errors. So all scales above a refuted one are refuted too, and
     # bisection finds the first. Error rates of guessing, which add up to 1 or more, refute nothing.
-    if not counts.reason and false + missed < 1:
+    if not bound.reason and false + missed < 1:
         least = bisect.bisect_left(family.scales, True, key=refuted)
     scale = family.scales[least] if least < len(family.scales) else math.inf
-    details = {"false_positive_rate_high": false, "false_negative_rate_high": missed}
-    if math.isfinite(scale):
-        details["noise_scale_high"] = scale
-    return EpsilonBound(
-        epsilon=family.epsilon(scale, delta) if math.isfinite(scale) else 0.0,
-        delta=delta,
-        confidence=confidence,
-        method="the noise whose trade-off curve still allows the Clopper-Pearson limits of the "
-        "false positive and negative rates at the threshold 0",
-        assumes="independent trials, the claimed mechanism, up to one scale for all its noise",
-        details=details,
-        reason=counts.reason,
+    found = {"noise_scale_high": scale} if math.isfinite(scale) else {}
+    return replace(
+        bound,
+        epsilon=family.epsilon(scale, bound.delta) if found else 0.0,
+        method=f"the noise whose trade-off curve still allows the {bound.method}",
+        assumes=f"{bound.assumes}, the claimed mechanism, up to one scale for all its noise",
+        details=bound.details | found,
     )

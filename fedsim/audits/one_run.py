@@ -28,7 +28,6 @@ class OneRun:
     """What the canaries of one training prove about epsilon.
 
     Attributes:
-        included: whether each canary was in the training, bool [m].
         confidence: of each bound by itself; the largest of several proves less.
         estimate: estimate from the canaries; it proves nothing.
     """

@@ -113,8 +113,7 @@ def audit(
             missing (add-remove) or replaced (replace). Default: add-remove.
         seed: seed of all random numbers, for an app or a loop.
         time_limit: seconds of each run of an app or a loop. Default: 3600.
-        rounds: number of rounds (k) of an app, or those of a participant's transcript, without
-            which its claim is not judged.
+        rounds: number of rounds (k) of an app.
         clients: number of clients of an app. Default: 5.
         data: training data of a loop: digits, breast-cancer, an .npz file of features and labels,
             or MODULE:NAME of your own; in Python also (features, labels). Default: digits.

@@ -13,7 +13,7 @@ from adversaries.errors import InputError
 from fedsim import auditors_transcript
 from fedsim.audits.judgement.claim import Verdict, exit_status
 from fedsim.audits.judgement.options import AuditOptions
-from fedsim.audits.live.live_rounds import Belief, LiveLook
+from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.recorded import audit as transcript_audit
 from fedsim.commands import following
 from fedsim.commands.answer import Answer, lines, of_audit
@@ -153,7 +153,7 @@ def _while_written(
     report_directory.create(directory)
     with report_directory.refusing(directory):
         with private_files.opened_new(directory / "beliefs.jsonl") as file, _view(shown) as show:
-            beliefs: list[Belief | LiveLook] = []
+            beliefs: list[Look] = []
             for belief in course:
                 file.write(_line(belief))
                 file.flush()
@@ -164,7 +164,7 @@ def _while_written(
     return of_audit(found, strict, path=directory, page=page)
 
 
-def _line(belief: Belief | LiveLook) -> bytes:
+def _line(belief: Look) -> bytes:
     return f"{json.dumps(report_json(belief.as_json()), allow_nan=False)}\n".encode()
 
 
@@ -175,7 +175,7 @@ def _write_recorded(report: Any, directory: Path) -> Path:
     return pages.write(report, directory)
 
 
-def _write_live(report: Any, beliefs: list[Belief | LiveLook], directory: Path) -> Path:
+def _write_live(report: Any, beliefs: list[Look], directory: Path) -> Path:
     """Write a live audit's report, and every belief as a line of beliefs.jsonl."""
     from fedsim.reports.kinds import audited as pages  # noqa: PLC0415
 
@@ -208,7 +208,7 @@ def _is_auditors(path: Path, stop: Stop) -> bool:
 
 def _begun(
     path: Path, options: AuditOptions, stop: Stop
-) -> tuple[auditors_transcript.AuditorsTranscript, Iterator[Belief | LiveLook]]:
+) -> tuple[auditors_transcript.AuditorsTranscript, Iterator[Look]]:
     """Begin the audit of an auditor's transcript; return it, and its beliefs round by round."""
     live, rounds = auditors_transcript.opened(path, options), _rounds(path, stop)
     for observed in itertools.islice(rounds, 1):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tables import Table, Value
 
-from adversaries.bounds.gaussian_bounds import by_mu
 from adversaries.bounds.lower_bounds import clopper_pearson_bound
+from adversaries.bounds.rate_bounds import by_mu
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim import client_app, configuration, server_app
 from fedsim.audits.run.empirical import released_bounds

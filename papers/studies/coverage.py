@@ -16,8 +16,13 @@ from scipy.special import ndtr
 from tables import Table
 
 from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
-from adversaries.bounds.lower_bounds import LOWER_BOUNDS, MechanismKind, lower_bounds
-from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.bounds.lower_bounds import (
+    LOWER_BOUNDS,
+    MechanismKind,
+    clopper_pearson_bound,
+    lower_bounds,
+)
+from adversaries.bounds.rate_bounds import NoiseFamily, by_scale
 from adversaries.statistics import forecast, gaussian
 from adversaries.statistics.intervals import EpsilonBound, clopper_pearson
 from adversaries.statistics.trials import Bools, Floats
@@ -174,7 +179,8 @@ def bounds_of(
         if share > LARGEST_SHARE:
             raise ValueError(f"sensitivities vary too much for the study: {share:.3f}")
     if game.family:
-        found["trade_off"] = trade_off_bound(game.worlds, log_odds, DELTA, CONFIDENCE, game.family)
+        counted = clopper_pearson_bound(game.worlds, log_odds, DELTA, CONFIDENCE)
+        found["trade_off"] = by_scale(counted, game.family)
         leading = headline({**found, "gaussian": found["trade_off"]})
         found["headline"] = found["trade_off" if leading == "gaussian" else leading]
     else:

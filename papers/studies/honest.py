@@ -25,7 +25,7 @@ from fedsim.audits.app.audit import audit as audit_app
 from fedsim.audits.app.execution import opened
 from fedsim.audits.app.loading import loaded
 from fedsim.audits.child_process.channel import set_seeds
-from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live import live_report
@@ -259,7 +259,7 @@ def _of_live(seed: int) -> Said:
     for each in recorded.rounds:
         audit.observe(each)
     delta = config.privacy.delta
-    claim = Claim(PLD.epsilon(audit.everything(), delta), delta, Scope.RUN, "the truth")
+    claim = Claim(PLD.epsilon(audit.everything(), delta), delta, "the truth")
     report = live_report.assemble(audit, recorded.facts, 0.95, worlds, claim, recorded.ended)
     return Said(_alarms(report), verdict=report.verdict)
 
@@ -302,7 +302,7 @@ def _of_recorded(app: App, seed: int) -> Said:
 def _of_app(app: App, seed: int) -> Said:
     claim = None
     if app.epsilon is not None:
-        claim = Claim(app.epsilon, DELTA, Scope.RUN, "the truth", unit=app.unit)
+        claim = Claim(app.epsilon, DELTA, "the truth", unit=app.unit)
     with opened(APPS / app.folder, CLIENTS, app.changes) as lent:
         found = audit_app(lent, trials=APP_TRIALS, seed=seed, claim=claim)
     broken = [finding.rule for finding in found.findings if finding.breaks]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tables import Table, Value
 
-from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.loop import running
 from fedsim.audits.loop.audit import LoopAudit, audited
 from fedsim.audits.loop.running import LoopOrder
@@ -32,7 +32,7 @@ HONEST = ((f"{OPACUS}:correct", 63, 40), (f"{OWN}:correct", 63, 200))
 RIGHT = 400
 """Audits of each right loop: of so many records, with so many trials each."""
 
-OWN_CLAIM = Claim(0.9285, 1e-5, Scope.RUN, "given")
+OWN_CLAIM = Claim(0.9285, 1e-5, "given")
 """What is true of the loop by hand: four releases at a noise multiplier of 8."""
 
 

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from adversaries.statistics import gaussian
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
 
@@ -40,18 +39,8 @@ def test_clients_that_weigh_more_than_the_noise_presumes_are_noticed(quickstart)
     assert "a client has a weight of up to 0.5, while the noise assumes 0.333 for each" in said
 
 
-def test_local_dp_is_measured_by_the_participant_and_unseen_by_the_server(quickstart):
+def test_local_dp_is_unseen_by_the_server(quickstart):
     found = quickstart(privacy="local", local_epsilon=1.0)
-    multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
-    for node in range(NODES):
-        report = report_of(found[f"client-{node}"])
-        release = report["details"]["release"]
-        assert release["noise_multiplier"]["low"] <= multiplier
-        assert release["noise_multiplier"]["high"] >= multiplier
-        assert not alarms(report)
-        bound = gaussian.epsilon(math.sqrt(ROUNDS) / multiplier, DELTA)
-        (client,) = release["clients"]
-        assert client["epsilon"]["low"] <= bound <= client["epsilon"]["high"]
     assert report_of(found["server"])["details"]["release"]["noise"] == "none"
 
 
@@ -59,17 +48,3 @@ def test_without_dp_epsilon_is_infinite_and_every_client_is_certain(quickstart):
     release = report_of(quickstart()["server"])["details"]["release"]
     assert release["noise"] == "none"
     assert all(client["belief"][-1] == 1 for client in release["clients"])
-
-
-@pytest.mark.slow
-def test_a_canary_measures_the_noise_of_the_server_without_seeing_it(quickstart):
-    rounds, z = 60, 0.2
-    found = quickstart(privacy="server", canary=True, num_server_rounds=rounds, noise_multiplier=z)
-    canary = report_of(found["client-0"])["details"]["canary"]
-    assert canary["rounds"] == rounds
-    weight = report_of(found["server"])["details"]["release"]["clients"][0]["largest_weight"]
-    mu = weight * NODES / z
-    assert canary["mu"]["low"] <= mu
-    assert canary["mu"]["low"] > 0.5
-    # What an outsider faces is the noise and the other clients: at most the mu of the noise alone.
-    assert canary["mu"]["point"] < 1.5 * mu

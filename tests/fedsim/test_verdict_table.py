@@ -16,7 +16,6 @@ from fedsim.audits.judgement.claim import (
     UNCLAIMED,
     Claim,
     Finding,
-    Scope,
     Verdict,
     exit_status,
 )
@@ -25,8 +24,7 @@ from fedsim.audits.loop.audit import LoopAudit
 from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.recorded import audit
-from fedsim.audits.recorded.recorded_noise import MeasuredRounds
-from fedsim.audits.recorded.releases import ProvenPrivacy, ReleaseReport
+from fedsim.audits.recorded.releases import MeasuredRounds, ProvenPrivacy, ReleaseReport
 from fedsim.audits.results.rows import Limit, RunRow, standing
 from fedsim.audits.run import rows
 from fedsim.privacy.accounting import PLD
@@ -74,7 +72,7 @@ def _bound(size):
 
 
 def _claim(unit=None):
-    return Claim(EPSILON, DELTA, Scope.RUN, "given", unit=unit)
+    return Claim(EPSILON, DELTA, "given", unit=unit)
 
 
 def _findings(broken):
@@ -232,7 +230,6 @@ def test_loops():
 RECORDED_AXES = {
     "claim": (False, True),
     "unit": ("client", "not declared", "record"),
-    "canaries": ("none", "below", "rounding", "above"),
     "release": ("none", "unclipped", "as claimed", "measured"),
     "proven": ("below", "rounding", "above"),
     "alarm": (False, True),
@@ -243,7 +240,6 @@ RECORDED_AXES = {
 RECORDED = [
     ({"claim": False}, "no claim"),
     ({"unit": ("record", "not declared")}, "not judged"),
-    ({"canaries": ("rounding", "above")}, "convicted"),
     ({"release": ("none", "unclipped")}, "not judged"),
     ({"proven": ("rounding", "above")}, "convicted"),
     ({"alarm": True}, "suspect"),
@@ -278,21 +274,14 @@ def _recorded(evidence):
             "clients": [],
         }
     )
-    all_rounds = _epsilon_or_none(evidence["canaries"])
-    canary = SimpleNamespace(epsilon_proven_all_rounds=all_rounds)
     measured = MeasuredRounds(
         release=None if kind == "none" else release,
-        canary=None if evidence["canaries"] == "none" else canary,
         unmeasured="nothing was recorded",
     )
     found = [Finding("an alarm")] if evidence["alarm"] else []
     missing = "rounds are missing" if evidence["missing rounds"] else ""
     unit = None if evidence["unit"] == "not declared" else evidence["unit"]
     return audit.judged(_claim(unit), measured, found, missing, {}).verdict.value
-
-
-def _epsilon_or_none(size):
-    return None if size not in SIZES else _epsilon(size)
 
 
 def test_recorded_federations():

@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import game, loading, records, theory
+from fedsim.audits.app import game, loading, theory
 from fedsim.audits.app.configuration import (
     BY_LOCAL,
     App,
@@ -22,13 +20,11 @@ from fedsim.audits.app.configuration import (
     Configuration,
     claim_of,
 )
-from fedsim.audits.app.records import RecordAudit
 from fedsim.audits.app.theory import AppGuarantee
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
-from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
@@ -48,7 +44,8 @@ UNKNOWN = (
 
 OF_A_RECORD = (
     "the claim is about a record. This audit changes a client's whole update, and does not measure "
-    "how training treats one record"
+    "how training treats one record. Audit a client's training function (fedsim audit "
+    "FILE:FUNCTION), or record its steps inside the app (fedsim.recording.opacus)"
 )
 UNIT_MISSING = (
     "The claim does not state what it protects; give --claimed-unit client (a client's update, as "
@@ -72,19 +69,9 @@ class AppDetails:
     """What the audit of an app alone has."""
 
     neighbouring: Neighbouring
-    """The target's message in the world without its update."""
     clients: int
-    """Number of clients of the federation."""
     configuration: Configuration
-    """The configuration, read off the strategy and mods, with observations of an honest run."""
-    noise_multipliers: list[float] | None
-    """True noise multiplier of every round; None where theory cannot tell."""
-    decisions: Decisions | None
-    """What the attack decided; None for a claim about a record, which is not attacked."""
-    records: Mapping[str, int] | None
-    """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
-    noise: MeasuredNoise | None
-    """Measured noise of these clients together; None where none was measured."""
+    decisions: Decisions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +79,10 @@ class AppAudit(Judged):
     """The outcome of the audit of an app.
 
     Attributes:
-        configuration: read off its strategy and mods, with observations of the honest run.
-        guarantee: true noise of every round by theory; None where theory cannot tell.
-        vantage: observer that the claim, else the noise, protects against.
-        neighbouring: the target's message in the world without its update.
-        predicted_advantage: theory's advantage of this attack, 0 to 1; None where it cannot tell.
-        records: protection of one record, where the claim is about one and clients use Opacus. No
-            attack is made on a record.
-        seen_below: share of the configured noise below which the audit would have raised an alarm
-            with probability 95 %; 0 where it could detect no shortfall.
     """
 
     kind = "app audit"
+    unit = "client"
 
     app: str
     configuration: Configuration
@@ -113,7 +92,6 @@ class AppAudit(Judged):
     predicted_advantage: float | None
     clients: int
     seen_below: float
-    records: RecordAudit | None = None
 
     @property
     def noise_off(self) -> bool:
@@ -125,8 +103,6 @@ class AppAudit(Judged):
     @property
     def judgement(self) -> Judgement:
         strategies, claim = " > ".join(self.configuration.strategies), self.claim
-        if claim is not None and self.records is not None:
-            return judge(claim, self.records.evidence(claim))
         central, run = self._released
         unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
         # The checks with a rule are those that theory's epsilon counts.
@@ -159,36 +135,27 @@ class AppAudit(Judged):
         return self.app
 
     @property
-    def unit(self) -> str:
-        return "client" if self.records is None else "record"
-
-    @property
     def versions(self) -> Mapping[str, str]:
         return {"fedsim": fedsim.__version__, "flwr": version("flwr")}
 
     @property
     def unjudged(self) -> Sequence[Row]:
-        records, predicted = self.records, self.predicted_advantage
+        predicted = self.predicted_advantage
         return self.observed(
             "measured" if self.noise_off else "theory",
-            self.attack if records is None else None,
-            None if records is None or records.noise is None else records.noise.ratio,
+            None,
             self.seen_below,
-            "" if records is None else "no attack was made on a record",
+            "",
             None if predicted is None else Predicted(None, predicted, None, "closed form"),
         )
 
     @property
     def details(self) -> AppDetails:
-        seen = self.records
         return AppDetails(
             neighbouring=self.neighbouring,
             clients=self.clients,
             configuration=self.configuration,
-            noise_multipliers=None if self.guarantee is None else [*self.guarantee.multipliers],
-            decisions=self.decisions if seen is None else None,
-            records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
-            noise=None if seen is None else seen.noise,
+            decisions=self.decisions,
         )
 
 
@@ -203,29 +170,18 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration, trainings = game.observe(audited, seed)
+    configuration = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
     delta = ASSUMED if claim is None else claim.delta
-    vantage, of_record = theory.vantage_of(configuration, claim), None
-    if claim is not None and claim.unit == "record":
-        rounds = configuration.rounds
-        of_record = records.judged(trainings, rounds, neighbouring, delta, confidence)
-    if of_record is None:
-        guarantee = theory.guarantee(configuration, neighbouring, vantage)
-        worlds, scores = game.play(
-            audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
-        )
-        epsilon = None if guarantee is None else guarantee.epsilon(delta)
-        seen_below = _seen_below(configuration, guarantee, vantage, claim, worlds)
-    else:  # towards the server, and without an attack
-        guarantee, vantage, epsilon = None, Vantage.SERVER, of_record.epsilon
-        worlds, scores = np.arange(trials) % 2 == 0, np.zeros(trials)
-        seen_below = 0.0 if of_record.noise is None else of_record.noise.seen_below
+    vantage = theory.vantage_of(configuration, claim)
+    guarantee = theory.guarantee(configuration, neighbouring, vantage)
+    worlds, scores = game.play(
+        audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
+    )
     reason = _not_normal(configuration, guarantee)
     stated, sure = (
         _bounds(worlds, scores, delta, reason, each) for each in (confidence, ALARM_CONFIDENCE)
     )
-    objections = theory.findings(configuration, neighbouring, claim)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -234,18 +190,17 @@ def audit(
         vantage=vantage,
         neighbouring=neighbouring,
         delta=delta,
-        epsilon=epsilon,
+        epsilon=None if guarantee is None else guarantee.epsilon(delta),
         predicted_advantage=_predicted(configuration, guarantee),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        objections=(*objections, *(of_record.findings if of_record else ())),
-        trials=trials if of_record is None else 0,
+        objections=theory.findings(configuration, neighbouring, claim),
+        trials=trials,
         clients=audited.clients,
         seed=seed,
-        seen_below=seen_below,
-        records=of_record,
+        seen_below=_seen_below(configuration, guarantee, vantage, claim, worlds),
     )
 
 

@@ -24,8 +24,7 @@ from flwr.serverapp.strategy import (
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Finding, Scope
-from fedsim.audits.loop.observation import ObservedRun
+from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.trust.model import Vantage
 
@@ -54,12 +53,10 @@ class CentralNoise:
     Attributes:
         noise_multiplier: z; the noise has the standard deviation z C / sampled_clients. The least
             of all rounds.
-        clipping_norms: C (L2 norm) to which updates were clipped in every round.
         noise_norms: C that scaled the noise of every round. It differs under adaptive clipping,
             which moves C before the noise is drawn.
         sampled_clients: divisor of the strategy, however many clients replied. The largest of all
             rounds.
-        client_clips: whether clipping is left to the clients.
         adaptive: whether C follows the updates, which releases a noisy count of clipped updates.
         count_std: standard deviation of the noise on that count, in clients.
         plain_mean: whether the noise is added to Flower's plain average of the replies.
@@ -95,7 +92,6 @@ class LocalNoise:
 
     Attributes:
         sensitivity: scale of the noise; nothing ties it to the clipping norm.
-        epsilon: of one message, at delta, as LocalDpMod is configured.
     """
 
     clipping_norm: float
@@ -124,14 +120,11 @@ class AppObservation:
     """Observations of one honest run of the app, and of one with a huge update.
 
     Attributes:
-        participants: number of aggregated replies in every round.
-        weights: that clients stated, by partition.
         noise_ratios: realised over configured standard deviation of the central noise in every
             round; () without noise, and where the noise could not be measured.
         client_norm_kept: whether an update far above the clipping norm left its client unclipped.
         seeded: whether the server set the seed or the state of NumPy's global generator, from which
             Flower draws its noise.
-        noise_coordinates: number of coordinates on which a round's noise was measured.
         checks: findings on the recorded rounds, as for a server's transcript.
         unsure: why these do not support a claim; "" if they may.
     """
@@ -160,7 +153,6 @@ class Configuration:
         strategies: class names from the outermost wrapper inwards.
         mods: names of the clients' mods, outermost first.
         known: whether all strategies are Flower's own, so that no other noise is possible.
-        central: the server's noise; None if none of Flower's wrappers adds noise.
     """
 
     rounds: int
@@ -184,11 +176,11 @@ def claim_of(configuration: Configuration) -> Claim | None:
     if observation is not None and observation.statements:
         last = observation.statements[-1]
         source = "the app's accountant, at the end of the run"
-        return Claim(last.epsilon, last.delta, Scope.RUN, source, Vantage.PARTICIPANT, "client")
+        return Claim(last.epsilon, last.delta, source, Vantage.PARTICIPANT, "client")
     if local is None or not 0 < local.delta < 1 / configuration.rounds:
         return None
     totals = local.epsilon * configuration.rounds, local.delta * configuration.rounds
-    return Claim(*totals, Scope.RUN, BY_LOCAL, Vantage.SERVER, "client")
+    return Claim(*totals, BY_LOCAL, Vantage.SERVER, "client")
 
 
 @dataclass(frozen=True)
@@ -226,41 +218,11 @@ class AppRound:
         model_shift: next model, as it is sent or at last returned, less the one that the clients
             were sent.
         message_shift: target's reply less the model that it was sent; nan without a reply.
-        message_norm: length of that difference.
     """
 
     model_shift: float = math.nan
     message_shift: float = math.nan
     message_norm: float = math.nan
-
-
-@dataclass(frozen=True)
-class ClientRun:
-    """The training of one client in an honest run.
-
-    Attributes:
-        run: steps of Opacus's optimizers in all rounds.
-        rounds: number of rounds in which it trained.
-        bare: rounds in which its reply is another model, without any such step.
-        echo: p-value of the repetition of its noise.
-    """
-
-    run: ObservedRun
-    rounds: int
-    bare: int
-    echo: float
-
-
-@dataclass(frozen=True)
-class HonestRun:
-    """An honest run: its configuration, with what was observed, and the training of each client.
-
-    Attributes:
-        clients: by partition.
-    """
-
-    configuration: Configuration
-    clients: dict[int, ClientRun]
 
 
 class App(Protocol):
@@ -272,8 +234,8 @@ class App(Protocol):
     @property
     def clients(self) -> int: ...
 
-    def honest(self, seed: int) -> HonestRun:
-        """Run the app as it is."""
+    def honest(self, seed: int) -> Configuration:
+        """Run the app as it is, and return its configuration with what was observed."""
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         """Run the app with updates by a script, and return its rounds."""

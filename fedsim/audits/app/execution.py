@@ -37,7 +37,6 @@ from fedsim.audits.app.configuration import (
     AppRound,
     AppStatement,
     Configuration,
-    HonestRun,
     Script,
     configuration_of,
     direction,
@@ -46,15 +45,13 @@ from fedsim.audits.app.configuration import (
     scripted,
 )
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
-from fedsim.audits.app.records import ClientSteps, ClientWatch
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
-from fedsim.audits.recorded.recorded_noise import Asked, Notes
+from fedsim.audits.recorded.releases import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
-from fedsim.audits.steps.classes import unwrap
 from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.federation.transcripts.layout import Layout
@@ -81,7 +78,6 @@ class AuditedApp:
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self._templates: dict[tuple[str, int], RecordDict] = {}
-        self._watch = ClientWatch()
         self._app: FlowerApp
         self._run: _Run
 
@@ -89,16 +85,14 @@ class AuditedApp:
     def name(self) -> str:
         return self._app.name
 
-    def honest(self, seed: int) -> HonestRun:
-        configuration = self._played(seed, None).configuration()
-        return HonestRun(configuration, self._steps.runs())
+    def honest(self, seed: int) -> Configuration:
+        return self._played(seed, None).configuration()
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         return self._played(seed, script).scored(script)
 
     def _played(self, seed: int, script: Script | None) -> "_Run":
         run = self._run = _Run(script, self._app)
-        self._steps = ClientSteps(self._watch)
         grid = _AuditGrid(self, run, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         channel.set_seeds(seed)
@@ -114,7 +108,7 @@ class AuditedApp:
         finally:
             run.detach()
         run.check()
-        return self._played(seed, script) if self._steps.late else run
+        return run
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message in place of the app's train function (a Flower mod)."""
@@ -123,7 +117,7 @@ class AuditedApp:
         if not kind.startswith("train"):
             return call_next(message, context)
         if script is None:
-            reply = self._steps.trained(partition, message, lambda: call_next(message, context))
+            reply = call_next(message, context)
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
@@ -160,10 +154,7 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
-        try:
-            yield audited
-        finally:
-            unwrap()
+        yield audited
 
 
 class _AuditGrid(InProcessGrid):

@@ -33,13 +33,11 @@ class AppGuarantee:
     """The true noise of every round; each tuple has one value a round.
 
     Attributes:
-        vantage: the server sees messages, any other vantage released models.
         multipliers: noise over the largest change by one client, for all that is released; 0
             without noise.
         on_models: the same for released models (or messages) alone, which the attack scores.
         influences: largest L2 change of the released model, or message, by one client; inf without
             a limit.
-        noise_stds: standard deviation of each round's noise on every coordinate.
     """
 
     vantage: Vantage
@@ -184,12 +182,7 @@ def _composed(
 
 @dataclass(frozen=True)
 class RuleSubject:
-    """The input of a rule.
-
-    Attributes:
-        guarantee: at the claim's vantage, else the one that the noise protects against; None where
-            theory cannot tell.
-    """
+    """The input of a rule."""
 
     configuration: Configuration
     neighbouring: Neighbouring

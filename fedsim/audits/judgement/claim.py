@@ -13,20 +13,11 @@ ROUNDING = 1e-6
 """Relative excess of a computed epsilon over a claimed one that every audit takes as rounding."""
 
 
-class Scope(StrEnum):
-    """Scope of a claim: everything that the run releases, or each message or round of it."""
-
-    RUN = "run"
-    ROUND = "round"
-
-
 @dataclass(frozen=True)
 class Claim:
-    """A statement that a run, or a round of it, is (epsilon, delta)-private.
+    """A statement that all that a run releases is (epsilon, delta)-private.
 
     Attributes:
-        epsilon: finite, at least 0.
-        delta: strictly between 0 and 1.
         source: author of the claim, as the report names it.
         vantage: observer that it protects against. None: the configuration decides.
         unit: protected unit. "client": a client's whole update, as its training returns it.
@@ -38,7 +29,6 @@ class Claim:
 
     epsilon: float
     delta: float
-    scope: Scope = Scope.RUN
     source: str = "given"
     vantage: Vantage | None = None
     unit: str | None = None
@@ -112,7 +102,6 @@ class Finding:
 
     Attributes:
         why: the fault, with the numbers of this audit; without a full stop.
-        mend: the change that mends it; "" where the audit cannot say.
         severity: "alarm": the guarantee is weaker than the configuration says. "caution": a doubt.
             "note": advice.
         rule: name of the rule that objects; "" for a measurement without a named rule.
@@ -168,13 +157,10 @@ class Evidence:
     the measurements do not speak about it.
     Attributes:
         incomparable: why the audit did not measure what the claim speaks of; "" if it did.
-        refuted: whether the claim is disproved, with the confidence of an alarm.
         broken: whether an alarm or a broken rule leaves no guarantee to rely on.
         unknown: why there is no epsilon to compare with the claim.
-        exceeded: whether theory's epsilon is above the claimed one.
         unsure: why an epsilon within the claim does not yet support it.
         against: evidence against a claim that is not disproved, in sentences.
-        refuting: how a claim is disproved; empty where the attack's bound alone says it.
         in_favour: what a supported claim rests on, also what the audit did not see.
     """
 

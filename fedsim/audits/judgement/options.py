@@ -16,7 +16,7 @@ CODE = ("trials", "neighbouring", "seed", "time_limit")
 TAKEN: Mapping[str, tuple[str, ...]] = {
     "a Flower app": (*CODE, "rounds", "clients", "run_config"),
     "a training loop": (*CODE, "data", "records", "target", "workers"),
-    "a recorded transcript": ("delta", "rounds"),
+    "a recorded transcript": ("delta",),
     "an auditor's transcript": (
         *("data_root", "weights", "canary_seed_file", "no_challenge", "worlds"),
     ),
@@ -29,17 +29,8 @@ class AuditOptions:
 
     Attributes:
         delta: at which epsilons are stated; for a recorded transcript without a claim.
-        trials: number of attacked runs of an app, or of judged runs of a loop.
         time_limit: seconds allowed for one run of an app, or for up to 25 runs of a loop.
-        rounds: num-server-rounds of an app; all rounds of a recorded participant.
-        clients: number of clients of an app.
-        run_config: keys of an app's run configuration that change.
-        data: data that a loop trains on.
-        records: number of records in D, for a loop.
-        target: target of a loop, "crafted" or "real".
-        workers: number of processes that run a loop.
         data_root: directory of the run's dataset on this machine, for an auditor's transcript.
-        weights: this machine's copy of the run's model.weights, for an auditor's transcript.
         canary_seed_file: seeds and numbers of the clients' canaries, for an auditor's transcript.
         no_challenge: whether to leave out beliefs about the challenge, which need the data.
         worlds: run directory that says which beliefs were right, for an auditor's transcript.

@@ -39,17 +39,12 @@ class AuditDocument(Generic[Details]):
     __pydantic_config__: ClassVar = ConfigDict(use_attribute_docstrings=True)
 
     kind: str
-    """Kind of the audit."""
     name: str
-    """Name of what was audited."""
     unit: str | None
     """Unit of privacy: "record" or "client"; None where it is unknown."""
     verdict: Verdict
-    """Verdict on the claim."""
     reasons: Sequence[str]
-    """Reasons of the verdict, in sentences."""
     claim: Claim | None
-    """The judged claim; None without one."""
     delta: Real | None
     """Delta of every epsilon; None where an auditor's node has seen no round."""
     confidence: Real
@@ -57,7 +52,6 @@ class AuditDocument(Generic[Details]):
     vantage: str
     """Observer whose row is judged, and which the short names of a gate stand for."""
     rows: Mapping[str, Row]
-    """A row for each observer, by its name."""
     checks: list[GateCheck]
     """What a release gate would check."""
     findings: Sequence[Finding]
@@ -65,7 +59,6 @@ class AuditDocument(Generic[Details]):
     alarms: int
     """Number of findings that contradict what was configured, declared or claimed."""
     details: Details
-    """What this kind of audit alone has."""
     versions: Mapping[str, str]
     """Versions of the packages that took part."""
 
@@ -86,7 +79,6 @@ class AuditReport:
     """The report of an audit: of an app, a loop, a recorded federation or an auditor's node.
 
     Attributes:
-        claim: the judged claim, with its unit; None without one.
         delta: at which every epsilon is stated; None where an auditor's node has seen no round.
         confidence: of every interval shown, in (0, 1); verdicts need `ALARM_CONFIDENCE`.
     """
@@ -223,11 +215,7 @@ class AuditReport:
 
 @dataclass(frozen=True, kw_only=True)
 class TranscriptReport(AuditReport, Generic[Details]):
-    """The report of a transcript, a recorder's or an auditor's.
-
-    Attributes:
-        total: epsilon of everything released, where that is known beside the row's.
-    """
+    """The report of a transcript, a recorder's or an auditor's."""
 
     kind: str
     name: str
@@ -250,15 +238,11 @@ class Decisions:
     """The decisions of an attack over all trials."""
 
     trials: int
-    """Number of attacked runs."""
     wins: int
-    """Trials in which the attack named the right world."""
     losses: int
-    """Trials in which it named the wrong world."""
     ties: int
     """Trials in which it favoured neither."""
     seed: int
-    """Seed of the audit."""
     lower_bounds: Mapping[str, EpsilonBound]
     """Lower bounds on epsilon, which hold together."""
     contradict_theory: bool
@@ -278,11 +262,8 @@ class Judged(AuditReport):
     Attributes:
         claim: the user's, else the code's own; None where neither claims anything.
         delta: the claim's, else `ASSUMED`.
-        epsilon: by theory, inf without noise; None where theory cannot tell.
         advantage: measured, true less false positive rate, with its interval.
-        lower_bounds: on epsilon, by name, all at `confidence` together.
         proven: the largest lower bound at `ALARM_CONFIDENCE`; only this one convicts.
-        objections: what the rules found; an alarm among them leaves no guarantee.
     """
 
     delta: float
@@ -326,7 +307,6 @@ class Judged(AuditReport):
     def observed(
         self,
         source: Source,
-        attack: Attack | None,
         noise: Noise | None,
         detects: float | None,
         note: str,
@@ -342,7 +322,7 @@ class Judged(AuditReport):
         if self.epsilon is not None:
             most = advantage_of_epsilon(self.epsilon, self.delta)
             limit = Limit.of_epsilon(self.epsilon, most, source)
-        return [unmeasured(self.vantage, limit, attack, noise, predicted, detects, note)]
+        return [unmeasured(self.vantage, limit, self.attack, noise, predicted, detects, note)]
 
     @property
     def attack(self) -> Attack:

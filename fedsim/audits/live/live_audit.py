@@ -14,6 +14,7 @@ challenge, and where the auditor may not know D.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,14 +22,13 @@ import torch
 from adversaries.attacks.posterior import log_odds
 from adversaries.errors import InputError
 from fedsim.audits.live.live_rounds import (
-    Belief,
     CanaryFindings,
+    CanaryWatch,
     LiveAccounting,
     LiveBatch,
-    LiveLook,
     LiveRequest,
+    Look,
 )
-from fedsim.audits.live.watches import CanaryWatch
 from fedsim.common import device
 from fedsim.configuration import KNOWN_KEYS, Config, from_run_config
 from fedsim.configuration.objects import Experiment
@@ -56,11 +56,8 @@ class LiveAudit:
     Args:
         data_root: this machine's folder of the dataset, "" for a bundled one. The folder named in
             the transcript is never opened, and nothing is downloaded.
-        device_name: as `run.device`.
-        planted: canaries of clients that gave their seeds.
         challenge: whether to compute beliefs about the challenge, which need D and D'; a training
             has no challenge.
-        confidence: of the results after a round, in (0, 1).
         weights: this machine's copy of the run's `model.weights`, "" for none.
     """
 
@@ -80,12 +77,11 @@ class LiveAudit:
         self._configured: Mapping[str, Any] = {}
         self.config: Config | None = None
         self.accounting: LiveAccounting
-        self.beliefs: dict[int, list[Belief]] = {}
-        self.looks: list[LiveLook] = []
+        self.beliefs: dict[int, list[Look]] = {}
         self.canaries: CanaryWatch | None = None
         self.noise: NoiseWatch | None = None
 
-    def observe(self, observed: ObservedRound) -> Belief | LiveLook | None:
+    def observe(self, observed: ObservedRound) -> Look | None:
         """Return the results for the round whose sum a message brings; None without a sum."""
         request = LiveRequest.of(observed)
         keys = {key: value for key, value in observed.mechanism.items() if key in KNOWN_KEYS}
@@ -210,9 +206,7 @@ class LiveAudit:
             training.missed += rounds
             training.add(self.accounting.unseen(training.nominal, rounds), rounds)
 
-    def _conclude(
-        self, training: LiveBatch, before: ObservedRound, now: ObservedRound
-    ) -> Belief | LiveLook:
+    def _conclude(self, training: LiveBatch, before: ObservedRound, now: ObservedRound) -> Look:
         trials, everybody = training.trials, range(self.run.federation.clients)
         present = everybody if now.participants is None else now.participants
         nominal = LiveRequest.of(before).noise_multiplier
@@ -225,23 +219,23 @@ class LiveAudit:
         if self.noise is not None:
             sent = {client: reply.arrays["sum"][0] for client, reply in now.replies.items()}
             self.noise.observe(released[0], std, sent, own_std)
-        if not self.challenged:
-            self.looks.append(self._look(training, before.round))
-            return self.looks[-1]
-        training.memory = self._remembered(training.memory, before, now, present)
         epsilon = self.accounting.epsilon(training.groups)
-        belief = Belief(
-            training.trials.start,
-            before.round,
-            log_odds(training.memory.ratios.numpy())[:, -1],
-            training.memory.sensitivities[:, -1].numpy(),
-            training.memory.noise_stds[:, -1].numpy(),
-            epsilon,
-            identifiability.rho_beta_of_epsilon(epsilon),
-            training.missed,
+        rho_beta = identifiability.rho_beta_of_epsilon(epsilon)
+        look = Look(trials, before.round, epsilon, rho_beta, training.missed)
+        if not self.challenged:
+            limits = {} if self.noise is None else self.noise.limits(self._confidence)
+            found = self.canary_findings(self._confidence)
+            return replace(look, noise_at_most=limits, canaries=found)
+        memory = self._remembered(training.memory, before, now, present)
+        training.memory = memory
+        look = replace(
+            look,
+            log_odds=log_odds(memory.ratios.numpy())[:, -1],
+            sensitivities=memory.sensitivities[:, -1].numpy(),
+            noise_stds=memory.noise_stds[:, -1].numpy(),
         )
-        self.beliefs[trials.start].append(belief)
-        return belief
+        self.beliefs[trials.start].append(look)
+        return look
 
     def _begin_watching(self, trials: range) -> None:
         config = self.run
@@ -255,18 +249,6 @@ class LiveAudit:
             NoiseWatch(clients)
             if watchable(config.privacy, config.training, config.trials.count)
             else None
-        )
-
-    def _look(self, training: LiveBatch, round: int) -> LiveLook:
-        epsilon = self.accounting.epsilon(training.groups)
-        return LiveLook(
-            training.trials,
-            round,
-            epsilon,
-            identifiability.rho_beta_of_epsilon(epsilon),
-            training.missed,
-            {} if self.noise is None else self.noise.limits(self._confidence),
-            self.canary_findings(self._confidence),
         )
 
     def _remembered(

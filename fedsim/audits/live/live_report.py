@@ -21,7 +21,7 @@ from fedsim.audits.judgement.claim import UNCLAIMED, Claim, Evidence, Finding, J
 from fedsim.audits.judgement.claim import judge as judged
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Belief, CanaryFindings
+from fedsim.audits.live.live_rounds import CanaryFindings, Look
 from fedsim.audits.results.checks import TOTAL, GateRule
 from fedsim.audits.results.conditions import LIVE
 from fedsim.audits.results.rows import Attack, Limit, Noise, unmeasured
@@ -71,7 +71,6 @@ class EverythingReleased:
     """Everything that was released, together."""
 
     epsilon: float
-    """Its epsilon, at the delta of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +78,7 @@ class Beliefs:
     """Beliefs that D was used, of all trials at their end and of the last batch by round."""
 
     mean: float
-    """Mean belief of all trials."""
     log_odds: list[float]
-    """Log-odds of each trial."""
     rounds: list[int]
     """Rounds of the last batch of trials."""
     mean_by_round: list[float]
@@ -97,7 +94,6 @@ class NoiseLimits:
     at_most: Mapping[str, float]
     """Noise over the claimed noise, of the sums and of each client's messages."""
     confidence: float
-    """Confidence of each, in (0, 1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +101,7 @@ class LiveDetails:
     """What the audit of an auditor's node alone has; None where it cannot know."""
 
     facts: TranscriptFacts
-    """What the node stated about itself and the run."""
     rounds_planned: int | None
-    """Rounds of each training, as configured."""
     rounds: int
     """Rounds of the longest observed training."""
     missed: int
@@ -115,15 +109,11 @@ class LiveDetails:
     single: bool
     """Whether the run has a single training."""
     trials: int
-    """Number of observed trials with beliefs."""
     released: EverythingReleased | None
     """None where the noise comes from the seed."""
     belief: Beliefs | None
-    """None without the records."""
     noise: NoiseLimits | None
-    """None where the noise of the sums is not judged."""
     canaries: CanaryFindings | None
-    """None without canaries."""
 
 
 LiveReport = TranscriptReport[LiveDetails]
@@ -204,7 +194,7 @@ def _checks(limit: Limit | None) -> Iterator[GateRule]:
 
 
 def _details(
-    audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Belief], confidence: float
+    audit: LiveAudit, facts: TranscriptFacts, last: Sequence[Look], confidence: float
 ) -> LiveDetails:
     config, everything = audit.config, audit.everything()
     limits = None if audit.noise is None else audit.noise.limits(confidence)
@@ -217,7 +207,7 @@ def _details(
         rounds=audit.rounds,
         missed=audit.missed,
         single=config is not None and config.trials.count == 1,
-        trials=sum(len(belief.log_odds) for belief in last),
+        trials=sum(len(belief.trials) for belief in last),
         released=released,
         belief=_beliefs(audit, last),
         noise=NoiseLimits(limits, confidence) if limits else None,
@@ -225,11 +215,11 @@ def _details(
     )
 
 
-def _beliefs(audit: LiveAudit, last: Sequence[Belief]) -> Beliefs | None:
+def _beliefs(audit: LiveAudit, last: Sequence[Look]) -> Beliefs | None:
     if not last:
         return None
     final = np.concatenate([belief.log_odds for belief in last])
-    course = audit.beliefs[last[-1].first_trial]
+    course = audit.beliefs[last[-1].trials.start]
     return Beliefs(
         mean=float(expit(final).mean()),
         log_odds=final.tolist(),
@@ -265,13 +255,11 @@ def _limit(audit: LiveAudit) -> Limit | None:
     )
 
 
-def _scored(last: Sequence[Belief], worlds: Bools | None) -> Scored | None:
+def _scored(last: Sequence[Look], worlds: Bools | None) -> Scored | None:
     """Return worlds and final log-odds of the observed trials; None unless both worlds occur."""
     if worlds is None or not last:
         return None
-    bits = [
-        worlds[belief.first_trial : belief.first_trial + len(belief.log_odds)] for belief in last
-    ]
+    bits = [worlds[belief.trials.start : belief.trials.stop] for belief in last]
     observed = np.concatenate(bits)
     if len(np.unique(observed)) < 2:
         return None
@@ -293,14 +281,14 @@ def _noise(audit: LiveAudit, confidence: float) -> Noise | None:
 
 
 def _attack(
-    audit: LiveAudit, last: Sequence[Belief], scored: Scored | None, confidence: float
+    audit: LiveAudit, last: Sequence[Look], scored: Scored | None, confidence: float
 ) -> Attack | None:
     """Return what the auditor achieved; None where it measured nothing and believes nothing."""
     at_least = _at_least(audit, scored, None, confidence)
     if audit.config is None or (at_least is None and not last):
         return None
     advantage = exceeded = None
-    counts = [len(belief.log_odds) for belief in last]
+    counts = [len(belief.trials) for belief in last]
     if scored is not None:
         advantage = estimators.advantage(*scored, confidence)
         allowed = np.repeat([belief.epsilon for belief in last], counts)

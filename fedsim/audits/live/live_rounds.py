@@ -1,30 +1,36 @@
 """What an auditor's node receives, the noise of its rounds, and its results after a round."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.special import expit
 
-from adversaries.arrays import Floats
+from adversaries.arrays import Bools, Floats
+from adversaries.bounds import canaries
 from fedsim.configuration.federation import FederationConfig
 from fedsim.configuration.privacy import PrivacyConfig
 from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.transcripts.records import ObservedRound, not_of_an_auditor
+from fedsim.game.canary import Canaries
 from fedsim.game.observers.memory import Memory
 from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Mechanism, Steps, aggregate_noise_multiplier
 
 
-@dataclass(frozen=True)
-class LiveRequest:
+class LiveRequest(BaseModel):
     """A message's request, as an auditor's node recorded it.
 
     Attributes:
-        earlier: number of rounds of interrupted attempts.
         released: number of rounds that all trainings had released when this one began.
-        begun: first round of this attempt.
     """
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
     first_trial: int
     record: int
@@ -41,51 +47,15 @@ class LiveRequest:
 
         Raises InputError if it has none, or one whose values are of another type.
         """
-        types = {each.name: (int, float) if each.type is float else (int,) for each in fields(cls)}
-        values: dict[str, Any] = {
-            name: observed.mechanism.get(f"request.{name.replace('_', '-')}") for name in types
-        }
-        well_typed = all(type(values[name]) in allowed for name, allowed in types.items())
-        if not well_typed or "parameters" not in observed.model:
+        named = {name: f"request.{name.replace('_', '-')}" for name in cls.model_fields}
+        values = {name: observed.mechanism.get(key) for name, key in named.items()}
+        try:
+            request = cls.model_validate(values)
+        except ValidationError:
+            raise not_of_an_auditor(observed) from None
+        if "parameters" not in observed.model:
             raise not_of_an_auditor(observed)
-        return cls(**values)
-
-
-@dataclass(frozen=True)
-class Belief:
-    """An auditor's beliefs about one batch of trials after a round.
-
-    Rounds that the auditor missed count in epsilon: the models that it did see contain what they
-    released. The same holds for rounds of interrupted attempts at this training.
-
-    Attributes:
-        log_odds: for D, float64 [T].
-        sensitivities: of the round, float64 [T].
-        noise_stds: of the round, float64 [T].
-        epsilon: epsilon of the noise so far at this vantage, at the configured delta.
-        missed: number of rounds of this training that the auditor did not see.
-    """
-
-    first_trial: int
-    round: int
-    log_odds: Floats
-    sensitivities: Floats
-    noise_stds: Floats
-    epsilon: float
-    rho_beta: float
-    missed: int
-
-    def as_json(self) -> dict[str, Any]:
-        beliefs = expit(self.log_odds)
-        return {
-            "trials": [self.first_trial, self.first_trial + len(self.log_odds)],
-            "round": self.round,
-            "log_odds": self.log_odds.tolist(),
-            "belief": {"mean": float(beliefs.mean()), "highest": float(beliefs.max())},
-            "epsilon": self.epsilon,
-            "rho_beta": self.rho_beta,
-            "missed": self.missed,
-        }
+        return request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +65,11 @@ class CanaryFindings:
     mu: float | None
     """Signal of one canary in one training so far; None where `reason` says why not."""
     interval: list[float]
-    """Ends of the interval of mu."""
     reason: str | None
     """Why there is no signal; None if there is one."""
     claimed_mu: float | None
     """Signal that the claimed noise allows."""
     canaries: int
-    """Number of canaries."""
     belief: float | None
     """Mean belief in a canary's true state."""
 
@@ -117,11 +85,16 @@ class CanaryFindings:
 
 
 @dataclass(frozen=True)
-class LiveLook:
-    """The results of an auditor without records after a round of a batch of trials.
+class Look:
+    """What an auditor knows of one batch of trials after a round.
+
+    Rounds that the auditor missed count in epsilon: the models that it did see contain what they
+    released. The same holds for rounds of interrupted attempts at this training.
 
     Attributes:
-        epsilon: as in `Belief`, like rho_beta and missed.
+        missed: number of rounds of this training that the auditor did not see.
+        log_odds: for D, float64 [T], like the round's sensitivities and noise_stds; [0] where the
+            challenge is not audited.
         noise_at_most: largest possible noise of the sum and of each client's message, over the
             claimed; empty where it is not judged.
     """
@@ -131,11 +104,22 @@ class LiveLook:
     epsilon: float
     rho_beta: float
     missed: int
-    noise_at_most: Mapping[str, float]
-    canaries: CanaryFindings | None
+    log_odds: Floats = field(default_factory=partial(np.empty, 0))
+    sensitivities: Floats = field(default_factory=partial(np.empty, 0))
+    noise_stds: Floats = field(default_factory=partial(np.empty, 0))
+    noise_at_most: Mapping[str, float] = field(default_factory=dict)
+    canaries: CanaryFindings | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"trials": [self.trials.start, self.trials.stop]}
+        ends = [self.trials.start, self.trials.stop]
+        known = {"trials": ends, "round": self.round, "missed": self.missed}
+        known |= {"epsilon": self.epsilon, "rho_beta": self.rho_beta}
+        if not self.log_odds.size:
+            found = None if self.canaries is None else asdict(self.canaries)
+            return known | {"noise_at_most": self.noise_at_most, "canaries": found}
+        beliefs = expit(self.log_odds)
+        both = {"mean": float(beliefs.mean()), "highest": float(beliefs.max())}
+        return known | {"log_odds": self.log_odds.tolist(), "belief": both}
 
 
 @dataclass
@@ -143,13 +127,8 @@ class LiveBatch:
     """One batch of trials, as far as it was observed.
 
     Attributes:
-        memory: memory of a participant that saw the same.
         earlier: number of rounds of interrupted attempts.
         before: number of rounds that all trainings had released when it began.
-        groups: accounted rounds.
-        previous: last message; None before the first.
-        concluded: last round whose sum is known.
-        missed: number of rounds without a result.
     """
 
     trials: range
@@ -224,3 +203,67 @@ class LiveAccounting:
     def unseen(self, nominal: float, rounds: int) -> Steps:
         """Return rounds without a result, with the least tolerated noise."""
         return self.steps(nominal, self.federation.fewest_participants, rounds)
+
+
+@dataclass
+class CanaryWatch:
+    """The canaries whose seeds the auditor has, in what a federation releases.
+
+    Each batch of trials has coins bool [T, K], sums of its scores [T, K], and mu^2.
+
+    Attributes:
+        norm: C, the clipping norm and length of every canary.
+    """
+
+    planted: Sequence[Canaries]
+    norm: float
+    _batches: dict[int, tuple[Bools, Floats, float]] = field(default_factory=dict)
+
+    def begin(self, trials: range) -> None:
+        """Begin a batch of trials; observations of an earlier attempt are dropped."""
+        self._batches.pop(trials.start, None)
+
+    def observe(
+        self, trials: range, round: int, released: npt.NDArray[np.floating], std: float
+    ) -> None:
+        if not std > 0:
+            return
+        if trials.start in self._batches:
+            coins, ratios, power = self._batches[trials.start]
+        else:
+            coins = np.concatenate([each.coins(trials) for each in self.planted], axis=1)
+            ratios, power = np.zeros(coins.shape), 0.0
+        along = [each.along(trials, round, released) for each in self.planted]
+        added = (self.norm / std) ** 2
+        ratios = ratios + self.norm / std**2 * np.concatenate(along, axis=1) - added / 2
+        self._batches[trials.start] = coins, ratios, power + added
+
+    @property
+    def coins(self) -> Bools:
+        return np.concatenate([[], *(coins.ravel() for coins, _, _ in self._batches.values())]) > 0
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return int(self.coins.sum()), int((~self.coins).sum())
+
+    def effect(self, confidence: float) -> canaries.Effect | None:
+        parts = [ratios.ravel() / math.sqrt(power) for _, ratios, power in self._batches.values()]
+        return canaries.effect(self.coins, np.concatenate(parts), confidence) if parts else None
+
+    def prediction(self) -> float | None:
+        """Return mu by the claimed noise, for the training with the least noise; None without any.
+
+        It is an upper bound of what shows, since other records hide a canary too.
+        """
+        powers = [power for _, _, power in self._batches.values()]
+        return math.sqrt(max(powers)) if powers else None
+
+    def belief(self) -> float | None:
+        """Return the mean belief in a canary's true state; None without canaries.
+
+        It starts at 1/2 and assumes the claimed noise.
+        """
+        right = [np.where(coins, ratios, -ratios) for coins, ratios, _ in self._batches.values()]
+        return (
+            float(expit(np.concatenate([each.ravel() for each in right])).mean()) if right else None
+        )

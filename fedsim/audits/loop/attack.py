@@ -42,7 +42,6 @@ class Direction:
     """The direction of a pair of worlds.
 
     Attributes:
-        unit: [P], along which the target moves the releases.
         middle: [k], mean shift of the runs without the target, by step.
         std: standard deviation of that shift in a step.
         influence: shift by the target in a step in which it takes part.
@@ -113,12 +112,7 @@ def learnt(present: Sequence[Floats], twin: Sequence[Floats]) -> Direction:
 
 @dataclass(frozen=True)
 class Score:
-    """A weighted sum of features, less a threshold; above 0 it names the world with the target.
-
-    Attributes:
-        name: of the feature, or TOGETHER.
-        weights: of the features.
-    """
+    """A weighted sum of features, less a threshold; above 0 it names the world with the target."""
 
     name: str
     weights: Floats

@@ -14,12 +14,12 @@ import numpy as np
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds.lower_bounds import clopper_pearson_bound, clopper_pearson_split
-from adversaries.bounds.rate_bounds import NoiseFamily, trade_off_bound
+from adversaries.bounds.rate_bounds import NoiseFamily, by_scale
 from adversaries.errors import InputError
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.child_process.channel import NO_MEASUREMENT, AppFailedError, Log, started
-from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, Scope, alarms, judge
+from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, alarms, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
 from fedsim.audits.loop import findings
@@ -78,29 +78,20 @@ class LoopDetails:
     """What the audit of a training loop alone has."""
 
     data: str
-    """Data that the loop trained on."""
     target: str
     """The target: "crafted" or "real"."""
     worlds: str
-    """Name of the pair of worlds that the pilots told apart best."""
-    decided_by: str
-    """Score of the counting bounds, chosen by the pilots."""
     neighbouring: Neighbouring
-    """How D' differs from D."""
     records: int
-    """Number of records in D."""
     runs: int
     """Number of all runs of the loop."""
     provable: float
     """Largest lower bound that so many trials could prove, at the confidence of an alarm."""
     noise: MeasuredNoise | None
-    """Measured noise of all steps; None where no step with noise was observed."""
     missed_below: float | None
     """Share of trainings without noise that all runs may have missed; None without such runs."""
     influence: Influence
-    """What one replaced record changes in the steps."""
     decisions: Decisions
-    """What the attack decided."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +99,6 @@ class LoopAudit(Judged):
     """The outcome of the audit of a loop.
 
     Attributes:
-        noise: measured noise; None where no step of Opacus's optimizer with noise was observed.
-        provable: the largest possible `proven`, from an attack that wins all trials.
-        pair: name of the pair of worlds that the pilots told apart best.
-        score: score of the counting bounds, chosen by the pilots.
         strict: whether a supported claim must hold at the measured noise, not at the configured.
     """
 
@@ -165,7 +152,6 @@ class LoopAudit(Judged):
         noise, off = self.noise, self.observation.noise_off is not None
         return self.observed(
             "measured" if off else "theory",
-            self.attack,
             None if noise is None else noise.ratio,
             None if noise is None else noise.seen_below,
             "" if noise is not None else "the noise itself was not observed",
@@ -178,7 +164,6 @@ class LoopAudit(Judged):
             data=self.order.data,
             target=self.order.target,
             worlds=self.pair,
-            decided_by=self.score,
             neighbouring=seen.neighbouring,
             records=seen.records,
             runs=self.runs,
@@ -294,7 +279,7 @@ def _bounds(
     }
     if curve is not None:
         of_steps, family = curve
-        bounds[TRADE_OFF] = trade_off_bound(worlds, of_steps, delta, level, family)
+        bounds[TRADE_OFF] = by_scale(clopper_pearson_bound(worlds, of_steps, delta, level), family)
     return bounds
 
 
@@ -378,4 +363,4 @@ def _claim_of(observation: LoopObservation) -> Claim | None:
     if answer is None or not math.isfinite(answer.epsilon):
         return None
     source = "the loop's accountant, at the end of the run"
-    return Claim(answer.epsilon, answer.delta, Scope.RUN, source, unit="record")
+    return Claim(answer.epsilon, answer.delta, source, unit="record")

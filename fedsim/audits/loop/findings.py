@@ -161,9 +161,7 @@ class MeasuredNoise:
 
     Attributes:
         at_least: lower bound on the share of the configured noise that was added; at most 1.
-        epsilon: by theory at that share; None where theory does not know the loop.
         seen_below: share below which the rule `realised-noise` objects with probability 95 %.
-        numbers: number of coordinates of noise that were measured.
     """
 
     at_least: float

@@ -15,7 +15,7 @@ from functools import cached_property
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.steps import checks, composition
+from fedsim.audits.steps import checks
 from fedsim.audits.steps import noise as of_noise
 from fedsim.audits.steps.classes import LoopStatement
 from fedsim.audits.steps.noise import NOTHING, NoiseSums
@@ -45,8 +45,6 @@ class ObservedRun:
     """Observations of one run.
 
     Attributes:
-        steps: steps of Opacus's optimizers, () without any.
-        statement: None where the loop did not query an accountant.
         size: n, the number of records of a loader; 0 without one.
         records: checksums of the records of a loader, sorted; () where they are not known.
         computed: class of a loader's data set that computes its records; "" for any other.
@@ -55,7 +53,6 @@ class ObservedRun:
         beside: names and checksums of the model's integer tensors.
         unnoised: steps of an ordinary optimizer on the same model, after the first of them.
         start: checksum of the model before the first step, and of its parts that no step changes.
-        released: checksum of all releases.
         few: whether these have few different numbers, since such releases repeat by chance.
     """
 
@@ -85,12 +82,9 @@ class Influence:
         moved: largest change of a step's clipped sum by one record, in clipping norms.
         always: change that every step with the record showed, for one pair of replacements.
         gradients: largest number of gradients that one record changed in one step.
-        places: number of records that were replaced, one at a time.
-        halves: number of runs in which half of all records were replaced.
         strays: largest number of gradients of a step that changed, less that of its changed items.
         elsewhere: largest number of gradients of a step that changed though their item did not.
         copies: largest number of the loader's items that one record is known to change.
-        unseen: why nothing was compared; "" where it was.
     """
 
     moved: float = 0.0
@@ -112,7 +106,6 @@ class LoopObservation:
         present: runs with the target, one for each seed; the other runs have the first seeds.
         twin: runs with another record in its place.
         stranger: runs with other features of all records.
-        records: n, the size of D.
         more: noise of all further runs, each with its own seed.
         varies: whether any two of these, in one world, released different numbers.
         changed: names of tensors that depend on the data while every released step stays the same;
@@ -361,7 +354,7 @@ def mechanism(observation: LoopObservation, scale: float = 1.0) -> Mechanism | N
     if multipliers is None or min(multipliers) < LEAST_NOISE or None in rates:
         return None
     sampled = [rate or 1.0 for rate in rates]
-    return composition.mechanism(multipliers, sampled, observation.neighbouring)
+    return checks.mechanism(multipliers, sampled, observation.neighbouring)
 
 
 def _rates(observation: LoopObservation) -> Iterator[float | None]:

@@ -10,7 +10,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,9 @@ from fedsim.audits.loop.contract import Function, Tensor, carried, loaded, tenso
 from fedsim.audits.loop.influence import Training, contents, influence
 from fedsim.audits.loop.observation import Influence, LoopObservation, ObservedRun
 from fedsim.audits.loop.worlds import Data, Neighbours, drawn, pairs
-from fedsim.audits.steps.classes import ClassWatch, rest, wrap
+from fedsim.audits.steps.classes import LoopWatch, rest, wrap
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, summed, total
-from fedsim.audits.steps.step import SHOWN, Step, watched_step
-from fedsim.audits.steps.watch import WatchedStep
+from fedsim.audits.steps.step import SHOWN
 from fedsim.privacy.mechanism import Neighbouring
 
 HONEST, WITHOUT = 6, 2
@@ -49,65 +48,6 @@ class LoopOrder:
     target: str
     neighbouring: str
     seed: int
-
-
-@dataclass
-class LoopWatch(ClassWatch):
-    """Observations since `clear`.
-
-    Attributes:
-        watched: steps with their arrays.
-        noises: noise of each step, in configured standard deviations.
-    """
-
-    steps: list[Step] = field(default_factory=list)
-    watched: list[WatchedStep] = field(default_factory=list)
-    noises: list[Floats] = field(default_factory=list)
-
-    def take(self, step: WatchedStep) -> None:
-        seen = watched_step(len(self.steps) + 1, step)
-        self.steps.append(seen)
-        self.noises.append(step.noise / seen.std if seen.std > 0 else np.empty(0))
-        self.watched.append(step)
-
-    def contents(self, given: tuple[Any, Any]) -> list[str] | None:
-        """Return checksums of the loader's records; [] without a loader, None if unknown."""
-        dataset = self.batches.dataset
-        return [] if dataset is None else contents(dataset, given)
-
-    def seen(
-        self,
-        model: Floats | None,
-        released: Floats,
-        beside: tuple[tuple[str, str], ...],
-        records: list[str] | None,
-    ) -> ObservedRun:
-        """Return the observations of a run.
-
-        Args:
-            model: numbers of the returned model; None where the function returned nothing.
-            released: everything that the run released.
-            beside: the model's integer tensors, as `contract.carried` returns them.
-            records: checksums of the loader's records; None where they are not known.
-        """
-        end = np.empty(0) if self.state is None else self.state
-        kept = rest(end if model is None else model, end)
-        start = end if self.start is None else self.start
-        few = len(np.unique(released)) < SHOWN
-        return ObservedRun(
-            steps=tuple(self.steps),
-            statement=self.statement,
-            size=self.batches.records,
-            records=tuple(sorted(records or ())),
-            computed=type(self.batches.dataset).__name__ if records is None else "",
-            explained=bool(self.steps) and kept is not None and not self.moved,
-            epochs=self.batches.epochs,
-            beside=beside,
-            unnoised=self.unnoised,
-            start=_checksum(start if kept is None else np.append(start, kept)),
-            released=_checksum(released),
-            few=few,
-        )
 
 
 def _checksum(values: Floats) -> str:
@@ -157,12 +97,31 @@ class Loop:
         self._function, self._watch, self.runs = function, watch, 0
 
     def observed(self, data: Data, seed: int) -> ObservedRun:
-        returned = self._called(data, seed)
+        watch, returned = self._watch, self._called(data, seed)
         released = self._released(returned)
-        model = None if returned is None else contract.array(returned).ravel()
-        beside = () if returned is None else carried(tensors(returned))
-        records = self._watch.contents((data.features, data.labels))
-        return self._watch.seen(model, released, beside, records)
+        end = np.empty(0) if watch.state is None else watch.state
+        start = end if watch.start is None else watch.start
+        model = end if returned is None else contract.array(returned).ravel()
+        kept, records = rest(model, end), self._records(data)
+        return ObservedRun(
+            steps=tuple(watch.steps),
+            statement=watch.statement,
+            size=watch.batches.records,
+            records=tuple(sorted(records or ())),
+            computed=type(watch.batches.dataset).__name__ if records is None else "",
+            explained=bool(watch.steps) and kept is not None and not watch.moved,
+            epochs=watch.batches.epochs,
+            beside=() if returned is None else carried(tensors(returned)),
+            unnoised=watch.unnoised,
+            start=_checksum(start if kept is None else np.append(start, kept)),
+            released=_checksum(released),
+            few=len(np.unique(released)) < SHOWN,
+        )
+
+    def _records(self, data: Data) -> list[str] | None:
+        """Return checksums of the loader's records; [] without a loader, None if unknown."""
+        dataset = self._watch.batches.dataset
+        return [] if dataset is None else contents(dataset, (data.features, data.labels))
 
     def observed_runs(
         self, data: Data, seeds: Sequence[int]
@@ -197,8 +156,7 @@ class Loop:
 
         def run(other: Data) -> Training:
             self._called(other, seed, released)
-            items = self._watch.contents((other.features, other.labels))
-            return Training(tuple(self._watch.watched), items or [])
+            return Training(tuple(self._watch.watched), self._records(other) or [])
 
         first = run(data)
         released = tuple(self._watch.released)

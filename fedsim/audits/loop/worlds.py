@@ -59,9 +59,7 @@ class Neighbours:
     """D, and the data sets that differ from it.
 
     Attributes:
-        present: D, with the target.
         absent: D', by the audited neighbouring relation.
-        place: index of the target in D.
         real: the data that the pair was made of.
     """
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from adversaries.arrays import Floats
 from adversaries.statistics.intervals import check_positive_delta
-from fedsim.audits.results.theory import Bayesian, BayesianByRound, OverTrials
+from fedsim.audits.results.theory import Bayesian, OverTrials
 from fedsim.configuration.training import TrainingConfig
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.privacy import bayesian
@@ -17,9 +17,6 @@ from fedsim.privacy.accounting import PLD
 from fedsim.privacy.mechanism import Neighbouring, sensitivity
 from fedsim.privacy.releases import Releases
 from fedsim.privacy.trust.model import Vantage
-
-SAMPLED_ROUNDS = 8
-"""Most rounds whose DP epsilon is drawn where each needs a composition of its own."""
 
 
 def bayesian_report(
@@ -44,7 +41,7 @@ def bayesian_report(
     # Each round has an estimate of its own, so their failure probabilities add up.
     gamma = bayesian.GAMMA * rounds
     unknown: dict[str, Any] = dict.fromkeys(
-        ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round")
+        ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon")
     )
     stated = Bayesian(
         delta=delta,
@@ -68,22 +65,12 @@ def bayesian_report(
     if training.clipping:
         # The longest distance that clipping allows needs no estimate, and so no gamma.
         dearest = float(bayesian.epsilons(worst.sum(axis=1), bayesian.ORDERS, delta)[0].max())
-    # Rounds at which epsilon is drawn; the last one, whose epsilon is stated, is among them.
-    count = min(rounds, 200 if training.sampling_rate == 1 else SAMPLED_ROUNDS)
-    drawn = np.unique(np.linspace(1, rounds, count).round().astype(np.int64))
-    after = [releases.first(int(some)).towards(vantage) for some in drawn]
     return replace(
         stated,
         epsilon=_over_trials(mean[:, -1]),
         epsilon_at_percentile=_over_trials(each[:, -1]),
         orders=(int(last_orders.min()), int(last_orders.max())),
         worst_case_epsilon=dearest,
-        by_round=BayesianByRound(
-            rounds=drawn.tolist(),
-            epsilon=mean[:, drawn - 1].mean(axis=0).tolist(),
-            epsilon_at_percentile=each[:, drawn - 1].mean(axis=0).tolist(),
-            dp_epsilon=[PLD.epsilon(mechanism, delta) for mechanism in after],
-        ),
         note=_note(neighbouring, training.sampling_rate, last, last_orders),
     )
 

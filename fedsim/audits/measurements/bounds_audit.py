@@ -7,8 +7,8 @@ from functools import cached_property
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, NOT_NORMAL, TOO_MIXED, mixed_share
-from adversaries.bounds.lower_bounds import LOWER_BOUNDS
-from adversaries.bounds.rate_bounds import trade_off_bound
+from adversaries.bounds.lower_bounds import LOWER_BOUNDS, clopper_pearson_bound
+from adversaries.bounds.rate_bounds import by_scale
 from adversaries.statistics import forecast
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound
 from fedsim.audits.results.verdicts import AlarmCheck
@@ -81,7 +81,8 @@ class BoundsAudit:
         )
         sampled = self.mechanism.sampled and not self.mechanism.noiseless
         if sampled and "trade_off" not in self.refused:
-            proven["trade_off"] = trade_off_bound(*observed, noise_family(self.mechanism))
+            counted = clopper_pearson_bound(*observed)
+            proven["trade_off"] = by_scale(counted, noise_family(self.mechanism))
         return proven
 
     def checks(self, epsilon: float) -> list[AlarmCheck]:

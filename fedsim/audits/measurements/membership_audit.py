@@ -113,7 +113,4 @@ def _entry(
         tpr=float(called[worlds].mean()),
         fpr=float(called[~worlds].mean()),
         area=area.point,
-        area_interval=area.interval and area.interval.ends,
-        shadow_trials=int(shadows.sum()),
-        games=len(worlds),
     )

@@ -8,7 +8,7 @@ from adversaries.arrays import Bools, Floats
 from adversaries.bounds import one_run as estimators
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
-from fedsim.audits.results.canaries import CanaryScores, OneRunResult, Spread
+from fedsim.audits.results.measured import CanaryScores, OneRunResult
 from fedsim.audits.results.verdicts import AlarmCheck
 from fedsim.configuration.objects import GameRules
 from fedsim.federation.runs.run_directory import Arrays
@@ -29,7 +29,6 @@ Gaussian trade-off curve."""
 NAMES = {
     "binomial": "binomial bound",
     "f_dp": "f-DP bound",
-    "estimate": "estimate",
 }
 
 CONTRADICTED = (
@@ -48,11 +47,6 @@ def report(
     mine = coins[HEADLINE], scores[HEADLINE]
     mu = canary_mu(releases)
     limit = gaussian.epsilon(mu, delta) if math.isfinite(mu) else math.inf
-    everybody = {
-        "binomial": estimators.binomial_bounds(coins, scores, delta, confidence),
-        "f_dp": estimators.f_dp_bounds(coins, scores, delta, confidence),
-    }
-    everybody["estimate"] = estimators.client_canary_estimates(coins, scores, delta)
     return OneRunResult(
         score=game.canaries.score,
         count=game.canaries.count,
@@ -64,13 +58,6 @@ def report(
         canary_epsilon=limit,
         bounds=estimators.bounds(*mine, delta, confidence),
         estimate=estimators.client_canary_estimate(*mine, delta, confidence),
-        spread={
-            name: _spread(stated, limit)
-            for name, epsilons in everybody.items()
-            if (stated := epsilons[~np.isnan(epsilons)]).size
-        }
-        if len(scores) > 1
-        else None,
         scores=_histogram(*mine),
     )
 
@@ -120,13 +107,6 @@ def cautions(audited: OneRunResult | None) -> list[str]:
         f"{audited.count} canaries were planted, each included or not by a coin. They cost "
         "accuracy, and the beliefs are those of an adversary that knows them."
     ]
-
-
-def _spread(epsilons: Floats, limit: float) -> Spread:
-    # Interpolated quantiles are undefined between infinite values.
-    low, high = np.quantile(epsilons, (0.05, 0.95), method="inverted_cdf").tolist()
-    above, median = float((epsilons > limit).mean()), float(np.median(epsilons))
-    return Spread(low, median, high, above)
 
 
 def _histogram(included: Bools, scores: Floats) -> CanaryScores:

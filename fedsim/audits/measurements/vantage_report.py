@@ -7,7 +7,7 @@ import numpy as np
 from adversaries.arrays import Bools, Floats
 from adversaries.errors import InputError
 from adversaries.statistics import forecast
-from fedsim.audits.results.theory import Density, Fit, Fits, PredictionResult
+from fedsim.audits.results.theory import Fit, Fits, PredictionResult
 from fedsim.configuration.objects import Scheme
 from fedsim.federation.runs.run_directory import Arrays
 from fedsim.game.mechanisms.vantages import suffix
@@ -51,17 +51,17 @@ def prediction(scheme: Scheme, seen: Arrays, vantage: Vantage) -> PredictionResu
     caught = noiseless and (released or participation.secret)
     if scheme.scored_by_counts and not (released or caught):
         # The law of a score is unknown in advance.
-        return PredictionResult(None, None, None, "none", False, NO_FITS, None)
+        return PredictionResult(None, None, None, "none", False, NO_FITS)
     predicted = forecast.predict(seen["sensitivities"], seen["noise_stds"])
     normal = predicted.mu, predicted.advantage, 0.0
     if caught:
         chance = _caught(participation, seen)
-        return PredictionResult(predicted.mu, chance, 0.0, "closed form", False, NO_FITS, None)
+        return PredictionResult(predicted.mu, chance, 0.0, "closed form", False, NO_FITS)
     if released:
-        return PredictionResult(*normal, "linearised", False, NO_FITS, None)
+        return PredictionResult(*normal, "linearised", False, NO_FITS)
     fits = _fits(seen["worlds"], _scores(participation, seen))
     if not participation.secret:
-        return PredictionResult(*normal, "closed form", predicted.deterministic, fits, None)
+        return PredictionResult(*normal, "closed form", predicted.deterministic, fits)
     steps = seen["sensitivities"].shape[1]
     simulation = forecast.simulate(
         *_norms(seen),
@@ -76,7 +76,6 @@ def prediction(scheme: Scheme, seen: Arrays, vantage: Vantage) -> PredictionResu
         "simulation",
         simulation.deterministic,
         fits,
-        _density(simulation),
     )
 
 
@@ -107,26 +106,3 @@ def _norms(transcript: Arrays) -> tuple[Floats, Floats, Floats, Floats]:
         )
     present, absent, apart, noise = (transcript[name] for name in names)
     return present, absent, apart, noise
-
-
-def _density(simulation: forecast.Simulation) -> Density:
-    """Return a histogram of the simulated final log-odds: 101 edges, 100 densities per world.
-
-    The edges leave out the outermost thousandth at either end, which the densities count.
-    """
-    both = np.concatenate([simulation.world_d, simulation.world_d_prime])
-    low, high = np.quantile(both, [0.001, 0.999])
-    # A single value, as where every gradient is 0, still needs a bin of some width.
-    edges = np.linspace(low, high if high > low else low + 1, 101)
-
-    def heights(sample: Floats) -> list[float]:
-        counts, _ = np.histogram(sample, edges)
-        # Counts over all trials and the width of the bin, so that the area is the share inside the
-        # edges.
-        return (counts / (sample.size * np.diff(edges))).tolist()
-
-    return Density(
-        edges=edges.tolist(),
-        world_d=heights(simulation.world_d),
-        world_d_prime=heights(simulation.world_d_prime),
-    )

@@ -1,8 +1,8 @@
 """The audit of a recorded transcript: what its vantage point reveals, and whether a claim holds.
 
 `Auditor` reads rounds one by one, keeps a few numbers of each, and can report at any time. It reads
-a file and a running federation in the same way. The modules of the vantage points document what
-they measure: `server_rounds`, `participant_rounds` and `loop_steps`.
+a file and a running federation in the same way. `server_rounds` and `loop_steps` document what they
+measure.
 
 In a federation the unit of privacy is a client's whole update of a round. In a neighbouring run the
 mean has no change in place of this update, with the same weights and number of clients.
@@ -27,9 +27,13 @@ from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.judgement.report import TranscriptReport
 from fedsim.audits.recorded.loop_steps import LoopSteps
 from fedsim.audits.recorded.noise_level import ALIKE, HIDDEN
-from fedsim.audits.recorded.participant_rounds import ParticipantRounds
-from fedsim.audits.recorded.recorded_noise import NUMBERS, Asked, MeasuredRounds, Notes
-from fedsim.audits.recorded.releases import CanaryReport, ReleaseReport
+from fedsim.audits.recorded.releases import (
+    NUMBERS,
+    Asked,
+    MeasuredRounds,
+    Notes,
+    ReleaseReport,
+)
 from fedsim.audits.recorded.server_rounds import NO_COUNT_NOISE, ServerRounds
 from fedsim.audits.results.checks import GateRule
 from fedsim.audits.results.conditions import TRANSCRIPT
@@ -56,7 +60,6 @@ UNSTATED_UNIT = (
     "the claim does not state what it protects. State --claimed-unit client for a client's whole "
     "update, as its training returns it, or --claimed-unit record for one record of its data"
 )
-ONLY_CANARIES = "canaries may disprove a claim, but cannot support it; record at the server as well"
 UNCERTAIN = (
     "the measured noise allows an epsilon of {}. More rounds would measure it more exactly, and "
     "the audit would compare configured noise with it"
@@ -72,8 +75,7 @@ UNSEEN = (
 )
 NOISE_ELSEWHERE = (
     "no noise was added after the clients sent their updates. Noise that clients add before is "
-    "part of the recorded updates. If they add noise, record a client with "
-    "recording_mod(local_dp=...) or canary_mod"
+    "part of the recorded updates; fedsim audit APP runs the app and judges it"
 )
 UNBOUNDED = (
     "no clipping norm was recorded, and noise gives no guarantee without one; declare it: "
@@ -81,10 +83,6 @@ UNBOUNDED = (
 )
 UNENDED = "the run has not ended"
 NO_END = "the transcript does not state that the run has ended"
-UNSTATED = (
-    "a participant's transcript does not say when the run has ended; state the number of rounds "
-    "that this client takes part in with --rounds"
-)
 REFUTED = (
     "the claim of epsilon {0.epsilon:g} at delta {0.delta:g} is refuted: the epsilon {1} is {2} "
     f"({ALARM_CONFIDENCE:.2%} confidence)"
@@ -93,7 +91,6 @@ REFUTED = (
 # Notes of rows, and findings about the file
 
 SERVER_SEES = "the server sees every update, and noise that clients add themselves is not recorded"
-NO_LIMIT = "canaries measure from outside what one update reveals, and set no limit"
 REPEATED = "the recorded run started again and repeated rounds; every attempt counts"
 UNBELIEVABLE = "the recorded {} is neither 0 nor between 1e-30 and 1e30; it counts as not recorded"
 TORN = "the recorder stopped during the last round, which was dropped"
@@ -128,17 +125,11 @@ class RecordedDetails:
     """What the audit of a recorded transcript alone has."""
 
     facts: TranscriptFacts
-    """What the recorder stated about itself and the run."""
     rounds: int
     """Number of recorded rounds, or of steps of a loop."""
-    rounds_stated: int | None
-    """Rounds of the recorded client's whole run, as the user states them."""
     mechanism: Mapping[str, Any]
     """The mechanism as recorded; the last round that names a value counts."""
     release: ReleaseReport | None
-    """What the releases reveal; None where no noise could be measured."""
-    canary: CanaryReport | None
-    """What canaries measured; None without canaries."""
     transcript: Ending | None = None
     """How the transcript's file ends; None while the recorded run goes on."""
 
@@ -156,17 +147,12 @@ class Auditor:
     def __init__(self, facts: TranscriptFacts) -> None:
         self.facts = facts
         self.rounds = 0
-        self._numbers: set[int] = set()
         self._last_round = -1
         self._mechanism: dict[str, Any] = {}
         self._notes = Notes()
-        self._vantage: ServerRounds | ParticipantRounds | LoopSteps
-        if facts.vantage == "server":
-            self._vantage = ServerRounds(self._notes)
-        elif facts.vantage == LOOP:
-            self._vantage = LoopSteps(self._notes)
-        else:
-            self._vantage = ParticipantRounds(self._notes, facts.node or 0)
+        self._vantage: ServerRounds | LoopSteps
+        loop = facts.vantage == LOOP
+        self._vantage = LoopSteps(self._notes) if loop else ServerRounds(self._notes)
 
     def observe(self, observed: ObservedRound) -> None:
         self._mechanism |= {
@@ -183,22 +169,7 @@ class Auditor:
             if observed.round <= self._last_round and self.facts.vantage != LOOP:
                 self._notes.add("caution", REPEATED, observed.round)
             self._last_round = observed.round
-            self._numbers.add(observed.round)
         self._vantage.observe(observed)
-
-    def missing(self, expected: int | None, ended: bool) -> str:
-        """Return why rounds may be missing; "" if none are.
-
-        Args:
-            expected: number of rounds of the run, as the user states it.
-            ended: whether the transcript states that the run has ended, which a client never sees.
-        """
-        if self.facts.vantage in ("server", LOOP):
-            return "" if ended else NO_END
-        if expected is None:
-            return UNSTATED
-        seen = len(self._numbers)
-        return "" if seen >= expected else f"{seen} of the stated {expected} rounds were recorded"
 
     def report(self, options: AuditOptions, missing: str = UNENDED) -> RecordedReport:
         """Return the report so far."""
@@ -227,10 +198,8 @@ class Auditor:
             details=RecordedDetails(
                 facts=self.facts,
                 rounds=self.rounds,
-                rounds_stated=options.rounds,
                 mechanism=self._mechanism,
                 release=measured.release,
-                canary=measured.canary,
             ),
         )
 
@@ -242,7 +211,7 @@ def audit(transcript: Transcript | Reader, options: AuditOptions | None = None) 
     rounds = transcript.rounds() if isinstance(transcript, Reader) else transcript.rounds
     for observed in rounds:
         auditor.observe(observed)
-    missing = auditor.missing(options.rounds, bool(transcript.ended) and not transcript.torn)
+    missing = "" if transcript.ended and not transcript.torn else NO_END
     why = transcript.incomplete
     report = auditor.report(options, f"the transcript is incomplete ({why})" if why else missing)
     findings = list(report.findings)
@@ -275,22 +244,16 @@ def judged(
         other = OTHER_UNIT[measured.unit] if claim.unit else UNSTATED_UNIT
         return judge(claim, Evidence(incomparable=other))
     broken = alarms(findings) > 0
-    release, canary, lower = measured.release, measured.canary, list[tuple[str, float]]()
-    if canary is not None:
-        lower.append(("that canaries show", canary.epsilon_proven_all_rounds))
+    release = measured.release
     why = unjudgeable(release) if release is not None else measured.unmeasured
-    if release is not None and not why:
-        node = release.proven.node
-        whose = f"of a {measured.unit}" if node is None else f"of node {node}"
-        lower.append((whose, release.proven.epsilon))
-    refuting = [(whose, epsilon) for whose, epsilon in lower if epsilon > claim.epsilon]
-    for whose, epsilon in refuting:
-        value = "infinite" if math.isinf(epsilon) else f"at least {epsilon:.3g}"
-        findings.append(Finding(REFUTED.format(claim, whose, value)))
     if release is None or why:
-        unknown = [ONLY_CANARIES] if canary is not None else []
-        unknown += [why] if release is not None or canary is None else []
-        return judge(claim, Evidence(refuted=bool(refuting), unknown=unknown))
+        return judge(claim, Evidence(unknown=[why]))
+    proven = release.proven
+    refuted = proven.epsilon > claim.epsilon
+    if refuted:
+        whose = f"of a {measured.unit}" if proven.node is None else f"of node {proven.node}"
+        least = "infinite" if math.isinf(proven.epsilon) else f"at least {proven.epsilon:.3g}"
+        findings.append(Finding(REFUTED.format(claim, whose, least)))
     at_most = release.proven.epsilon_at_most
     kept, own = claim.allows(at_most), mechanism.get("own_noise")
     largest = "any size" if math.isinf(at_most) else f"up to {at_most:.3g}"
@@ -298,7 +261,7 @@ def judged(
     doubts = [*doubts, OWN_NOISE.format(own) if own else ""]
     doubts = [each for each in doubts if each][:1] if kept else [UNCERTAIN.format(largest)]
     evidence = Evidence(
-        refuted=bool(refuting),
+        refuted=refuted,
         broken=broken,
         unknown=[f"{missing}, and the claim is about all rounds"] if missing else [],
         # The configuration itself contradicts the claim.
@@ -325,20 +288,13 @@ def unjudgeable(release: ReleaseReport) -> str:
 
 def _rows(measured: MeasuredRounds, vantage: str, confidence: float) -> list[Row]:
     """Return a row for each observer, the judged one last; vantage: that of the recorder."""
-    release, canary, rows = measured.release, measured.canary, list[Row]()
-    if release is not None and release.weighting:
+    observer, release = LOOP if vantage == LOOP else "participant", measured.release
+    if release is None:
+        return [unmeasured(observer, None, note=measured.unmeasured)]
+    rows = [_released(observer, release, confidence)]
+    if release.weighting:
         everything = Limit.of_epsilon(math.inf, 1.0, "measured")
-        rows.append(unmeasured("server", everything, note=SERVER_SEES))
-    if canary is not None:
-        ends = canary.epsilon_all_rounds.low, canary.epsilon_proven_all_rounds
-        attack = Attack.proving(*ends, "canaries", confidence, trials=canary.rounds)
-        rows.append(unmeasured("participant", None, attack, note=NO_LIMIT))
-    if release is not None:
-        observer = {"server": "participant", LOOP: LOOP}.get(vantage, "server")
-        rows.append(_released(observer, release, confidence))
-    if not rows:
-        observer = LOOP if vantage == LOOP else "participant"
-        rows.append(unmeasured(observer, None, note=measured.unmeasured))
+        rows.insert(0, unmeasured("server", everything, note=SERVER_SEES))
     return rows
 
 

@@ -18,15 +18,17 @@ from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Estimated, NoiseLevel, Reducer
-from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes
 from fedsim.audits.recorded.releases import (
     Accountants,
+    Asked,
+    MeasuredRounds,
+    Notes,
     ProvenPrivacy,
     ReleaseReport,
     noise_measured,
 )
 from fedsim.audits.steps import checks
-from fedsim.audits.steps.composition import epsilon, mechanism
+from fedsim.audits.steps.checks import epsilon, mechanism
 from fedsim.audits.steps.noise import LONGEST_NOISE, NoiseSums, echo_p_value, shape_p_value
 from fedsim.audits.steps.step import Step, step_of
 from fedsim.audits.steps.watch import Accounted
@@ -215,13 +217,7 @@ class _Account:
             return None
         # The last accountant counts only its own steps, which are the last ones.
         last = charges[max(0, len(charges) - charges[-1].steps) :]
-        engines = len({step.engine for step in self.steps})
-        return Accountants(
-            engines=engines,
-            steps_of_last=charges[-1].steps,
-            last_word=self._charged(last),
-            all_steps=self._charged(charges),
-        )
+        return Accountants(last_word=self._charged(last), all_steps=self._charged(charges))
 
     @property
     def _rates(self) -> list[float]:

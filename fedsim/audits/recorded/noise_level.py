@@ -22,17 +22,12 @@ SIMULATION_SEED = 0x7EA1
 
 
 @dataclass(frozen=True)
-class OpenEstimate:
-    """A number with the ends of its interval; its point is None where it cannot be estimated."""
+class Estimated:
+    """A number with the ends of its interval."""
 
-    point: float | None
+    point: float
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Estimated(OpenEstimate):
-    point: float
 
     def times(self, scale: float) -> "Estimated":
         return Estimated(self.point * scale, self.low * scale, self.high * scale)
@@ -49,7 +44,6 @@ class Claims:
 
     Attributes:
         clipping_norm: largest L2 norm of an update; None where no clipping is known.
-        std: standard deviation of the noise on every coordinate; None where it is unstated.
         count_std: noise on a count of clipped updates, 0 where unrecorded; None where no count is
             released.
     """
@@ -175,9 +169,7 @@ class NoiseLevel:
 
     Attributes:
         verdict: "none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed".
-        scales: scale of every round, as a standard deviation.
         ratio: noise over its scale, of all rounds together, at the confidence of the report.
-        sure: its interval at the confidence of an alarm.
         sure_rounds: interval of each round; all hold together at the confidence of an alarm.
     """
 
@@ -396,14 +388,3 @@ def _of_array(
         least += noisy_means.energy_of_noise(energy, size, rounding) / std**2
         freedom += size
     return _between(least, most, freedom, confidence)
-
-
-def all_findings(
-    level: NoiseLevel, releases: Sequence[Release], *, declared: bool = False
-) -> list[Finding]:
-    """Return what contradicts the configured size of the noise, and its shape where it has one."""
-    findings = findings_of(level, releases)
-    if not any(release.noiseless for release in releases):
-        stds = [spread.point for spread in level.stds(releases)]
-        findings += shape_findings(releases, stds, declared=declared)
-    return findings

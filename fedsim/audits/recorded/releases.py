@@ -1,7 +1,7 @@
 """What the releases of a recorded run reveal of each client, under their measured noise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,10 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Release
 from adversaries.statistics import gaussian
 from adversaries.statistics.intervals import Interval
+from fedsim.audits.judgement.claim import Finding, Severity
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Estimated, NoiseLevel
+from fedsim.audits.steps.step import number
 
 EXCESS = 1e-3
 """Share by which an update may exceed the clipping norm: clients clip in single precision."""
@@ -25,13 +27,11 @@ class ClientPrivacy:
 
     node: int
     rounds: int
-    """Number of rounds in which the client took part."""
     largest_weight: float
     """Largest weight of its updates in the mean, in (0, 1]."""
     mu: Estimated
     """Signal-to-noise ratio of the largest updates that the clipping norm allows."""
     epsilon: Estimated
-    """Epsilon of this mu, at the delta of the report."""
     log_odds: list[float]
     """Log-odds that the client took part, after each round."""
     belief: list[float]
@@ -56,10 +56,6 @@ class ProvenPrivacy:
 class Accountants:
     """Epsilon of a loop's own accountants, one for each engine."""
 
-    engines: int
-    """Number of engines."""
-    steps_of_last: int
-    """Steps that the last accountant counts."""
     last_word: float
     """Epsilon as the last accountant states it."""
     all_steps: float
@@ -71,7 +67,6 @@ class ReleaseReport:
     """What all releases together reveal, towards one observer, and their noise."""
 
     round_numbers: list[int]
-    """Rounds, or steps of a loop."""
     noise: str
     """"none", "hidden" (below rounding), "unclaimed", "less", "more" or "as claimed"."""
     clipped: bool
@@ -97,7 +92,6 @@ class ReleaseReport:
     epsilon_at_least: float
     """Lower bound on it, at the confidence of the report."""
     proven: ProvenPrivacy
-    """What holds at the confidence of an alarm."""
     clients: list[ClientPrivacy] = field(default_factory=list)
     """Each client; empty for a training loop."""
     weighting: str = ""
@@ -116,24 +110,6 @@ class ReleaseReport:
         return max(
             self.clients, key=lambda one: (float(f"{one.epsilon.point:.6g}"), one.log_odds[-1])
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CanaryReport:
-    """What a participant's canaries measure through any server."""
-
-    rounds: int
-    """Number of scored rounds."""
-    loud: int
-    """Number of rounds whose coin put the canary in."""
-    mu: noise_level.OpenEstimate
-    """Signal of the canary, in standard deviations of all that hides it."""
-    reason: str | None
-    """Why there is no estimate; None if there is one."""
-    epsilon_all_rounds: noise_level.OpenEstimate
-    """Epsilon of mu over all rounds, at the delta of the report."""
-    epsilon_proven_all_rounds: float
-    """Lower bound on the same at the confidence of an alarm."""
 
 
 def noise_measured(
@@ -266,3 +242,60 @@ def _mu(
     if at_least and math.isinf(counts):
         counts = 0.0
     return math.hypot(mu, math.sqrt(counts))
+
+
+NUMBERS = (
+    *("noise_multiplier", "clipping_norm", "noise_clipping_norm", "num_sampled_clients"),
+    *("clipped_count_std", "divisor", "neighbour_divisor", "sample_rate", "expected_batch_size"),
+    *("accountant_noise_multiplier", "accountant_sample_rate"),
+)
+
+
+def claimed_std(mechanism: Mapping[str, Any]) -> float | None:
+    """Return the noise of Flower's central DP: z C/n, with the C that scales the noise."""
+    multiplier = number(mechanism, "noise_multiplier")
+    norm = number(mechanism, "noise_clipping_norm") or number(mechanism, "clipping_norm")
+    clients = number(mechanism, "num_sampled_clients")
+    if multiplier is None or norm is None or not clients:
+        return None
+    return multiplier * norm / clients
+
+
+class Notes:
+    """Findings of single rounds; equal ones become one finding with all of their rounds."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[tuple[Severity, str, str], list[int]] = {}
+
+    def add(self, severity: Severity, text: str, round: int, rule: str = "") -> None:
+        self._rounds.setdefault((severity, text, rule), []).append(round)
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(text, severity=severity, rule=rule, rounds=tuple(rounds))
+            for (severity, text, rule), rounds in self._rounds.items()
+        ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a report, and its findings, to which measurements append."""
+
+    mechanism: Mapping[str, Any]
+    delta: float
+    confidence: float
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class MeasuredRounds:
+    """Measurements of all rounds of a vantage point.
+
+    Attributes:
+        unsure: why the release may not be all that was seen; "" if it is.
+    """
+
+    release: ReleaseReport | None = None
+    unmeasured: str = ""
+    unit: str = "client"
+    unsure: str = ""

@@ -12,11 +12,17 @@ from adversaries.attacks import noisy_means
 from adversaries.attacks.noisy_means import Contribution, Release
 from adversaries.bounds.canaries import vector
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, Interval
-from fedsim.audits.judgement.claim import Finding, Severity
+from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.recorded import noise_level
 from fedsim.audits.recorded.noise_level import Claims, Reducer
-from fedsim.audits.recorded.recorded_noise import Asked, MeasuredRounds, Notes, claimed_std
-from fedsim.audits.recorded.releases import EXCESS, updates_measured
+from fedsim.audits.recorded.releases import (
+    EXCESS,
+    Asked,
+    MeasuredRounds,
+    Notes,
+    claimed_std,
+    updates_measured,
+)
 from fedsim.audits.steps.step import number
 from fedsim.federation.transcripts.layout import Layout
 from fedsim.federation.transcripts.records import ObservedRound
@@ -59,19 +65,11 @@ WEIGHTED = (
     "num-examples weights the mean: a client has a weight of up to {:.3g}, while the noise "
     "assumes {:.3g} for each. This client is protected less than configured"
 )
-PROVEN = f"{WEIGHTED}; the aggregates prove it"
-UNPROVEN = (
-    f"{WEIGHTED}. This follows from FedAvg's code; too few rounds were recorded to confirm it"
-)
 FEWER = (
     "fewer clients replied than num_sampled_clients: each has a weight of up to {:.3g}, while the "
     "noise assumes {:.3g}"
 )
 MEND_FEWER = "set num_sampled_clients to the fewest replies, and refuse rounds with fewer"
-
-WEIGHTINGS = ("uniform", "examples")
-EVIDENCE = -math.log(1 - ALARM_CONFIDENCE)
-"""Logarithm of an e-value that counts as proof: chance rarely gives larger ones."""
 
 Weights = Mapping[str, Mapping[int, float]]
 
@@ -104,7 +102,7 @@ class _Seen:
 class ServerRounds:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
-        self._weighting = Weighting()
+        self._weighting, self._releases = "uniform", list[Release]()
         self._reducer = Reducer()
         self._last: ObservedRound | None = None
         self._clients = 1.0
@@ -123,13 +121,15 @@ class ServerRounds:
         means = self._means(view, weighted)
         if means is not None:
             self._unnoised += view.before_noise is not None
-            self._weighting.add(self._reduced(view, weighted, means), means)
+            found = self._reduced(view, weighted, means)
+            # The aggregate of own code may be either mean: then nothing is left over of it.
+            self._weighting = min(found, key=lambda name: found[name].energy)
+            self._releases.append(found[self._weighting])
 
     def measured(self, options: Asked) -> MeasuredRounds:
         findings = options.findings
         unsure = MOVED if any(each.rule == "moved-model" for each in findings) else ""
-        name = self._weighting.chosen(options.mechanism.get("aggregation"))
-        releases = self._weighting.releases[name]
+        releases = self._releases
         if not releases:
             findings.append(Finding(f"{NO_ROUND}; nothing to audit", severity="note"))
             return MeasuredRounds(unmeasured=NO_ROUND)
@@ -140,19 +140,21 @@ class ServerRounds:
                 findings += noise_level.findings_of(level, releases)
             return MeasuredRounds(unmeasured=why, unsure=unsure)
         declared = options.mechanism.get("aggregation") == "declared"
-        findings += noise_level.all_findings(level, releases, declared=declared)
+        findings += noise_level.findings_of(level, releases)
+        if not any(release.noiseless for release in releases):
+            stds = [spread.point for spread in level.stds(releases)]
+            findings += noise_level.shape_findings(releases, stds, declared=declared)
         release = updates_measured(releases, level, options.delta, options.confidence)
         if release.realised_over_claimed is not None and release.noise_multiplier is not None:
-            findings += self._weighting.imbalance(name, 1 / self._clients)
-        return MeasuredRounds(replace(release, weighting=name), unsure=unsure)
+            findings += _imbalance(releases, 1 / self._clients)
+        return MeasuredRounds(replace(release, weighting=self._weighting), unsure=unsure)
 
     def shares(self, mechanism: Mapping[str, Any]) -> tuple[Interval, ...]:
         """Return intervals of each round's noise over its configured noise, sure as an alarm.
 
         They hold together. The result is () where some round's noise is not configured or measured.
         """
-        name = self._weighting.chosen(mechanism.get("aggregation"))
-        releases = self._weighting.releases[name]
+        releases = self._releases
         known = self._unnoised == len(releases) or not _no_mean(releases, mechanism)
         if not releases or not known or not all(release.claimed_std for release in releases):
             return ()
@@ -211,7 +213,7 @@ class ServerRounds:
             for name in means:
                 means[name] += weights[name][node] * update
         if view.before_noise is not None:
-            return {"uniform": view.before_noise - view.before}
+            return dict.fromkeys([*means][:1], view.before_noise - view.before)
         return means
 
     def _reduced(
@@ -260,10 +262,10 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
     if all(release.noiseless for release in releases):
         return ""  # no rest: the aggregate is the mean, by whatever code
     aggregation = mechanism.get("aggregation")
-    if aggregation == "other":
+    if aggregation not in ("mean", "declared"):
         named = [str(mechanism.get(name)) for name in ("strategy", "inner_strategy")]
         return NO_MEAN.format(" > ".join(dict.fromkeys(named)))
-    if aggregation != "declared":
+    if aggregation == "mean":
         return ""
     # Half of an alarm's error is for the size of the rate, half for the rest after it.
     doubt = (1 - ALARM_CONFIDENCE) / 2
@@ -274,66 +276,27 @@ def _no_mean(releases: Sequence[Release], mechanism: Mapping[str, Any]) -> str:
 
 
 def weights(observed: ObservedRound) -> dict[str, dict[int, float]]:
-    """Return each node's weight in the mean, by weighting.
+    """Return each node's weight in the mean: of "examples" or "uniform", or both for own code.
 
-    "examples" is missing where some node did not state its number of examples.
+    Flower's own code weights by numbers of examples. A declared mean is plain.
     """
-    shares = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
-    examples = {node: reply.num_examples for node, reply in observed.replies.items()}
-    total = sum(count or 0.0 for count in examples.values())
-    if None not in examples.values() and 0 < total < math.inf:
-        shares["examples"] = {node: (count or 0.0) / total for node, count in examples.items()}
-    return shares
+    uniform = {"uniform": dict.fromkeys(observed.replies, 1 / len(observed.replies))}
+    counts = {node: reply.num_examples for node, reply in observed.replies.items()}
+    total = sum(count or 0.0 for count in counts.values())
+    aggregation = observed.mechanism.get("aggregation")
+    if aggregation == "declared" or None in counts.values() or not 0 < total < math.inf:
+        return uniform
+    examples = {"examples": {node: (count or 0.0) / total for node, count in counts.items()}}
+    return examples if aggregation == "mean" else examples | uniform
 
 
-class Weighting:
-    """The releases under either weighting of replies, and the evidence against each."""
-
-    def __init__(self) -> None:
-        self.against = dict.fromkeys(WEIGHTINGS, 0.0)
-        self.releases: dict[str, list[Release]] = {name: [] for name in WEIGHTINGS}
-
-    def add(self, releases: Mapping[str, Release], means: Mapping[str, Floats]) -> None:
-        for name, release in releases.items():
-            self.releases[name].append(release)
-        if len(releases) < len(WEIGHTINGS):
-            return
-        apart = means["uniform"] - means["examples"]
-        gap = float(apart @ apart)
-        # Under the true weighting the residual is noise; under the other the means' gap is added.
-        for name, other in (WEIGHTINGS, WEIGHTINGS[::-1]):
-            one = releases[name]
-            against = noisy_means.evidence_against(
-                one.energy, releases[other].energy, gap, one.size
-            )
-            # Rounding errors are no evidence against the weights that explain everything else.
-            self.against[name] += min(against, 0.0) if one.noiseless else against
-
-    def chosen(self, aggregation: Any) -> str:
-        """Return the weighting of replies.
-
-        FedAvg's own code and a declared plain mean are believed unless the aggregates disprove
-        them. `aggregation` is the recorded "mean", "declared" or another.
-        """
-        uniform, examples = (self.releases[name] for name in WEIGHTINGS)
-        if len(uniform) != len(examples):
-            return "uniform"  # some node did not state its number of examples
-        if aggregation == "mean" and self.against["examples"] <= EVIDENCE:
-            return "examples"
-        if aggregation == "declared" and self.against["uniform"] <= EVIDENCE:
-            return "uniform"
-        return "examples" if self.against["uniform"] > self.against["examples"] else "uniform"
-
-    def imbalance(self, name: str, presumed: float) -> list[Finding]:
-        """Return what contradicts that every client has the weight that the noise presumes."""
-        parts = [list(release.contributions.values()) for release in self.releases[name]]
-        heaviest = max(part.weight for round in parts for part in round)
-        if heaviest <= presumed * (1 + EXCESS):
-            return []
-        severity: Severity = "alarm"
-        text, rule, mend = PROVEN, "weighted-average", "weight all clients alike"
-        if all(len({part.weight for part in round}) == 1 for round in parts):
-            text, rule, mend = FEWER, "sampled-clients", MEND_FEWER
-        elif self.against["uniform"] <= EVIDENCE:
-            text, severity = UNPROVEN, "caution"
-        return [Finding(text.format(heaviest, presumed), mend, severity, rule)]
+def _imbalance(releases: Sequence[Release], presumed: float) -> list[Finding]:
+    """Return what contradicts that every client has the weight that the noise presumes."""
+    parts = [list(release.contributions.values()) for release in releases]
+    heaviest = max(part.weight for round in parts for part in round)
+    if heaviest <= presumed * (1 + EXCESS):
+        return []
+    text, rule, mend = WEIGHTED, "weighted-average", "weight all clients alike"
+    if all(len({part.weight for part in round}) == 1 for round in parts):
+        text, rule, mend = FEWER, "sampled-clients", MEND_FEWER
+    return [Finding(text.format(heaviest, presumed), mend, rule=rule)]

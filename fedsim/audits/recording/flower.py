@@ -1,8 +1,6 @@
-"""Recorders of a user's Flower app: one line on the server, or one on a client.
+"""The recorder of a user's Flower app: one line on the server.
 
     strategy = record(strategy, "server.fedt")                          # server_app.py
-
-    @app.train(mods=[recording_mod("client-{node}.fedt")])              # client_app.py
 
 The app runs as before. If recording fails, Flower's log and the transcript say so once, and the app
 continues: an audit must not end a training. Errors of the line itself, such as a file that cannot
@@ -11,40 +9,32 @@ be written, are raised before the training.
 
 import logging
 import math
-import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
-from flwr.clientapp.mod import LocalDpMod
-from flwr.clientapp.typing import ClientAppCallable, Mod
+from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from adversaries.bounds import canaries
 from adversaries.errors import InputError
 from fedsim.audits.app.configuration import (
     averages,
     central_wrapper,
     chain,
     configuration_of,
-    local_noise,
     own_code,
     weighting_key,
 )
 from fedsim.audits.app.theory import findings
 from fedsim.audits.judgement.claim import Finding
-from fedsim.audits.recording.loop import RoundSink, Sink, append
+from fedsim.audits.recording.loop import RoundSink, Sink
 from fedsim.audits.steps.watch import safely
-from fedsim.common.randomness import StreamRole, generator
 from fedsim.federation.transcripts.records import (
     UNITS,
     Arrays,
-    Canary,
     NodeReply,
     ObservedRound,
     Scalar,
@@ -108,18 +98,6 @@ def _mechanism(strategy: Strategy, declared: Mechanism) -> dict[str, Scalar]:
     return {**keys, **declared}
 
 
-def _client_mechanism(message: Message, local_dp: LocalDpMod | None) -> dict[str, Scalar]:
-    """Return what a client knows of the noise: the server's norm and its own noise."""
-    keys: dict[str, Scalar] = {}
-    for config in message.content.config_records.values():
-        norm = config.get("clipping_norm")
-        if isinstance(norm, float):
-            keys |= {"clipping": "client", "clipping_norm": norm}
-    if local_dp is not None:
-        keys |= {f"local_{name}": value for name, value in asdict(local_noise(local_dp)).items()}
-    return keys
-
-
 def _arrays(message: Message) -> dict[str, np.ndarray]:
     records = message.content.array_records
     if len(records) == 1:
@@ -146,28 +124,7 @@ def _reply(message: Message, weighting_key: str) -> NodeReply:
     return NodeReply(_arrays(message), weight, metrics)
 
 
-def _round_number(message: Message) -> int:
-    for config in message.content.config_records.values():
-        number = config.get("server-round")
-        if isinstance(number, int):
-            return number
-    raise ValueError("the message has no server-round")
-
-
-def _is_training(message: Message) -> bool:
-    return message.metadata.message_type.startswith("train")
-
-
-def _node(context: Context) -> int:
-    """Return the partition of a client; its node id if it has none."""
-    partition = context.node_config.get("partition-id")
-    return partition if isinstance(partition, int) else context.node_id
-
-
 AnyStrategy = TypeVar("AnyStrategy", bound=Strategy)
-IDLE_SHARE = 1e-3
-"""Default length of the short canary over the long one: small, but not 0."""
-
 log = logging.getLogger("flwr")
 
 
@@ -218,122 +175,6 @@ def record(
     recorder.attach()
     recorder.replace(strategy, "start", recorder.start)
     return strategy
-
-
-def recording_mod(path: str | Path, *, local_dp: LocalDpMod | None = None, app: str = "") -> Mod:
-    """Return a mod that records what this client receives and sends.
-
-    Put it first in the list, so that it sees the messages as they are sent:
-    `@app.train(mods=[recording_mod("{node}.fedt"), fixedclipping_mod])`. Put it on `@app.evaluate`
-    too: only an evaluation brings the global model after the last round.
-
-    Args:
-        path: folder of the transcript; "{node}" in it becomes the client's partition (or its node
-            id, if it has none), "{run}" the run. Clients on one machine need a folder each.
-        local_dp: LocalDpMod of this client, which must then not be in the list of mods. The
-            recorder runs it, and records the update before and after its noise.
-        app: name of the app, for the transcript.
-    """
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        unprotected: dict[str, np.ndarray] = {}
-
-        def captured(message: Message, context: Context) -> Message:
-            reply = call_next(message, context)
-            if not reply.has_error():
-                unprotected.update(safely(_arrays, reply) or {})
-            return reply
-
-        received = safely(_arrays, message) or {}
-        if local_dp is not None and _is_training(message):
-            reply = local_dp(message, context, captured)
-        else:
-            reply = call_next(message, context)
-
-        def observed() -> ObservedRound:
-            return ObservedRound(
-                round=_round_number(message),
-                model=received,
-                own={} if reply.has_error() else _arrays(reply),
-                unprotected=unprotected if local_dp is not None and unprotected else None,
-                mechanism=_client_mechanism(message, local_dp),
-            )
-
-        training = observed if _is_training(message) else None
-        _keep(path, app, "fedsim.recording.recording_mod", message, context, training)
-        return reply
-
-    return mod
-
-
-def canary_mod(
-    path: str | Path,
-    *,
-    norm: float,
-    idle_norm: float | None = None,
-    seed: int | None = None,
-    app: str = "",
-) -> Mod:
-    """Return a mod that makes this client a consenting canary, and records it.
-
-    In every round a fair coin decides whether the client sends the global model plus a random
-    direction of length `norm`, or of length `idle_norm`. What the app trained is not sent: the
-    client gives up its contribution to measure the privacy of one. Only the transcript of this
-    client has the coin and the direction.
-
-    Put it last in the list of mods, so that clipping and noise apply to the canary as to any
-    update. Put it on `@app.evaluate` too, for the last round.
-
-    Args:
-        path: as in `recording_mod`.
-        norm: at least the clipping norm, so that the canary is as loud as an update can be.
-        idle_norm: above 0; None for a thousandth of `norm`.
-        seed: seed of coins and directions; None takes them from the operating system.
-        app: name of the app, for the transcript.
-
-    Raises:
-        InputError: not norm > idle_norm > 0.
-    """
-    idle = norm * IDLE_SHARE if idle_norm is None else idle_norm
-    if not 0 < idle < norm < np.inf:
-        raise InputError(
-            f"the canary has norm {norm:g} and idle norm {idle:g}; give norm > idle_norm > 0 (an "
-            "update of norm 0 ends Flower's server-side clipping)"
-        )
-
-    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        reply = call_next(message, context)
-        keep = partial(_keep, path, app, "fedsim.recording.canary_mod", message, context)
-        if not _is_training(message):
-            keep(None)
-        elif not reply.has_error():
-            round, received = _round_number(message), _arrays(message)
-            canary = _toss(seed, round, _node(context), norm, idle)
-            sent = canaries.displaced(received, canary.seed, norm if canary.coin else idle)
-            name = next(iter(reply.content.array_records))
-            reply.content[name] = ArrayRecord({key: Array(array) for key, array in sent.items()})
-            mechanism = _client_mechanism(message, None)
-            keep(lambda: ObservedRound(round, received, mechanism=mechanism, canary=canary))
-        return reply
-
-    return mod
-
-
-def _keep(
-    path: str | Path,
-    app: str,
-    recorder: str,
-    message: Message,
-    context: Context,
-    training: Callable[[], ObservedRound] | None,
-) -> None:
-    """Append a client's round; None: an evaluation, which brings the model of the last round."""
-
-    def evaluated() -> ObservedRound:
-        return ObservedRound(_round_number(message), aggregate=_arrays(message))
-
-    node = partial(_node, context)
-    append(path, node, str(context.run_id), app, recorder, training or evaluated)
 
 
 class ServerRecorder:
@@ -456,10 +297,3 @@ class ServerRecorder:
 
 def _findings(strategy: Strategy) -> tuple[Finding, ...]:
     return findings(configuration_of(strategy), Neighbouring.ADD_REMOVE)
-
-
-def _toss(seed: int | None, round: int, node: int, norm: float, idle: float) -> Canary:
-    if seed is None:
-        return Canary(bool(secrets.randbits(1)), secrets.randbits(63), norm, idle)
-    stream = generator(seed, StreamRole.CANARY, round=round, partition=node)
-    return Canary(bool(stream.random() < 0.5), int(stream.integers(2**63)), norm, idle)

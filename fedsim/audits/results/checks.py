@@ -32,7 +32,6 @@ class GateRule:
     """A check to make: the condition of a gate, and a sentence for each outcome.
 
     Attributes:
-        shuts: condition that shuts the gate unless the check passes.
         proof: condition that proves a failure; "" where no proof is possible. None: `shuts`.
     """
 

@@ -1,9 +1,10 @@
 """Measurements over the trials: the part of a report that does not come from theory alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
+from adversaries.bounds.one_run import CanaryEstimate
 from adversaries.statistics.intervals import EpsilonBound
 from fedsim.audits.results.numbers import REALS, Ends, Quality, Real
 from fedsim.learning.training.criterion import Measured
@@ -24,18 +25,6 @@ class EstimatedEpsilons:
 
 
 @dataclass(frozen=True)
-class TruePositives:
-    """The measured true-positive rate of the adversary at one rate of false positives."""
-
-    rate: Real
-    """Rate of false positives."""
-    interval: Ends | None
-    """Interval of the true-positive rate; None if the trials are too few. All hold together."""
-    needed: int
-    """Trials on D' that suffice for an interval."""
-
-
-@dataclass(frozen=True)
 class Empirical:
     """Further measurements at the configured vantage, whose row has the advantage.
 
@@ -43,9 +32,7 @@ class Empirical:
     """
 
     wins: int | None
-    """Trials in which the adversary named the right world."""
     losses: int | None
-    """Trials in which the adversary named the wrong world."""
     ties: int | None
     """Trials whose log-odds favour neither world."""
     epsilon: EstimatedEpsilons
@@ -60,8 +47,6 @@ class Empirical:
     """Largest local sensitivity over all rounds and trials."""
     sensitivity_bound: Real | None
     """Largest sensitivity of a round that clipping allows; None where nothing bounds it."""
-    true_positives: list[TruePositives] = field(default_factory=list)
-    """At false-positive rates of 10 %, 1 % and 0.1 %; empty for a single training."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +61,11 @@ class TradeOff:
     false: list[Real]
     """Share of the trials on D' that are called D."""
     false_low: list[Real]
-    """Lower limits of that rate."""
     false_high: list[Real]
-    """Upper limits of that rate."""
     true: list[Real]
     """Share of the trials on D that are called D."""
     true_low: list[Real]
-    """Lower limits of that rate."""
     true_high: list[Real]
-    """Upper limits of that rate."""
     rates: list[Real]
     """False-positive rates, from 0 to 1."""
     allowed: list[Real]
@@ -108,12 +89,6 @@ class MembershipAttack:
     """Share of non-members that the attack calls members."""
     area: Real | None = None
     """Area under the curve of true against false positive rates."""
-    area_interval: Ends | None = None
-    """Interval of the area, at the confidence of the report."""
-    shadow_trials: int | None = None
-    """Trials whose worlds the attack knew."""
-    games: int | None = None
-    """Trials on which the attack was judged."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +96,6 @@ class CraftedResult:
     """What the released model alone proves of a crafted target."""
 
     description: str
-    """How the target was crafted, in words."""
     lower_bounds: Mapping[str, Bound]
     """Lower bounds on the epsilon of one record; empty where the model was not scored."""
 
@@ -132,9 +106,7 @@ class RoundSeries:
     after a model has diverged."""
 
     mean: list[Real | None]
-    """k + 1 values for k rounds."""
     low: list[Real | None]
-    """5% quantiles, k + 1 values."""
     high: list[Real | None]
     """95% quantiles, k + 1 values."""
 
@@ -150,7 +122,6 @@ class Utility:
     loss: RoundSeries
     """Mean training loss over the records."""
     trials: int
-    """Trials that mean and band are over."""
     records: int
     """Held-out records on which it was measured."""
     majority: Real
@@ -184,3 +155,38 @@ class Utility:
             area_under_curve=self.area_under_curve,
             baseline_loss=self.baseline_loss,
         )
+
+
+@dataclass(frozen=True)
+class CanaryScores:
+    """Histograms of the scores of included and of excluded canaries."""
+
+    edges: list[Real]
+    """Edges of the bins, rising: one more than there are bins."""
+    included: list[int]
+    excluded: list[int]
+
+
+@dataclass(frozen=True)
+class OneRunResult:
+    """What the canaries of a single training prove."""
+
+    count: int
+    """Canaries of a trial, included and excluded."""
+    clients: list[int]
+    """Clients at which they were planted."""
+    included: int
+    """Canaries included in the first trial, which leads."""
+    trials: int
+    claimed_epsilon: Real
+    """Epsilon of the guarantee towards a participant."""
+    canary_mu: Real
+    """Mu of one canary under the claimed noise, towards an observer of the aggregates alone."""
+    canary_epsilon: Real
+    """Epsilon of canary_mu at delta."""
+    bounds: Mapping[str, Bound]
+    estimate: Annotated[CanaryEstimate, REALS]
+    scores: CanaryScores
+    """Scores of the canaries in the first trial."""
+    score: str = "sums"
+    """Where canaries are scored, as in `canaries.score`."""

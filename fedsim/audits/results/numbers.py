@@ -70,7 +70,6 @@ class OfClass:
     name: str
     """Name of the class; its number where the data set has no names."""
     records: int
-    """Held-out records of the class."""
     recall: Proportion | None
     """Share of the class's records that the model gets right; None where it has no records."""
     precision: Proportion | None
@@ -84,9 +83,7 @@ class SureRecords:
     records: Real
     """Number of records; the mean over the models of several trials."""
     confidence: Real
-    """Mean probability of their likeliest class."""
     accuracy: Proportion
-    """Share of them that the model gets right."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +91,7 @@ class Quality:
     """How well models do on each class, and how sure they are, on held-out records."""
 
     confidence: Real
-    """Confidence of every interval here, in (0, 1)."""
     classes: list[OfClass]
-    """Classes, in the order of the labels."""
     confusion: list[list[Real]]
     """Records by class (rows) and by answer (columns); the mean over the models of several
     trials."""

@@ -15,7 +15,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from adversaries.errors import InputError
 from fedsim.audits.results import measured, theory
-from fedsim.audits.results.canaries import OneRunResult
+from fedsim.audits.results.measured import OneRunResult
 from fedsim.audits.results.numbers import Real
 from fedsim.audits.results.rows import Attack, RunRow
 from fedsim.audits.results.theory import Residuals
@@ -28,13 +28,11 @@ class DataFacts:
     """The data, and which client holds what."""
 
     name: str
-    """Name of the dataset."""
     records: int
     """Number of records in D."""
     held_out: int
     """Records on which the model was evaluated."""
     client_sizes: list[int]
-    """Number of records of each client."""
     label_skew: Mapping[str, Real] | None
     """How far the clients' label mixes are from D's, as measured and by chance."""
 
@@ -44,7 +42,6 @@ class Model:
     """The network."""
 
     parameters: int
-    """Number of trained parameters."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,6 @@ class ChallengeFacts:
     replacement: int | str | None
     """What D' has in its place: a position in the pool, or words; None for nothing."""
     client: int
-    """Client that holds the target."""
     choice: str
     """How the target was chosen: "max" or "min" of the dissimilarity, or "given"."""
     measure: str
@@ -80,7 +76,6 @@ class RoundingCost:
     step: Real
     """Step g of the grid."""
     bits: int
-    """Bits of an integer that is sent."""
     limit: Real
     """Largest coordinate that is sent."""
     sensitivity: Real
@@ -145,7 +140,6 @@ class Timing:
     clients_computing: Real
     """Part of that time spent waiting for clients."""
     total: Real
-    """Including preparation and report."""
 
 
 @dataclass(frozen=True)
@@ -159,15 +153,12 @@ class Report:
     config: Mapping[str, Scalar]
     """The configuration by dotted keys, without those of the server's machine."""
     name: str
-    """`run.name` of the configuration."""
     job: str
     """"experiment", or "rehearsal" of a training with the same configuration."""
     created: str
-    """Time of creation, in UTC."""
     seed: int
     """Seed of batches and worlds, and of the noise unless noise_source says otherwise."""
     versions: Mapping[str, str]
-    """Versions of the packages that played the run."""
     runtime: str
     """"in process", "Flower simulation" or "Flower deployment"."""
     device: str
@@ -183,25 +174,18 @@ class Report:
     neighbouring: str
     """How D' differs from D: "add-remove" or "replace"."""
     trials: int
-    """Number of audited trainings, T."""
     rounds: int
-    """Rounds of each training, k."""
     clients: int
-    """Number of clients, the adversary among them."""
     colluding: int
     """Number of clients that disclosed their noise to the adversary."""
     data: DataFacts
-    """D, and how it was divided among clients."""
     model: Model
-    """The trained model."""
     precision: str
     """Floating-point format of forward and backward passes."""
     rows: Mapping[str, RunRow]
     """A row for each observer, by its name, the worst first."""
     challenge: ChallengeFacts
-    """The target."""
     mechanism: MechanismFacts
-    """The noise, and the sensitivity that scales it."""
     released: theory.ReleasedTogether | None
     """None where the noise comes from the seed."""
     bounds: theory.RunBounds
@@ -211,7 +195,6 @@ class Report:
     budget: theory.Budget
     """What the rounds spent, and the limit."""
     prediction: theory.PredictionResult
-    """Prediction at the configured vantage."""
     empirical: measured.Empirical
     """Further measurements at the configured vantage."""
     membership_inference: Mapping[str, measured.MembershipAttack]
@@ -223,9 +206,7 @@ class Report:
     one_run: OneRunResult | None
     """None where no canaries were planted."""
     utility: measured.Utility
-    """Quality of the model on held-out records."""
     timing: Timing
-    """Times of all batches of trials together."""
     crafted: measured.CraftedResult | None
     """None where the target is one record of D."""
     residuals: Residuals | None
@@ -233,7 +214,6 @@ class Report:
     contradictions: Mapping[str, str]
     """Alarms: contradictions of theory, by the check that raised them."""
     alarms: int
-    """Number of contradictions."""
     chance_alarms: int
     """Number of checks that an honest run could fail by chance, each rarely."""
     warnings: list[str]

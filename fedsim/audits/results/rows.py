@@ -28,9 +28,7 @@ class WorstOff:
     """What theory allows about the client that takes part in most rounds."""
 
     epsilon: Real
-    """Tight epsilon, at the delta of the report."""
     rho_beta: Real
-    """Belief bound of this epsilon."""
     rho_alpha: Real
     """Advantage that no adversary exceeds."""
     risks: list[tuple[Real, Real]]
@@ -84,11 +82,9 @@ class Attack:
     interval: Ends | None
     """Interval of the advantage; None where all trials are of one world."""
     standard_error: Real | None
-    """Standard error of the advantage."""
     confidence: Real
     """Confidence of every interval and bound here, in (0, 1)."""
     trials: int
-    """Number of trials."""
     chance: Real | None
     """Advantage that a coin toss stays below in as many trials, with the same confidence."""
     log_odds: Real | None
@@ -163,7 +159,6 @@ class Noise:
     high: Real
     """Upper end of its interval; infinite where only a lower end was measured."""
     confidence: Real
-    """Confidence of the interval, in (0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +168,6 @@ class OwnLimit:
     of: Literal["advantage", "belief"]
     """Quantity that is limited."""
     limit: Real
-    """The limit, as configured in `report`."""
     answer: Answer
     """By theory it holds for every pair of neighbours; by measurement for this target alone."""
     by: Literal["measured", "theory"]

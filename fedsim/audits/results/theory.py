@@ -13,9 +13,7 @@ class Accounted:
     """Bounds by the configured accountant, where it is not the exact one."""
 
     epsilon: Real
-    """Epsilon by the configured accountant."""
     rho_beta: Real
-    """Belief bound of this epsilon."""
     exceeded: Real
     """Upper bound on the share of trainings on D in which any pair passes rho_beta."""
 
@@ -27,7 +25,6 @@ class RunBounds:
     delta: Real
     """Delta of every epsilon of one training, in (0, 1)."""
     accountant: str
-    """Name of the accountant, as in `privacy.accountant`."""
     accounted: Accounted | None
     """None where the accountant is exact, so that the row of the vantage has its numbers."""
     tail_probability: Real | None
@@ -47,13 +44,10 @@ class ReleasedTogether:
     rounds: int
     """Rounds of all trainings together."""
     delta: Real
-    """Delta of every epsilon here."""
     vantage: str
-    """The configured vantage."""
     epsilon: Real
     """Epsilon of everything released, towards the vantage."""
     rho_beta: Real
-    """Belief bound of epsilon."""
     epsilon_of_one_training: Real
     """Epsilon of one training towards the same vantage, for comparison."""
     vantages: Mapping[str, Real]
@@ -71,9 +65,7 @@ class Budget:
     stop_at_delta: Real | None
     """Delta of stop_at; None without a limit."""
     delta: Real
-    """Delta of every epsilon spent."""
     accountant: str
-    """Name of the accountant, as in `privacy.accountant`."""
     vantage: str
     """Vantage towards which `spent` is counted."""
     rounds_planned: int
@@ -99,7 +91,6 @@ class Fit:
     p_value: Real
     """How often chance alone brings so large a gap."""
     trials: int
-    """Trials in this world."""
 
 
 @dataclass(frozen=True)
@@ -107,21 +98,7 @@ class Fits:
     """How well the log-odds of each world follow theory; None where that cannot be told."""
 
     world_d: Fit | None
-    """Fit of the trials on D."""
     world_d_prime: Fit | None
-    """Fit of the trials on D'."""
-
-
-@dataclass(frozen=True)
-class Density:
-    """A histogram of simulated final log-odds: n + 1 edges, n densities for each world."""
-
-    edges: list[Real]
-    """Edges of the bins, in log-odds for D, rising."""
-    world_d: list[Real]
-    """Density of the trials on D, per unit of log-odds."""
-    world_d_prime: list[Real]
-    """Density of the trials on D', per unit of log-odds."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +123,6 @@ class PredictionResult(Predicted):
     """Whether mu is the same in every trial."""
     fit: Fits
     """Fit of the log-odds after the last round."""
-    density: Density | None
-    """Simulated density, where steps are sampled."""
 
 
 @dataclass(frozen=True)
@@ -155,23 +130,7 @@ class OverTrials:
     """Epsilon over several trials."""
 
     mean: Real
-    """Mean over the trials."""
     max: Real
-    """Epsilon of the worst trial."""
-
-
-@dataclass(frozen=True)
-class BayesianByRound:
-    """Epsilons after some of the rounds."""
-
-    rounds: list[int]
-    """Rounds, from 1, rising; only some of them where all would be costly."""
-    epsilon: list[Real]
-    """Mean over the trials, after each of these rounds."""
-    epsilon_at_percentile: list[Real]
-    """The same, at the percentile of people."""
-    dp_epsilon: list[Real]
-    """Tight epsilon of differential privacy, after each of these rounds."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +138,6 @@ class Bayesian:
     """Epsilon by the Bayesian accountant, from the distances that clients gathered."""
 
     delta: Real
-    """Delta of every epsilon here."""
     gamma: Real
     """Probability that the estimate fails in any round."""
     pairs: int
@@ -187,7 +145,6 @@ class Bayesian:
     percentile: Real
     """Share of people, each of whom has epsilon_at_percentile."""
     trials: int
-    """Trials with distances."""
     epsilon: OverTrials | None
     """None where it cannot be stated; the note says why."""
     epsilon_at_percentile: OverTrials | None
@@ -198,8 +155,6 @@ class Bayesian:
     """Epsilon of DP at the same delta; holds for every record."""
     worst_case_epsilon: Real | None
     """This accountant's epsilon if every distance were the longest that clipping allows."""
-    by_round: BayesianByRound | None
-    """None where epsilon cannot be stated."""
     note: str
     """Cautions, or why there is no epsilon; "" for neither."""
 
@@ -213,7 +168,6 @@ class NoiseTestResult:
     interval: Ends
     """Interval of the ratio, at the confidence of the residuals."""
     by_step: list[Real | None]
-    """Ratio of each step; None where a step cannot tell."""
     p_value: Real
     """How often the claimed noise alone is as far off."""
     uneven: bool

@@ -13,7 +13,6 @@ class AlarmCheck:
     """A check that was made, with its alarm if it raised one.
 
     Attributes:
-        name: name of the alarm that it may raise.
         alarm: contradiction of theory, in whole sentences with the likely cause; None without one.
             An honest run raises it with probability at most 1 - ALARM_CONFIDENCE.
         by_chance: False where the checked number is not a statistic, so that an honest run never
@@ -55,9 +54,7 @@ class StateWords:
     """How every renderer words a state.
 
     Attributes:
-        text: a few words, without a full stop.
         kind: "good", "open" where the audit cannot tell, "caution" or "alarm".
-        means: meaning of the state, without a full stop.
         advice: what the reader should do, a sentence; "" where there is nothing to decide.
     """
 
@@ -87,7 +84,7 @@ TOO_FEW = StateWords(
     "Too few trials",
     "open",
     "the interval contains both guessing and the limit",
-    "Add trials.",
+    "Run again with more trials.",
 )
 NOT_MEASURED = StateWords(
     "Limited by theory",
@@ -174,7 +171,6 @@ def standing(
         interval: low and high end; None where no measurement has an interval.
         limit: largest advantage that is allowed; 1 for no limit, None where it is unknown.
         exact: whether the adversary decides by the exact posterior, so that none does better.
-        alarmed: whether a check contradicts theory, with the confidence of an alarm.
         noise: interval of the measured noise over the claimed noise; None where unmeasured. It
             decides where the advantage has no interval.
     """

@@ -207,7 +207,7 @@ def _cautions(run: AuditedRun, report: Report) -> list[str]:
     return [
         *guarantee.cautions(config.game, config.run.precision),
         *([guarantee.ONE_TRAINING] if trials == 1 else []),
-        *set_up.cautions(config.federation, report.mechanism.rounding, report.dropouts),
+        *set_up.cautions(config.federation, report.dropouts),
         *one_run_report.cautions(report.one_run),
         *guarantee.budget_cautions(report.budget, report.spent),
     ]

@@ -34,7 +34,6 @@ class View:
 
     Attributes:
         arrays: "worlds" [T], "log_odds", "sensitivities" and "noise_stds" [T, k].
-        exact: whether the log-odds are those of the exact posterior.
     """
 
     vantage: Vantage
@@ -73,7 +72,6 @@ class AuditedRun:
     """A run of T trials and k rounds, with the confidence and delta of its report.
 
     Attributes:
-        transcript: arrays by name, as `run_transcript.read` returns them
         rows: rows of the ledger, which state what was released; () for what was planned
     """
 

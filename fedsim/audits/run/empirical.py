@@ -7,11 +7,10 @@ import numpy as np
 
 from adversaries.arrays import Floats
 from adversaries.attacks import membership
-from adversaries.bounds.gaussian_bounds import by_mu
 from adversaries.bounds.lower_bounds import clopper_pearson_split
+from adversaries.bounds.rate_bounds import by_mu
 from adversaries.statistics import estimators
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, mean_interval
-from adversaries.statistics.true_rates import true_rates
 from fedsim.audits.measurements import bounds_audit, membership_audit
 from fedsim.audits.results.measured import (
     CraftedResult,
@@ -19,7 +18,6 @@ from fedsim.audits.results.measured import (
     EstimatedEpsilons,
     MembershipAttack,
     RoundSeries,
-    TruePositives,
     Utility,
 )
 from fedsim.audits.results.numbers import OfClass, Proportion, Quality, SureRecords
@@ -81,7 +79,6 @@ def proportion(counted: Floats, of: Floats, confidence: float) -> Proportion | N
     return Proportion(value, (max(0.0, value + interval.low), min(1.0, value + interval.high)))
 
 
-FALSE_POSITIVES = (0.1, 0.01, 0.001)
 POPULATION, CHALLENGE = "yeom", "yeom-challenge"
 
 
@@ -105,12 +102,6 @@ def measure(run: AuditedRun) -> Empirical:
         sensitivity_rms=float(np.sqrt(np.mean(norms**2))),
         sensitivity_max=float(norms.max()),
         sensitivity_bound=_sensitivity_bound(run),
-        true_positives=[
-            TruePositives(one.rate, one.interval and one.interval.ends, one.needed)
-            for one in true_rates(view.worlds, view.final, FALSE_POSITIVES, run.confidence)
-        ]
-        if both
-        else [],
     )
 
 

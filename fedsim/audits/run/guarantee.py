@@ -166,7 +166,6 @@ class Guarantee:
     Attributes:
         given: whether everything released has a finite epsilon by noise that no observer can
             remove.
-        note: what was released, or why there is no guarantee.
         released: releases of all trainings together; None where the noise comes from the seed.
     """
 

@@ -17,8 +17,7 @@ from adversaries.bounds.gaussian_bounds import LARGEST_SHARE, mixed_share
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.measurements import one_run_report
-from fedsim.audits.results.canaries import OneRunResult
-from fedsim.audits.results.measured import Empirical
+from fedsim.audits.results.measured import Empirical, OneRunResult
 from fedsim.audits.results.rows import (
     Answer,
     Attack,

@@ -22,11 +22,6 @@ from fedsim.privacy.mechanism import Mechanism as Accounted
 
 IN_THE_CLEAR = "aggregated in the clear: a simulation of secure aggregation"
 
-UNPROTECTED = (
-    " The records of the colluding clients have no protection. The ledger charges these clients an "
-    "infinite epsilon towards the server and the participant; bounds and budget are of the others."
-)
-
 
 def rounding(scheme: Scheme, nominal: float, parameters: int, rounds: int) -> RoundingCost | None:
     grid = fixed_point.grid(scheme, nominal, parameters)
@@ -68,36 +63,19 @@ def dropouts(scheme: Scheme, nominal: float, rows: Sequence[LedgerRow]) -> Dropo
     )
 
 
-def cautions(
-    federation: FederationConfig, cost: RoundingCost | None, missing: Dropouts | None
-) -> list[str]:
+def cautions(federation: FederationConfig, missing: Dropouts | None) -> list[str]:
     texts, colluding = [], federation.colluding
-    if cost and cost.note == IN_THE_CLEAR:
-        texts.append(
-            f"Clients' messages were {IN_THE_CLEAR}. The released sums equal those of secure "
-            "aggregation to the last bit. But here the server saw single messages, each with only "
-            "a share of the noise. The numbers towards the server assume secure aggregation."
-        )
     if missing and missing.rounds_with_missing_clients:
-        low, high = missing.effective_noise_multiplier
-        # With central trust the server adds the noise, so that a missing client takes none away.
-        noise = (
-            ""
-            if federation.trust.model.server_draws
-            else f" The effective noise multiplier was between {low:.4g} and {high:.4g}; the "
-            "bounds use it."
-        )
-        short = missing.rounds_with_missing_clients
         texts.append(
-            f"Clients were missing in {short} {'round' if short == 1 else 'rounds'} of all "
-            f"batches of trials and attempts. The worst round had {missing.fewest_shares} of "
-            f"{federation.clients} clients.{noise}"
+            f"Clients were missing in {missing.rounds_with_missing_clients} rounds of all batches "
+            f"of trials and attempts. The worst round had {missing.fewest_shares} of "
+            f"{federation.clients} clients. The bounds use the noise that was left."
         )
     if colluding:
-        unprotected = "" if federation.trust.model.server_draws else UNPROTECTED
         texts.append(
             f"{colluding} of {federation.clients} clients colluded with the adversary. The bounds "
-            f"hold against that many colluding clients, and not against more.{unprotected}"
+            "are of the others. They hold against that many colluding clients, and not against "
+            "more."
         )
     return texts
 

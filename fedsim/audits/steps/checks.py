@@ -1,6 +1,7 @@
 """Checks of a training loop's batches, sums, divisor and accountant, for any noise."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from adversaries.attacks.residuals import SamplingTest
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, binomial_low
 from fedsim.audits.judgement.claim import Finding
 from fedsim.audits.steps.step import Sampling, Step
+from fedsim.privacy.accounting import PLD
+from fedsim.privacy.mechanism import Mechanism, Neighbouring, Steps
 
 TAIL = 1 - ALARM_CONFIDENCE
 EXCESS = 1e-3
@@ -81,8 +84,6 @@ class Checked:
     Attributes:
         amplified: whether batches are declared Poisson samples, and no check contradicts it.
         unsure: why no check could have contradicted it, "" where one could.
-        taken: records of each step; None where some step does not state them.
-        favoured_rate: least sampling rate of a record that is surely favoured; 0 without one.
         divisor_changes: whether a step's divisor would, or may, change with one record fewer.
     """
 
@@ -313,3 +314,21 @@ def uncounted(steps: Sequence[Step], counted: int) -> list[Finding]:
     of = f" ({engines} engines)" if engines > 1 else ""
     text = UNCOUNTED.format(counted, len(steps), of)
     return [Finding(text, severity="caution")]
+
+
+def epsilon(multipliers: Sequence[float], rates: Sequence[float], delta: float) -> float:
+    """Return epsilon of Gaussian steps, each of a Poisson sample; infinite without noise."""
+    return math.inf if 0.0 in multipliers else PLD.epsilon(mechanism(multipliers, rates), delta)
+
+
+def mechanism(
+    multipliers: Sequence[float],
+    rates: Sequence[float],
+    neighbouring: Neighbouring = Neighbouring.ADD_REMOVE,
+) -> Mechanism:
+    # Equal steps differ in the last digits, because they were computed differently.
+    kinds = Counter(
+        (float(f"{z:.9g}"), float(f"{q:.12g}")) for z, q in zip(multipliers, rates, strict=True)
+    )
+    steps = tuple(Steps(z, count, min(1.0, q)) for (z, q), count in kinds.items())
+    return Mechanism(steps, neighbouring)

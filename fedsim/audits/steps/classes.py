@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from adversaries.arrays import Floats
-from fedsim.audits.steps.watch import POISSON, Drawn, Watch
+from fedsim.audits.steps.step import Step, watched_step
+from fedsim.audits.steps.watch import POISSON, Drawn, Watch, WatchedStep
 from fedsim.common.opacus_clipping import flat
 from fedsim.federation.transcripts.records import Scalar
 
@@ -45,9 +46,7 @@ class LoaderBatches:
         ahead: batches that an iterator drew and did not yield yet, by iterator.
         passing: number of each iterator's pass over the data, of `begun` passes.
         drawn: batches of `loader`, a data set, since the last step: pass and indices of each.
-        kind: kind of their sampler, and its rate.
         dataset: data set of the batches of the last step; the first had `records` records.
-        passes: number of indices that each pass gave to steps.
     """
 
     ahead: WeakKeyDictionary[Any, deque[list[int]]] = field(default_factory=WeakKeyDictionary)
@@ -113,16 +112,16 @@ def _kind(sampler: Any) -> tuple[str, float]:
 
 
 @dataclass
-class ClassWatch(Watch):
+class LoopWatch(Watch):
     """Observations of all of Opacus since `clear`.
 
     Attributes:
         replayed: gradients [P] that replace the released ones, step by step.
-        optimizer: Opacus's optimizer that noised gradients last.
         due: whether the step along its noised gradients is still to come.
-        unnoised: steps of other optimizers on the same parameters, after the first.
         start: model [P] before the first step, and `state` after the last.
         moved: whether the model changed between steps.
+        watched: steps with their arrays.
+        noises: noise of each step, in configured standard deviations.
     """
 
     wrapped: bool = False
@@ -136,6 +135,15 @@ class ClassWatch(Watch):
     start: Floats | None = None
     state: Floats | None = None
     moved: bool = False
+    steps: list[Step] = field(default_factory=list)
+    watched: list[WatchedStep] = field(default_factory=list)
+    noises: list[Floats] = field(default_factory=list)
+
+    def take(self, step: WatchedStep) -> None:
+        seen = watched_step(len(self.steps) + 1, step)
+        self.steps.append(seen)
+        self.noises.append(step.noise / seen.std if seen.std > 0 else np.empty(0))
+        self.watched.append(step)
 
     def clear(self, replayed: tuple[Floats, ...] = ()) -> None:
         """Forget all observations; `replayed` replaces the gradients that the next run releases."""
@@ -207,10 +215,10 @@ _HOOKS: list[Any] = []
 _WRAPPED: list[tuple[type, str, Any]] = []
 """Wrapped methods: owner, name and what was there before."""
 
-Wrapper = Callable[[ClassWatch, Callable[..., Any]], Callable[..., Any]]
+Wrapper = Callable[[LoopWatch, Callable[..., Any]], Callable[..., Any]]
 
 
-def wrap(watch: ClassWatch) -> bool:
+def wrap(watch: LoopWatch) -> bool:
     """Wrap Opacus and PyTorch's loaders once Opacus is imported; return whether this did it."""
     if watch.wrapped or "opacus" not in sys.modules:
         return False
@@ -249,7 +257,7 @@ def unwrap() -> None:
         _HOOKS.pop().remove()
 
 
-def _replace(owner: type, watch: ClassWatch, **wrappers: Wrapper) -> None:
+def _replace(owner: type, watch: LoopWatch, **wrappers: Wrapper) -> None:
     for name, wrapper in wrappers.items():
         if name in vars(owner):
             method = vars(owner)[name]
@@ -261,14 +269,14 @@ def _replace(owner: type, watch: ClassWatch, **wrappers: Wrapper) -> None:
             _WRAPPED.append((owner, name, original))
 
 
-def _step(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _step(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, *arguments: Any, **named: Any) -> Any:
         return watch.step(self, functools.partial(original, self, **named), *arguments)
 
     return wrapped
 
 
-def _ghost_clipped(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _ghost_clipped(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the backward pass of ghost clipping, which leaves the clipped sum as the gradient."""
 
     def wrapped(self: Any) -> None:
@@ -279,7 +287,7 @@ def _ghost_clipped(watch: ClassWatch, original: Callable[..., Any]) -> Callable[
     return wrapped
 
 
-def _accounted(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _accounted(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(self: Any, **named: Any) -> Any:
         watch.know(self)
         return original(self, **named)
@@ -287,7 +295,7 @@ def _accounted(watch: ClassWatch, original: Callable[..., Any]) -> Callable[...,
     return wrapped
 
 
-def _answered(watch: ClassWatch, original: Callable[..., Any]) -> Callable[..., Any]:
+def _answered(watch: LoopWatch, original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `get_epsilon`, and keep its slow answers, which depend only on the history."""
     answers: dict[str, Any] = {}
 

@@ -34,11 +34,8 @@ class NoiseSums:
     """Sums of observed noise over steps.
 
     Attributes:
-        sizes: number of coordinates of each of the model's tensors, () before the first step.
         energies: squared lengths of the tensors' noise, in units of the configured variance.
-        logs: sum of the logarithms of the steps' squared lengths.
         least: smallest configured noise multiplier of any step.
-        own: whether Opacus's own code drew the noise of every step.
     """
 
     steps: int = 0

@@ -33,12 +33,7 @@ def unbelievable(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sizes of a loop's batches, beside those of Poisson samples.
-
-    Attributes:
-        dispersion: variance over that of Poisson samples.
-        p_value: of the sizes, if they are Poisson samples at the declared rate.
-    """
+    """Sizes of a loop's batches, beside those of Poisson samples."""
 
     rate: float
     declared: float
@@ -51,8 +46,6 @@ class Step:
     """One step of DP-SGD; None where a value is unknown.
 
     Attributes:
-        engine: name of its recorder, one for each engine or process.
-        clipping_norm: C, the largest L2 norm of a clipped gradient.
         noise_multiplier: z; the noise has the standard deviation z C.
         sample_rate: q, if batches are declared Poisson samples; 1 for all records.
         batch: number of records drawn for it, with repetitions.
@@ -62,9 +55,6 @@ class Step:
         count_std: noise on a count of clipped gradients, 0 if unknown; None without a count.
         neighbour_divisor: d with one record fewer.
         clipped: whether the sum is that of clipped gradients.
-        rows: number of these.
-        randomness: "default", "generator" and "secure" of Opacus, or "own code".
-        sizes: number of coordinates of each of the model's tensors, where the noise was watched.
         noise_energies: squared length of the noise added to each of them.
         noise: first coordinates of the noise.
     """

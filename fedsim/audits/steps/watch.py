@@ -60,7 +60,6 @@ class Accounted:
     """An accountant's record, this step included.
 
     Attributes:
-        noise_multiplier: z of this step.
         sample_rate: q of this step, in (0, 1].
         steps: number of steps in all; fewer than were taken if the accountant was begun anew.
     """
@@ -80,11 +79,8 @@ class WatchedStep:
     """A step, with its arrays.
 
     Attributes:
-        summed: clipped sum of each parameter.
         noised: the same with noise, before it is divided.
-        members: indices that a loader drew; None where unknown.
         limit: C, the largest norm of a record's clipped gradient.
-        norms: norm of each record's gradient [layers, rows]; None where it is not visible.
         facts: by the names of a transcript's mechanism.
     """
 
@@ -144,7 +140,6 @@ class Watch:
     """Watches the steps of optimizers.
 
     Attributes:
-        accountants: those that may have recorded a step.
         ghost: gradient [P] that ghost clipping made last, and its clipping norm, by optimizer.
     """
 

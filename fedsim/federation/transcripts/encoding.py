@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy.typing as npt
 from adversaries.errors import InputError
 from fedsim.federation.transcripts.records import (
     Arrays,
-    Canary,
     NodeReply,
     ObservedRound,
     Scalar,
@@ -62,12 +60,10 @@ def packed_round(observed: ObservedRound) -> tuple[dict[str, Any], Arrays]:
             }
             for node, reply in observed.replies.items()
         ],
-        "own": shelf.put(observed.own),
         "unprotected": None if observed.unprotected is None else shelf.put(observed.unprotected),
         "aggregate": None if observed.aggregate is None else shelf.put(observed.aggregate),
         "participants": None if observed.participants is None else list(observed.participants),
         "mechanism": {name: _to_json(value) for name, value in observed.mechanism.items()},
-        "canary": None if observed.canary is None else asdict(observed.canary),
     }
     return text, shelf.arrays
 
@@ -80,7 +76,7 @@ def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
     def taken(places: Mapping[str, Any]) -> Arrays:
         return {name: arrays[text_of(place)] for name, place in places.items()}
 
-    canary, participants = text["canary"], text["participants"]
+    participants = text["participants"]
     replies = {
         whole_of(entry["node"]): NodeReply(
             taken(entry["arrays"]),
@@ -95,21 +91,12 @@ def unpacked_round(text: Mapping[str, Any], arrays: Arrays) -> ObservedRound:
         round=whole_of(text["round"]),
         model=taken(text["model"]),
         replies=replies,
-        own=taken(text["own"]),
         unprotected=None if text["unprotected"] is None else taken(text["unprotected"]),
         aggregate=None if text["aggregate"] is None else taken(text["aggregate"]),
         participants=None
         if participants is None
         else tuple(whole_of(node) for node in participants),
         mechanism={name: _scalar(value) for name, value in text["mechanism"].items()},
-        canary=None
-        if canary is None
-        else Canary(
-            canary["coin"] is True,
-            _seed(canary["seed"]),
-            _real(canary["norm"]),
-            _real(canary["idle_norm"]),
-        ),
     )
 
 
@@ -147,12 +134,6 @@ def whole_of(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{value!r} stands where a whole number belongs")
     return value
-
-
-def _seed(value: Any) -> int:
-    if not 0 <= whole_of(value) < 2**128:
-        raise ValueError(f"{value} is not a seed")
-    return whole_of(value)
 
 
 def _real(value: Any) -> float:

@@ -22,7 +22,7 @@ REACH = 6.0
 
 
 def noise_family(mechanism: Mechanism) -> NoiseFamily:
-    """Return the family of a mechanism with noise, for `rate_bounds.trade_off_bound`.
+    """Return the family of a mechanism with noise, for `rate_bounds.by_scale`.
 
     For full batches it is the Gaussian family. Its bound is that of mu-Gaussian privacy, up to one
     step of the scale.

@@ -9,7 +9,6 @@ from scipy.stats import norm
 
 from adversaries.arrays import Bools, Floats, Ints
 from fedsim.audits.results.measured import TradeOff
-from fedsim.audits.results.theory import Density
 from fedsim.reports.figures.canvas import (
     BLUE,
     GREEN,
@@ -58,8 +57,6 @@ def log_odds_histogram(
     final: Floats,
     mu: Floats | None,
     epsilon: float | None,
-    *,
-    density: Density | None = None,
 ) -> Plot:
     """Return a plot of both worlds' final log-odds over the densities that theory predicts."""
     finite = np.isfinite(final)
@@ -68,16 +65,11 @@ def log_odds_histogram(
     if mu is not None and np.isfinite(mu).all():
         typical = float(np.median(mu))
         reach = typical**2 / 2 + 3.5 * typical
-    ends = [density.edges[0], density.edges[-1]] if density else [-reach, reach]
-    grid = np.linspace(min(bins[0], ends[0]), max(bins[-1], ends[1]), 400)
+    grid = np.linspace(min(bins[0], -reach), max(bins[-1], reach), 400)
     curves = list(_histograms(worlds[finite], final[finite], bins))
     for world, colour, name in WORLDS:
         predicted, chosen = name.replace("trained on", "predicted for"), worlds == world
-        if density and (chosen & finite).any():
-            simulated = density.world_d if world else density.world_d_prime
-            middles = (np.asarray(density.edges)[:-1] + np.asarray(density.edges)[1:]) / 2
-            curves.append(Curve(predicted, middles, simulated, colour))
-        elif mu is not None and (chosen & finite).any() and np.isfinite(mu[chosen]).all():
+        if mu is not None and (chosen & finite).any() and np.isfinite(mu[chosen]).all():
             curve = predicted_density(grid, mu[chosen], world)
             curves.append(Curve(predicted, grid, curve, colour))
     shown = epsilon is not None and epsilon < grid[-1]

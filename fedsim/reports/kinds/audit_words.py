@@ -39,7 +39,6 @@ UNNOISED = (
 )
 AT_STATED_NOISE = "Ask the server for the noise of every round: without it, theory sets no limit."
 STATE_NOISE = "Record the configured noise, so that the audit can compare the measured noise."
-AT_SERVER = "Record at the server as well: canaries set no limit."
 SINGLE = (
     "A single training has no advantage to measure: run many trials on data that need no "
     "protection."
@@ -77,11 +76,10 @@ def played(report: AuditReport) -> str:
     """Return in a few words how much was played or observed."""
     match report:
         case AppAudit():
-            whole = (
-                f"{counted(report.configuration.rounds, 'round')}, "
-                f"{counted(report.clients, 'client')}"
+            rounds = counted(report.configuration.rounds, "round")
+            return (
+                f"{counted(report.trials, 'trial')}, {rounds}, {counted(report.clients, 'client')}"
             )
-            return f"{counted(report.trials, 'trial')}, {whole}" if report.trials else whole
         case LoopAudit():
             return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
     match report.details:
@@ -126,7 +124,7 @@ def told(report: AuditReport) -> list[str]:
 
 
 def _recorded(found: RecordedDetails) -> Iterator[str]:
-    release, canary = found.release, found.canary
+    release = found.release
     if release is not None and release.noise == "none":
         yield UNNOISED
     elif release is not None and found.of_a_loop:
@@ -139,14 +137,7 @@ def _recorded(found: RecordedDetails) -> Iterator[str]:
             )
     elif release is not None:
         yield _least_protected(release)
-    if canary is not None:
-        low, high = number(canary.mu.low), number(canary.mu.high)
-        sure = number(canary.epsilon_proven_all_rounds)
-        yield (
-            f"Canaries measured a mu of {low} to {high} for one round. All rounds together have ε "
-            f"at least {sure} ({ALARM_CONFIDENCE:.2%} confidence)."
-        )
-    if release is None and canary is None:
+    if release is None:
         yield "Nothing could be measured from this vantage point."
 
 
@@ -199,7 +190,7 @@ def to_tell(report: AuditReport, row: Row) -> list[str]:
     """Return what to do where an audit cannot tell about an observer."""
     found, attack = report.details, row.attack
     if isinstance(found, RecordedDetails) and (row.limit or attack):
-        return [STATE_NOISE if row.limit else AT_SERVER]
+        return [STATE_NOISE]
     if not isinstance(found, LiveDetails):
         return []  # the reasons say what is missing
     steps = [AT_STATED_NOISE] if row.limit is None else []
@@ -226,7 +217,7 @@ def advice(report: AuditReport) -> list[str]:
 def compared(report: AuditReport) -> str:
     """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
     match report:
-        case AppAudit() if report.records is None:
+        case AppAudit():
             return (
                 f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
                 f"{ADVERSARY[report.vantage]}."

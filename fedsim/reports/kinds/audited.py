@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fedsim.audits.judgement.claim import TO_CLAIM, Finding, Verdict
 from fedsim.audits.judgement.report import AuditReport
+from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.results import verdicts
 from fedsim.audits.results.checks import HALF
 from fedsim.audits.results.rows import Row
@@ -24,7 +25,6 @@ from fedsim.reports.document.first_screen import FAILED, OPEN, PASSED, share, sh
 from fedsim.reports.document.html import render
 from fedsim.reports.document.wording import DASH, counted, number, percent, would_have_noticed
 from fedsim.reports.kinds import audit_words, course
-from fedsim.reports.kinds.course import Seen
 
 OUTCOMES = {"passed": PASSED, "failed": FAILED, "cannot-tell": OPEN}
 BY = {"theory": "theory", "claim": "the noise that the server states", "measured": "measured noise"}
@@ -38,7 +38,7 @@ WEAK = "The audit might miss a loss of half of the noise. Do you need a stronger
 SEVERITIES = ("alarm", "caution", "note")
 
 
-def write(report: AuditReport, directory: Path, rounds: Sequence[Seen] = ()) -> Path:
+def write(report: AuditReport, directory: Path, rounds: Sequence[Look] = ()) -> Path:
     """Write report.json and report.html of an audit; return the page."""
     return report_directory.write_report(directory, report.report, page(report, rounds))
 
@@ -175,7 +175,7 @@ def _power(report: AuditReport) -> str:
 # The page
 
 
-def page(report: AuditReport, rounds: Sequence[Seen] = ()) -> str:
+def page(report: AuditReport, rounds: Sequence[Look] = ()) -> str:
     """Return the report as one HTML page.
 
     Args:

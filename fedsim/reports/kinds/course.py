@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from fedsim.audits.judgement.report import AuditReport
 from fedsim.audits.live.live_report import LiveDetails
-from fedsim.audits.live.live_rounds import Belief, LiveLook
+from fedsim.audits.live.live_rounds import Look
 from fedsim.audits.recorded.audit import RecordedDetails
 from fedsim.audits.recorded.releases import ReleaseReport
 from fedsim.audits.results.verdicts import (
@@ -23,13 +23,12 @@ from fedsim.reports.document import terminal
 from fedsim.reports.document.wording import number, percent
 from fedsim.reports.figures import run_figures, training_figures
 
-Seen = Belief | LiveLook
 SHOWN = 15  # last rounds that a terminal shows
 
 
-def so_far(each: Seen) -> StateWords:
+def so_far(each: Look) -> StateWords:
     """Return how the observations up to a round stand to the noise that the server states."""
-    if isinstance(each, Belief):
+    if each.log_odds.size:
         # In rare trainings a belief exceeds its limit.
         return CANNOT_TELL if beyond(each) else words_of("agrees")
     if not each.noise_at_most:
@@ -37,34 +36,34 @@ def so_far(each: Seen) -> StateWords:
     return CONTRADICTED if min(each.noise_at_most.values()) <= 1 else words_of("agrees")
 
 
-def beyond(belief: Belief) -> int:
+def beyond(belief: Look) -> int:
     """Return in how many trials the belief has exceeded its limit."""
     return int(np.count_nonzero(expit(belief.log_odds) > belief.rho_beta))
 
 
-def table(rounds: Sequence[Seen]) -> doc.Table:
+def table(rounds: Sequence[Look]) -> doc.Table:
     """Return the results of an auditor, a row for each round."""
-    if beliefs := [each for each in rounds if isinstance(each, Belief)]:
+    if beliefs := [each for each in rounds if each.log_odds.size]:
         names = ("trials", "round", "so far", "mean", "highest", "above ρβ", "ρβ")
         return doc.tabulated((*names, "ε so far", "missed"), map(_belief_cells, beliefs))
-    looks = [each for each in rounds if isinstance(each, LiveLook)]
+    looks = [each for each in rounds if not each.log_odds.size]
     series = list(looks[-1].noise_at_most) if looks else []
     headings = ("round", "so far", *series, "canaries' μ", "claimed")
     rows = [_look_cells(look, series) for look in looks]
     return doc.tabulated((*headings, "ε so far", "missed"), rows)
 
 
-def view(rounds: Sequence[Seen]) -> RenderableType:
+def view(rounds: Sequence[Look]) -> RenderableType:
     """Return the last results of an auditor, for a terminal."""
-    believes = any(isinstance(each, Belief) for each in rounds)
+    believes = any(each.log_odds.size for each in rounds)
     title = "belief that D was used" if believes else "noise over the claimed noise, at most"
     return terminal.table(table(rounds[-SHOWN:]), title)
 
 
-def _belief_cells(belief: Belief) -> list[str]:
+def _belief_cells(belief: Look) -> list[str]:
     chances = expit(belief.log_odds)
     return [
-        f"{belief.first_trial}-{belief.first_trial + len(chances) - 1}",
+        f"{belief.trials.start}-{belief.trials.stop - 1}",
         str(belief.round),
         so_far(belief).text,
         percent(float(chances.mean())),
@@ -76,7 +75,7 @@ def _belief_cells(belief: Belief) -> list[str]:
     ]
 
 
-def _look_cells(look: LiveLook, series: Sequence[str]) -> list[str]:
+def _look_cells(look: Look, series: Sequence[str]) -> list[str]:
     signal = look.canaries
     return [
         str(look.round),
@@ -89,13 +88,13 @@ def _look_cells(look: LiveLook, series: Sequence[str]) -> list[str]:
     ]
 
 
-def drawn(report: AuditReport, rounds: Sequence[Seen]) -> list[doc.Block]:
+def drawn(report: AuditReport, rounds: Sequence[Look]) -> list[doc.Block]:
     """Return the figures of an audit over its rounds, and tables of its clients or rounds."""
     found, blocks = report.details, list[doc.Block]()
     if isinstance(found, RecordedDetails) and found.release is not None:
         blocks += _of_release(found.release)
     if isinstance(found, LiveDetails):
-        blocks += _of_auditor(found, [each for each in rounds if isinstance(each, LiveLook)])
+        blocks += _of_auditor(found, [each for each in rounds if not each.log_odds.size])
     if rounds:
         blocks.append(doc.Part("Every round", [table(rounds)], folded=True))
     return blocks
@@ -138,7 +137,7 @@ def belief(chance: float, release: ReleaseReport) -> str:
     return ">99.9%" if chance >= 0.9995 and release.noise != "none" else percent(chance)
 
 
-def _of_auditor(found: LiveDetails, looks: Sequence[LiveLook]) -> Iterator[doc.Figure]:
+def _of_auditor(found: LiveDetails, looks: Sequence[Look]) -> Iterator[doc.Figure]:
     if (belief := found.belief) is not None:
         series = {"mean": np.array(belief.mean_by_round)}
         series["highest trial"] = np.array(belief.highest_by_round)

@@ -352,7 +352,6 @@ def _of_transcript(result: Result) -> Remade:
         claim=None if claim is None else Claim(claim["epsilon"], delta, unit=claim["unit"]),
         delta=None if claim else delta,
         confidence=asked["confidence"],
-        rounds=asked["details"]["rounds_stated"],
     )
     assert result.transcript is not None
     with Reader(result.transcript) as reader:

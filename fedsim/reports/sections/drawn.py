@@ -8,10 +8,9 @@ import numpy as np
 
 from adversaries.statistics.forecast import trial_mu
 from fedsim.audits.results.report import Report
-from fedsim.audits.results.theory import Bayesian
 from fedsim.audits.run import empirical
 from fedsim.reports.document.blocks import Figure
-from fedsim.reports.document.wording import number, plain
+from fedsim.reports.document.wording import number
 from fedsim.reports.figures import run_figures, training_figures
 from fedsim.reports.figures.run_figures import MeasuredCurve
 from fedsim.reports.sections.observers import NAMES
@@ -96,10 +95,7 @@ CURVES = {
     "local": "The curves are the normal prediction of the linearised attack (μ = {}), which its "
     "score follows at best roughly.",
     "normal": "Theory predicts the curves (μ = {}); they are not fitted to the trials.",
-    "none": "Sampled steps have no Gaussian prediction.",
-    "simulated": "Theory predicts the outlines; they are not fitted to the trials. They show the "
-    "game of sampled steps, which is not Gaussian, played again with the recorded gradient norms "
-    "and noise.",
+    "none": "The log-odds of sampled steps have no Gaussian prediction.",
 }
 
 
@@ -110,14 +106,13 @@ def _log_odds(report: Report, seen: Arrays) -> Figure:
         per_trial = np.full(len(seen["worlds"]), predicted.mu)
     curves = "local" if takes_local_steps(report) else "normal"
     if is_sampled(report):
-        curves = "none" if predicted.density is None else "simulated"
+        curves = "none"
     drawing = run_figures.log_odds_histogram(
         seen["worlds"],
         seen["log_odds"][:, -1],
         # Subsampled steps mix the two hypotheses, and the Gaussian prediction does not hold.
         None if is_sampled(report) else per_trial,
         epsilon if math.isfinite(epsilon) else None,
-        density=predicted.density,
     )
     caption = "How far the trials on D and on D′ lie apart after the last round. "
     caption += CURVES[curves].format(number(predicted.mu))
@@ -191,23 +186,3 @@ def _of_theory(report: Report) -> Iterator[Figure]:
             budget.stop_at if comparable and alone else None,
         )
         yield Figure("budget", drawing, "The running budget.", "ε of one training, by round.")
-    if report.bayesian is not None and report.bayesian.by_round is not None:
-        yield _bayesian(report, report.bayesian)
-
-
-def _bayesian(report: Report, bayesian: Bayesian) -> Figure:
-    assert bayesian.by_round is not None
-    rounds = bayesian.by_round
-    curves = {
-        "Bayesian": rounds.epsilon,
-        f"Bayesian, each of {100 * bayesian.percentile:g}%": rounds.epsilon_at_percentile,
-        "DP, every person": rounds.dp_epsilon,
-    }
-    infinite = "" if is_clipped(report) else ", which is infinite without clipping"
-    return Figure(
-        "bayesian",
-        run_figures.epsilons(rounds.rounds, curves),
-        "Privacy spent, round by round.",
-        f"ε at δ = {plain(bayesian.delta)} by the Bayesian accountant (mean of {bayesian.trials} "
-        f"trials) and by DP{infinite}.",
-    )

@@ -137,12 +137,6 @@ sum, as any record or client may, so that the guarantee of all others is unchang
         estimate.epsilon | number ~ " (μ = " ~ estimate.mu | number ~ "; " ~
         estimate.epsilon_interval.ends | ends ~ " at " ~ report.attack.confidence | percent ~
         "). Assumes " ~ estimate.assumes) }}
-{% for name, spread in (run.spread or {}).items() %}
-{{ fact("Over " ~ run.trials ~ " trials, " ~ canary_bounds[name], "median " ~
-        spread.median | number ~ ", 90% of trials from " ~ spread.low | number ~ " to " ~
-        spread.high | number ~ ", " ~ spread.above | percent ~ " of trials above " ~
-        run.canary_epsilon | number) }}
-{% endfor %}
 </dl>
 {{ drawn("one-run") }}
 """
@@ -177,19 +171,6 @@ RISKS = """
 <p>{{ risk_sentence }} These limits hold for any attack on one person, such as re-identification or
 reconstruction. {{ observers.holds_for(report) }}</p>
 {{ table(risk_table, page) }}
-{% set allowed = dict(report.here.limit.risks) %}
-{% if report.empirical.true_positives %}
-<p>Membership inference about the target, measured; all intervals hold together at {{ confidence }}
-confidence.</p>
-{% set headings = ("False positives", "True positives, measured", "Theory allows at most") %}
-{% call grid(headings, page) %}
-{% for one in report.empirical.true_positives %}
-{% set measured = one.interval | ends(wording.percent) if one.interval else
-   "cannot tell, needs {:,} trials".format(2 * one.needed) %}
-{{ row(headings, one.rate | percent, [measured, allowed.get(one.rate) | percent]) }}
-{% endfor %}
-{% endcall %}
-{% endif %}
 """
 
 OBSERVED = '{{ drawn("log-odds") }}\n{{ drawn("advantage") }}\n{{ drawn("sensitivity") }}'
@@ -292,7 +273,6 @@ under sampled replacement.)</p>
 {{ fact("Orders λ that decided", spent.orders | ends or "–") }}
 {% if spent.note %}{{ fact("Note", spent.note) }}{% endif %}
 </dl>
-{{ drawn("bayesian") }}
 """
 
 LOWER_BOUNDS = """

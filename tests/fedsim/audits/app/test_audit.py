@@ -15,7 +15,7 @@ from adversaries.statistics.intervals import ALARM_CONFIDENCE
 from fedsim.audits.app.audit import audit
 from fedsim.audits.app.execution import opened
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 from fedsim.reports.document import terminal
@@ -25,7 +25,7 @@ from fedsim.reports.kinds import audited as words
 APP = Path(__file__).parents[3] / "apps" / "dp_app"
 FOUR_SIGMA = {"noise-multiplier": 4.0, "num-server-rounds": 2}
 ONE_SIGMA = {"noise-multiplier": 1.0, "num-server-rounds": 4}
-CLAIM = Claim(1.4, 1e-5, Scope.RUN, "given")
+CLAIM = Claim(1.4, 1e-5, "given")
 """What two rounds at noise multiplier 4 just keep: epsilon 1.356."""
 
 
@@ -110,7 +110,7 @@ def shown(outcome):
 
 
 THREE_ROUNDS = FOUR_SIGMA | {"num-server-rounds": 3}
-GENEROUS = Claim(40.0, 1e-5, Scope.RUN, "given")  # three rounds at multiplier 0.4 keep it
+GENEROUS = Claim(40.0, 1e-5, "given")  # three rounds at multiplier 0.4 keep it
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ HONEST_OWN = ["own-clipping", "own-per-layer", "own-adaptive", "own-adam"]
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", HONEST_OWN)
 def test_an_honest_strategy_of_ones_own_is_not_accused(variant):
-    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, Scope.RUN, "given"), trials=60)
+    outcome = audited(variant, FOUR_SIGMA, Claim(1.6, 1e-5, "given"), trials=60)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "theory does not know" in outcome.reasons[0]
     assert [finding for finding in outcome.findings if finding.breaks] == []
@@ -191,7 +191,7 @@ def test_a_strategy_of_ones_own_with_too_little_noise_is_convicted_by_the_attack
 
 
 def test_training_without_opacus_is_judged_for_updates_and_not_for_records():
-    claim = Claim(0.4, 1e-5, Scope.RUN, "given", unit="record")
+    claim = Claim(0.4, 1e-5, "given", unit="record")
     outcome = audited("none", FOUR_SIGMA, claim, trials=60)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert "the claim is about a record" in outcome.reasons[0]
@@ -221,11 +221,11 @@ def test_a_conviction_takes_the_confidence_of_every_alarm():
     assert game == dict.fromkeys(game, pytest.approx(0.975))
     assert outcome.proven.confidence == pytest.approx((1 + ALARM_CONFIDENCE) / 2)
     assert 0 < sure < likely
-    between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, Scope.RUN, "given"))
+    between = replace(outcome, claim=Claim((likely + sure) / 2, 1e-5, "given"))
     assert between.verdict is Verdict.SUSPECT
     attack = between.report["rows"]["participant"]["attack"]
     assert (attack["epsilon_at_least"], attack["proven"]) == (likely, sure)
-    below = replace(outcome, claim=Claim(sure / 2, 1e-5, Scope.RUN, "given"))
+    below = replace(outcome, claim=Claim(sure / 2, 1e-5, "given"))
     assert below.verdict is Verdict.CONVICTED
 
 
@@ -260,7 +260,7 @@ def test_an_app_without_privacy_is_infinitely_revealing():
 
 
 def test_what_theory_does_not_know_is_left_to_the_attack():
-    outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, Scope.RUN, "given"), trials=20)
+    outcome = audited("server-adam", FOUR_SIGMA, Claim(50.0, 1e-5, "given"), trials=20)
     assert outcome.verdict is Verdict.NOT_JUDGED
     assert outcome.epsilon is None
 
@@ -343,7 +343,7 @@ def test_an_honest_app_is_convicted_no_more_often_than_the_confidence_allows():
     with opened(APP, 2, {"variant": "uniform", "clients": 2, **config}) as app:
         honest = audit(app, trials=20, seed=0)
         assert honest.epsilon is not None
-        claim = Claim(honest.epsilon, honest.delta, Scope.RUN, "the truth")
+        claim = Claim(honest.epsilon, honest.delta, "the truth")
         for seed in range(audits):
             outcome = audit(app, trials=40, seed=seed, claim=claim, confidence=0.95)
             likely += outcome.lower_bound.epsilon > honest.epsilon

@@ -18,7 +18,7 @@ from fedsim.audits.app.configuration import (
     claim_of,
 )
 from fedsim.audits.app.theory import guarantee, vantage_of
-from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.claim import Claim
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.privacy.trust.model import Vantage
 
@@ -142,7 +142,7 @@ def test_the_app_claims_what_its_accountant_said_last():
     )
     claim = claim_of(seen(statements=statements))
     assert claim is not None
-    assert (claim.epsilon, claim.scope) == (2.0, Scope.RUN)
+    assert claim.epsilon == 2.0
     local = claim_of(LOCAL)
     assert local is not None
     assert (local.epsilon, local.delta) == (3.0, pytest.approx(3e-5))
@@ -152,7 +152,7 @@ def test_the_app_claims_what_its_accountant_said_last():
 @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 0.1), (math.inf, 0.1), (1.0, 0.0)])
 def test_an_impossible_claim_is_refused(epsilon, delta):
     with pytest.raises(InputError, match="claimed"):
-        Claim(epsilon, delta, Scope.RUN, "")
+        Claim(epsilon, delta, "")
 
 
 def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise():
@@ -160,8 +160,8 @@ def test_a_vantage_goes_with_its_claim_where_server_and_clients_add_noise():
     both = replace(CONFIGURATION, local=LocalNoise(0.5, 0.5, 200.0, 1e-5))
     stated = replace(both, observation=replace(SEEN, statements=(AppStatement(3.0, 1e-5, 3),)))
     assert vantage_of(stated, claim_of(stated)) is Vantage.PARTICIPANT
-    assert vantage_of(both, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.PARTICIPANT
-    assert vantage_of(LOCAL, Claim(3.0, 1e-5, Scope.RUN, "given")) is Vantage.SERVER
+    assert vantage_of(both, Claim(3.0, 1e-5, "given")) is Vantage.PARTICIPANT
+    assert vantage_of(LOCAL, Claim(3.0, 1e-5, "given")) is Vantage.SERVER
     assert multipliers(both) == pytest.approx([2.0] * 3)
     messages = guarantee(both, Neighbouring.ADD_REMOVE, Vantage.SERVER)
     assert messages is not None

@@ -23,7 +23,7 @@ from fedsim.audits.app.configuration import (
     configuration_of,
 )
 from fedsim.audits.app.theory import RULES, findings
-from fedsim.audits.judgement.claim import Claim, Finding, Scope
+from fedsim.audits.judgement.claim import Claim, Finding
 from fedsim.federation.runtimes.inprocess import InProcessGrid
 from fedsim.privacy.mechanism import Neighbouring
 from fedsim.recording import record
@@ -103,7 +103,7 @@ def test_a_rule_finds_its_mistake(rule, configuration):
 
 @pytest.mark.parametrize(("unit", "alarms"), [("client", ["no-noise"]), ("record", [])])
 def test_updates_without_noise_break_a_claim_about_clients_alone(unit, alarms):
-    plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, Scope.RUN, "given", unit=unit)
+    plain, claim = observed(FedAvg()), Claim(1.4, 1e-5, "given", unit=unit)
     assert [rule for rule in broken(plain, claim) if rule == "no-noise"] == alarms
     assert broken(plain) == []
     rules = [finding.rule for finding in findings(plain, Neighbouring.ADD_REMOVE)]
@@ -111,14 +111,14 @@ def test_updates_without_noise_break_a_claim_about_clients_alone(unit, alarms):
 
 
 def test_noise_is_compared_with_the_claim():
-    kept, broken_claim = (Claim(e, 1e-5, Scope.RUN, "given") for e in (1.4, 1.3))
+    kept, broken_claim = (Claim(e, 1e-5, "given") for e in (1.4, 1.3))
     # sqrt(2)/4 standard deviations are private at epsilon 1.356, delta 1e-5.
     assert broken(observed(fixed()), kept) == []
     assert broken(observed(fixed()), broken_claim) == ["noise-below-claim"]
 
 
 def test_where_another_claim_is_judged_the_clients_own_is_judged_beside_it():
-    claim = Claim(1.4, 1e-5, Scope.RUN, "given")
+    claim = Claim(1.4, 1e-5, "given")
     tight, loose = (observed(fixed(), (LocalDpMod(1.0, s, 1.0, 1e-5),)) for s in (1.0, 0.1))
     assert broken(tight, claim) == []
     assert broken(loose, claim) == ["local-noise"]

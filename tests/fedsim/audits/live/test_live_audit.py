@@ -9,7 +9,6 @@ from adversaries.errors import InputError
 from fedsim import client_app, server_app
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import Belief
 from fedsim.audits.results import report as results
 from fedsim.configuration import to_run_config
 from fedsim.federation.client import client_ledger
@@ -29,7 +28,8 @@ AUDITOR = 7777
 
 def replayed(audit, rounds):
     """Let the audit take in all rounds; return its beliefs."""
-    return [found for each in rounds if isinstance(found := audit.observe(each), Belief)]
+    looks = [audit.observe(each) for each in rounds]
+    return [look for look in looks if look is not None and look.log_odds.size]
 
 
 def _audited(config, folder, node_config=None, run_id=RUN_ID):

@@ -12,10 +12,10 @@ from flwr.app import Context, RecordDict
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim import client_app, server_app
-from fedsim.audits.judgement.claim import Claim, Scope
+from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.live import live_report
 from fedsim.audits.live.live_audit import LiveAudit
-from fedsim.audits.live.live_rounds import LiveLook
+from fedsim.audits.live.live_rounds import Look
 from fedsim.configuration import to_run_config
 from fedsim.federation.runs.run_directory import RunDirectory
 from fedsim.federation.runtimes.inprocess import RUN_ID, InProcessGrid
@@ -206,7 +206,7 @@ def test_a_run_is_judged_only_if_all_its_trials_were_observed(uneven, count, lac
     mode = audit.config.audit.model_copy(update={"mode": "participant"})
     changes = {"trials": trials, "privacy": privacy, "audit": mode}
     audit.config = audit.config.model_copy(update=changes)
-    claim = Claim(100, 1e-3, Scope.RUN, "a test")
+    claim = Claim(100, 1e-3, "a test")
     found = live_report.judge(audit, claim, [], [], ended=True)
     assert found.verdict == ("not judged" if lacking else "supported"), found.reasons
     assert "".join(found.reasons).startswith(lacking)
@@ -282,7 +282,7 @@ def test_the_page_says_at_every_round_whether_all_is_well(seen):
 
 
 def test_noise_below_the_claim_contradicts_theory_at_that_round():
-    look = LiveLook(range(1), 1, 1.0, 0.9, 0, {"sum": 1.3}, None)
+    look = Look(range(1), 1, 1.0, 0.9, 0, noise_at_most={"sum": 1.3})
     assert course.so_far(look).text == "Agrees with theory"
     assert course.so_far(replace(look, noise_at_most={"sum": 0.8})).text == "Contradicted"
     assert course.so_far(replace(look, noise_at_most={})).text == "Limited by theory"

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from fedsim.audits.loop.observation import LoopObservation
-from fedsim.audits.loop.running import LoopWatch
 from fedsim.audits.loop.worlds import Data, pairs
-from fedsim.audits.steps.classes import unwrap
+from fedsim.audits.steps.classes import LoopWatch, unwrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 

@@ -8,7 +8,7 @@ import pytest
 
 from adversaries.errors import InputError
 from fedsim.audits.child_process.channel import AppFailedError
-from fedsim.audits.judgement.claim import Claim, Scope, Verdict
+from fedsim.audits.judgement.claim import Claim, Verdict
 from fedsim.audits.loop.audit import audit_loop
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.running import Loop
@@ -23,7 +23,7 @@ HIDDEN, NETWORKS = LOOPS / "hidden_loops.py", LOOPS / "own_networks.py"
 
 
 def outcome(loop, epsilon=None, trials=200, **how):
-    claim = None if epsilon is None else Claim(epsilon, 1e-5, Scope.RUN, "given")
+    claim = None if epsilon is None else Claim(epsilon, 1e-5, "given")
     return audit_loop(loop, claim=claim, trials=trials, **how)
 
 
@@ -123,7 +123,7 @@ def test_a_claim_of_a_small_model_is_supported_by_the_noise_that_was_measured():
 @pytest.mark.slow
 def test_a_lower_bound_above_the_claim_makes_it_suspect_with_both_numbers():
     found = outcome(f"{OWN}:no_clipping", 2.6, trials=200, records=63, data="breast-cancer")
-    above = replace(found, claim=Claim(found.lower_bound.epsilon - 0.01, 1e-5, Scope.RUN, "given"))
+    above = replace(found, claim=Claim(found.lower_bound.epsilon - 0.01, 1e-5, "given"))
     assert above.proven.epsilon < above.claim.epsilon
     assert above.verdict is Verdict.SUSPECT
     assert above.reasons == (

@@ -16,7 +16,8 @@ from fedsim.audits.loop.audit import RECORDS as RECORDS_BY_DEFAULT
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.findings import findings
 from fedsim.audits.loop.observation import LoopObservation, epsilon, mechanism
-from fedsim.audits.loop.running import Loop, LoopWatch
+from fedsim.audits.loop.running import Loop
+from fedsim.audits.steps.classes import LoopWatch
 from fedsim.privacy.mechanism import Neighbouring
 
 LOOPS = Path(__file__).parents[3] / "apps" / "loops" / "opacus_loops.py"

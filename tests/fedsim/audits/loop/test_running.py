@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.loop.contract import loaded
 from fedsim.audits.loop.observation import LoopObservation
-from fedsim.audits.loop.running import Loop, LoopTrials, LoopWatch
+from fedsim.audits.loop.running import Loop, LoopTrials
 from fedsim.audits.loop.worlds import Data, pairs
-from fedsim.audits.steps.classes import LoopStatement, wrap
+from fedsim.audits.steps.classes import LoopStatement, LoopWatch, wrap
 from fedsim.learning.data import load
 from fedsim.privacy.mechanism import Neighbouring
 

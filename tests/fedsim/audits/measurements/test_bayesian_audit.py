@@ -250,12 +250,6 @@ def test_the_report_adds_up_the_rounds_of_each_trial(rate, neighbouring, small):
     assert found.epsilon.mean == pytest.approx(np.mean(epsilons), rel=1e-9)
     assert found.epsilon.max == pytest.approx(max(epsilons), rel=1e-9)
     assert found.epsilon.max < found.epsilon_at_percentile.mean
-    curve = found.by_round
-    assert curve.rounds == [1, 2, 3, 4]
-    assert curve.epsilon[-1] == pytest.approx(found.epsilon.mean, rel=1e-12)
-    assert curve.dp_epsilon[-1] == pytest.approx(found.dp_epsilon, rel=1e-9)
-    for series in ("epsilon", "epsilon_at_percentile", "dp_epsilon"):
-        assert (np.diff(getattr(curve, series)) > 0).all()
 
 
 def test_doubt_adds_no_more_than_clipping_allows(config):
@@ -286,14 +280,6 @@ def test_sampled_replacement_says_that_its_bound_is_loose(small):
     assert "convexity" in found.note
 
 
-def test_long_runs_state_epsilon_after_some_rounds_the_last_among_them(small):
-    keys = {"training.rounds": 50, "privacy.rho-beta": 0.0, "privacy.noise-multiplier": 2.0}
-    config = small(keys | {"training.sampling-rate": 0.3})
-    found = _stated(config, _transcript(np.ones((1, 50, 2)), 2.0))
-    assert len(found.by_round.rounds) == 8
-    assert found.by_round.rounds[-1] == 50
-
-
 def test_a_delta_that_the_estimator_alone_uses_up_is_stated_as_such(config):
     found = _stated(config, _transcript(np.ones((1, 30, 5)), 8.0), 1e-14)
     assert found.epsilon is None
@@ -316,7 +302,7 @@ def test_rounds_that_left_no_distances_leave_no_bayesian_epsilon(config):
         released,
     )
     assert found is not None
-    for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon", "by_round"):
+    for name in ("epsilon", "epsilon_at_percentile", "orders", "worst_case_epsilon"):
         assert getattr(found, name) is None, name
     assert "7 rounds that interrupted attempts released have no distances" in found.note
     expected = PLD.epsilon(Mechanism.alike(8.0, 37), 0.01)
@@ -331,7 +317,7 @@ def test_a_report_without_a_bayesian_epsilon_says_why_and_promises_nothing(small
     )
     attempt.charge(1, range(3))
     report, _, page = _reported(config, tmp_path)
-    assert report.bayesian.epsilon is report.bayesian.by_round is None
+    assert report.bayesian.epsilon is None
     assert "1 rounds that interrupted attempts released have no distances" in page
     assert "stays below the first ε" not in page
     assert "Before that, interrupted attempts had released 1 round." in page

@@ -58,15 +58,12 @@ def test_every_attack_that_needs_no_other_records_finds_a_plain_difference(small
         low, high = entry.advantage_interval
         assert 0 < low <= entry.advantage <= high, name
         assert entry.advantage == pytest.approx(entry.tpr - entry.fpr), name
-        assert entry.area_interval[0] > 0.6, name
-        assert (entry.shadow_trials, entry.games) == (200, 200), name
 
 
 def test_nothing_is_found_where_there_is_nothing(small):
     found = played(small(), transcript_of(400, 0.0, seed=1), 0.999)
     for entry in found.values():
         assert entry.advantage_interval[0] <= 0 <= entry.advantage_interval[1]
-        assert entry.area_interval[0] <= 0.5 <= entry.area_interval[1]
 
 
 def test_a_likelihood_ratio_wins_more_at_even_odds_than_where_few_shadows_say():

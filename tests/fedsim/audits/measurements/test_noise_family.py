@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adversaries.bounds.rate_bounds import mu_gdp_bound, trade_off_bound
+from adversaries.bounds.lower_bounds import clopper_pearson_bound
+from adversaries.bounds.rate_bounds import by_mu, by_scale
 from adversaries.statistics.forecast import simulate
 from fedsim.game.mechanisms.noise_family import SCALES, miss_rate, noise_family, scaled
 from fedsim.privacy import loss_distribution
@@ -49,9 +50,10 @@ def test_the_bound_of_full_batches_is_that_of_mu_gdp():
     worlds = np.arange(2000) % 2 == 0
     noise = np.random.default_rng(1).standard_normal(2000)
     log_odds = np.where(worlds, 0.5, -0.5) + noise
-    exact = mu_gdp_bound(worlds, log_odds, 1e-5, 0.95)
+    counted = clopper_pearson_bound(worlds, log_odds, 1e-5, 0.95)
+    exact = by_mu(counted)
     family = noise_family(Mechanism.alike(30**0.5, 30))
-    found = trade_off_bound(worlds, log_odds, 1e-5, 0.95, family)
+    found = by_scale(counted, family)
     assert 0.96 * exact.epsilon < found.epsilon < exact.epsilon
 
 

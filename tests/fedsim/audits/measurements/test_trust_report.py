@@ -51,10 +51,8 @@ def test_a_report_counts_the_noise_of_the_clients_that_came(small, tmp_path):
     sensitivity = report.mechanism.rounding.sensitivity
     assert found.effective_noise_multiplier[0] <= std.min() / sensitivity * (1 + 1e-9)
     text = " ".join(report.warnings)
-    assert "in the clear: a simulation of secure aggregation" in text
     assert "Clients were missing in" in text
     assert "1 of 5 clients colluded" in text
-    assert "charges these clients an infinite epsilon" in text
     # Neither is a guarantee, whatever the bounds say of the others.
     assert not report.mechanism.dp_guarantee
     assert "Secure aggregation was simulated" in report.mechanism.dp_note
@@ -106,10 +104,13 @@ def test_rounds_with_missing_clients_are_counted_over_batches_and_attempts(small
 def test_only_clients_that_add_noise_take_any_of_it_along(trust, small):
     keys = {"federation.clients": 5, "federation.tolerated-dropouts": 1, "federation.trust": trust}
     config = small(keys)
-    missing = set_up.dropouts(config.scheme, 2.0, [_row(0, 1, 1, 4)])
-    (said,) = set_up.cautions(config.federation, None, missing)
+    missing, whole = (set_up.dropouts(config.scheme, 2.0, [_row(0, 1, 1, came)]) for came in (4, 5))
+    assert missing is not None
+    assert whole is not None
+    less = missing.effective_noise_multiplier < whole.effective_noise_multiplier
+    assert less == (trust == "local")
+    (said,) = set_up.cautions(config.federation, missing)
     assert "The worst round had 4 of 5" in said
-    assert ("effective noise multiplier" in said) == (trust == "local")
 
 
 def test_what_is_no_guarantee_under_distributed_trust_and_collusion_is_said(small):

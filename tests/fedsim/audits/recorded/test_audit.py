@@ -8,19 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adversaries.attacks.noisy_means import evidence_against
-from adversaries.bounds import canaries
 from adversaries.bounds.canaries import vector
 from adversaries.errors import InputError
 from adversaries.statistics import gaussian
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import Auditor, audit
-from fedsim.audits.recorded.recorded_noise import NUMBERS
-from fedsim.audits.recorded.server_rounds import EVIDENCE
+from fedsim.audits.recorded.releases import NUMBERS
 from fedsim.audits.steps.step import CONFIGURED
 from fedsim.federation.transcripts.records import (
-    Canary,
     NodeReply,
     ObservedRound,
     Transcript,
@@ -340,14 +336,6 @@ def test_a_true_claim_is_not_refuted_by_an_interval_that_is_only_shown():
         refuted += "refuted" in texts(report)
     # At half confidence 15 of 60 would be.
     assert refuted <= 1
-    local_refuted = 0
-    for seed in range(60):
-        # Tight: what this noise really gives is the claim itself.
-        z = math.sqrt(2 * math.log(1.25 / DELTA)) / 40.0
-        factor = 1 / gaussian.mu_of_epsilon(40.0, DELTA) / z
-        transcript = local(seed, factor, 40.0)
-        local_refuted += "LocalDpMod claims" in texts(report_of(transcript, confidence=0.5))
-    assert local_refuted <= 1
 
 
 def test_noise_without_clipping_bounds_nothing():
@@ -358,54 +346,24 @@ def test_noise_without_clipping_bounds_nothing():
     assert all(client["epsilon"]["low"] == "Infinity" for client in clients)
 
 
-def test_weights_are_read_off_the_aggregate():
-    unknown = SERVER | {"aggregation": "unknown"}
-    counts = (1, 2, 3, 30)
-    found = report_of(federation(examples=counts, mechanism=unknown, rounds=30))
-    release = found["details"]["release"]
-    assert release["weighting"] == "examples"
-    assert "the aggregates prove it" in texts(found, "alarm")
-    heavy, light = release["clients"][3], release["clients"][0]
-    assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
-    uniform = report_of(federation(examples=counts, weighted=False, mechanism=unknown, rounds=30))
-    assert uniform["details"]["release"]["weighting"] == "uniform"
-    assert not texts(uniform, "alarm", "caution")
+def test_weights_of_flowers_own_mean_are_those_of_the_examples():
+    for rounds in (1, 30):
+        found = report_of(federation(examples=(1, 2, 3, 30), rounds=rounds))
+        release = found["details"]["release"]
+        assert release["weighting"] == "examples"
+        assert "num-examples weights the mean" in texts(found, "alarm")
+        heavy, light = release["clients"][3], release["clients"][0]
+        assert heavy["mu"]["point"] == pytest.approx(30 * light["mu"]["point"], rel=1e-6)
 
 
-def test_few_rounds_prove_no_weights():
-    report = report_of(federation(examples=(1, 1, 1, 2), rounds=1))
-    assert "too few rounds were recorded" in texts(report, "caution")
-    assert "prove" not in texts(report)
-
-
-@pytest.mark.slow
-def test_uniform_weights_of_a_tiny_model_are_rarely_called_proven():
-    # Two parameters: the noise that is left over says little of its own size.
-    generator, wrong = np.random.default_rng(5), 0
-    for _ in range(4000):
-        evidence = 0.0
-        for _ in range(3):
-            noise, apart = generator.standard_normal(2), generator.standard_normal(2)
-            shifted = noise + apart
-            evidence += evidence_against(noise @ noise, shifted @ shifted, apart @ apart, 2)
-        wrong += evidence > EVIDENCE
-    # At most one in ten thousand: 0.4 expected; four or more happen one time in a thousand.
-    assert wrong <= 3
-
-
-@pytest.mark.slow
-def test_evidence_is_an_e_value_and_grows_where_the_hypothesis_is_wrong():
-    generator = np.random.default_rng(6)
-    for size in (3, 50):
-        apart = np.full(size, 1 / math.sqrt(size))
-        for truth, low, high in ((0.0, 0.0, 1.1), (-1.0, 1.3, math.inf)):
-            values = []
-            for _ in range(6000):
-                noise = generator.standard_normal(size) + truth * apart
-                shifted = noise + apart
-                found = evidence_against(noise @ noise, shifted @ shifted, 1.0, size)
-                values.append(math.exp(found))
-            assert low <= np.mean(values) <= high
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_mean_of_own_code_without_noise_is_recognised_by_either_weighting(weighted):
+    own = SERVER | {"aggregation": "other"}
+    counts = {"examples": (1, 2, 3, 30), "weighted": weighted}
+    quiet = report_of(federation(mechanism=own, noise=0.0, **counts))
+    assert quiet["details"]["release"]["noise"] == "none"
+    assert quiet["details"]["release"]["weighting"] == ("examples" if weighted else "uniform")
+    assert report_of(federation(mechanism=own, **counts))["details"]["release"] is None
 
 
 def test_missing_clients_leave_too_little_noise():
@@ -466,7 +424,8 @@ def test_a_reply_that_cannot_be_read_is_named_and_its_round_left_out(bad):
 )
 def test_a_mechanism_that_makes_no_sense_still_gives_a_report(changes):
     report = report_of(federation(mechanism=SERVER | changes), claimed_epsilon=1.0)
-    assert report["details"]["release"]["noise"] in ("as claimed", "unclaimed", "more")
+    release = report["details"]["release"]
+    assert release is None or release["noise"] in ("as claimed", "unclaimed", "more")
 
 
 @pytest.mark.parametrize("name", ["clipping_norm", "noise_multiplier", "num_sampled_clients"])
@@ -494,9 +453,9 @@ def test_a_configured_number_that_nothing_follows_from_is_taken_as_not_recorded(
 )
 def test_no_configured_number_keeps_an_audit_from_its_report(changes, noise):
     changed = SERVER | {"clipping": "client"} | changes
-    for transcript in (federation(rounds=1, noise=noise), local(0, noise, 1.0, rounds=1)):
-        rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
-        assert audited(replace(transcript, rounds=tuple(rounds)), 1.0).details.release
+    transcript = federation(rounds=1, noise=noise)
+    rounds = [replace(one, mechanism=one.mechanism | changed) for one in transcript.rounds]
+    assert audited(replace(transcript, rounds=tuple(rounds)), 1.0).details.release
 
 
 def test_an_aggregate_that_is_no_mean_is_said_to_be_none():
@@ -517,114 +476,6 @@ def test_rounds_may_be_taken_in_one_by_one():
     for observed in transcript.rounds[4:]:
         auditor.observe(observed)
     assert auditor.report(options).rows == audited(transcript).rows
-
-
-def local(seed, noise, epsilon, rounds=5):
-    """Return the transcript of a participant with LocalDpMod, noisy as `noise` times the claim."""
-    generator = np.random.default_rng(seed)
-    config = {
-        "local_clipping_norm": NORM,
-        "local_sensitivity": NORM,
-        "local_epsilon": epsilon,
-        "local_delta": DELTA,
-    }
-    std = noise * NORM * math.sqrt(2 * math.log(1.25 / DELTA)) / epsilon
-    seen = []
-    for round in range(1, rounds + 1):
-        model = {"w": generator.standard_normal(400)}
-        update = generator.standard_normal(400)
-        clipped = update * NORM / np.linalg.norm(update)
-        own = {"w": model["w"] + clipped + std * generator.standard_normal(400)}
-        unprotected = {"w": model["w"] + update}
-        seen.append(ObservedRound(round, model, own=own, unprotected=unprotected, mechanism=config))
-    return Transcript(TranscriptFacts("participant", "a test", node=2), tuple(seen), False, "", 0)
-
-
-def test_a_local_mechanism_is_measured_towards_the_server():
-    release = report_of(local(0, noise=1.0, epsilon=1.0))["details"]["release"]
-    multiplier = math.sqrt(2 * math.log(1.25 / DELTA))
-    ends = release["noise_multiplier"]
-    assert ends["low"] <= multiplier <= ends["high"]
-    (client,) = release["clients"]
-    assert (client["node"], client["rounds"]) == (2, 5)
-
-
-def test_a_local_mechanism_that_gives_less_than_it_claims_is_an_alarm():
-    assert "LocalDpMod claims epsilon 1" in texts(report_of(local(0, 0.3, 1.0)), "alarm")
-    assert "LocalDpMod" not in texts(report_of(local(0, 1.0, 1.0)))
-
-
-@pytest.mark.parametrize(
-    ("seen", "stated", "factor", "verdict", "why"),
-    [
-        (2, None, 0.7, "not judged", "--rounds"),
-        (2, 10, 0.7, "not judged", "2 of the stated 10 rounds were recorded"),
-        (10, 10, 0.7, "convicted", ""),
-        (10, None, 1.5, "not judged", "--rounds"),
-        (10, 10, 1.5, "supported", ""),
-    ],
-)
-def test_a_participant_is_judged_once_all_of_its_stated_rounds_are_there(
-    seen, stated, factor, verdict, why
-):
-    """Two of ten rounds keep a claim that ten exceed: only the user knows how many there are."""
-    whole = local(0, noise=1.0, epsilon=3.0, rounds=10)
-    epsilon = report_of(whole)["details"]["release"]["clients"][0]["epsilon"]["point"]
-    claim = Claim(factor * epsilon, DELTA, unit="client")
-    part = replace(whole, rounds=whole.rounds[:seen])
-    judged = audit(part, AuditOptions(claim=claim, rounds=stated))
-    assert judged.verdict == verdict
-    assert why in "".join(judged.reasons)
-
-
-def canary_transcript(seed, mu, rounds):
-    """Return a participant's transcript of canaries of length 1 under noise of std 1/mu."""
-    generator = np.random.default_rng(seed)
-    model, seen = {"w": np.zeros(50)}, []
-    for round in range(1, rounds + 1):
-        canary = Canary(bool(generator.random() < 0.5), int(generator.integers(2**62)), 1.0, 1e-9)
-        seen.append(ObservedRound(round, model, canary=canary))
-        after = model["w"] + generator.standard_normal(50) / mu
-        after += canary.coin * canaries.direction(canary.seed, 50)
-        model = {"w": after}
-    seen.append(ObservedRound(rounds, aggregate=model))
-    return Transcript(TranscriptFacts("participant", "a test", node=0), tuple(seen), False, "", 0)
-
-
-def test_canaries_measure_mu_through_the_models_alone():
-    covered = 0
-    for seed in range(50):
-        canary = report_of(canary_transcript(seed, 1.5, 30), confidence=0.9)["details"]["canary"]
-        covered += canary["mu"]["low"] <= 1.5 <= canary["mu"]["high"]
-    assert covered >= 38
-    assert canary["rounds"] == 30  # the last model came with an evaluation
-    assert canary["epsilon_all_rounds"]["low"] == pytest.approx(
-        gaussian.epsilon(canary["mu"]["low"] * math.sqrt(30), DELTA)
-    )
-
-
-def test_a_claim_that_canaries_refute_fails_their_check_beside_another_observers_row():
-    quiet, own = canary_transcript(0, 5.0, 30), local(0, noise=1.0, epsilon=3.0, rounds=2)
-    both = replace(quiet, rounds=(*own.rounds, *quiet.rounds))
-    report = audit(both, AuditOptions(claim=Claim(50.0, DELTA, unit="client")))
-    assert (report.verdict, report.vantage) == ("convicted", "server")
-    assert (report.proven_epsilon or 0.0) > 50
-    failed = [each["condition"] for each in report.report["checks"] if each["outcome"] == "failed"]
-    assert "rows.participant.epsilon.low > 50.0" in failed
-
-
-def test_a_round_that_was_missed_has_no_score():
-    transcript = canary_transcript(1, 1.5, 6)
-    kept = tuple(one for one in transcript.rounds if one.round != 3)
-    canary = report_of(replace(transcript, rounds=kept))["details"]["canary"]
-    assert canary["rounds"] == 4
-
-
-def test_a_participant_without_canaries_is_told_what_to_do():
-    seen = ObservedRound(1, {"w": np.zeros(3)}, own={"w": np.ones(3)})
-    report = report_of(Transcript(TranscriptFacts("participant", "a test"), (seen,), False, "", 7))
-    assert "attach canary_mod" in texts(report, "note")
-    assert "during the last round" in texts(report, "note")
 
 
 @pytest.mark.parametrize(

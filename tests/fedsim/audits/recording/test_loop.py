@@ -13,7 +13,7 @@ from fedsim import recording
 from fedsim.audits.judgement.claim import Claim
 from fedsim.audits.judgement.options import AuditOptions
 from fedsim.audits.recorded.audit import audit
-from fedsim.audits.steps.composition import epsilon
+from fedsim.audits.steps.checks import epsilon
 from fedsim.federation.transcripts.reader import read_transcript
 from fedsim.recording import Accounted, Recorder
 

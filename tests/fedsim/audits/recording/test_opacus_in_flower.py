@@ -34,7 +34,6 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_of_all_rounds(tmp_pa
     for report in _audited(tmp_path):
         told = report["details"]["release"]["accountants"]
         assert report["verdict"] == "convicted", report["findings"]
-        assert (told["engines"], told["steps_of_last"]) == (ROUNDS, STEPS)
         assert report["details"]["rounds"] == ROUNDS * STEPS
         assert told["last_word"] < 0.7 * told["all_steps"]
         assert report["details"]["release"]["proven"]["epsilon"] > 0.94 * told["all_steps"]
@@ -47,7 +46,6 @@ def test_the_twin_that_keeps_its_accountant_is_supported(tmp_path):
     for report in _audited(tmp_path):
         told = report["details"]["release"]["accountants"]
         assert report["verdict"] == "supported", report["findings"]
-        assert (told["engines"], told["steps_of_last"]) == (ROUNDS, ROUNDS * STEPS)
         assert told["last_word"] == pytest.approx(told["all_steps"])
 
 

@@ -116,7 +116,6 @@ def test_a_correct_training_is_measured_and_its_accountants_word_supported(tmp_p
     noise = report["details"]["release"]["noise_multiplier"]
     assert noise["low"] < 1 < noise["high"] < 1.05
     assert report["details"]["release"]["amplified"]
-    assert report["details"]["release"]["accountants"]["engines"] == 1
     # Its bound is looser than the loss distribution, by a hundredth.
     assert 0.9 < report["details"]["release"]["proven"]["epsilon_at_most"] / epsilon < 1
 
@@ -183,7 +182,7 @@ def test_an_engine_in_every_round_is_convicted_by_the_total_and_its_mended_twin_
     assert report["verdict"] == "convicted"
     assert "restarted (5 engines)" in _texts(report)
     told = report["details"]["release"]["accountants"]
-    assert told["steps_of_last"] == 20 and report["details"]["rounds"] == 100
+    assert report["details"]["rounds"] == 100
     # The mended twin keeps its accountant: the last word is of all rounds.
     training, history = Training(), []
     for _ in range(rounds):

@@ -40,9 +40,7 @@ def test_every_state_has_words_of_the_table_and_one_alone_is_good():
 
 
 @pytest.mark.source
-@pytest.mark.parametrize(
-    "page", [DOCS / "README.md", TUTORIAL, READING], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", [DOCS / "README.md", TUTORIAL, READING])
 def test_a_page_prints_states_of_the_table_alone(page):
     printed = PRINTED.findall(page.read_text())
     assert printed

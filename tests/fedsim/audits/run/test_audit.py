@@ -188,19 +188,6 @@ def test_sampled_steps_are_predicted_to_reach_their_bound(sampled):
 
 
 @pytest.mark.slow
-def test_the_simulated_density_is_that_of_the_log_odds(sampled):
-    facts, transcript = _sampled_game(sampled)
-    density = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01)).prediction.density
-    edges = np.array(density.edges)
-    for world, name in ((True, "world_d"), (False, "world_d_prime")):
-        masses = np.array(getattr(density, name)) * np.diff(edges)
-        assert 0.99 < masses.sum() <= 1
-        final = transcript["log_odds"][transcript["worlds"] == world, -1]
-        observed = np.mean(final < edges[50])
-        assert masses[:50].sum() == pytest.approx(observed, abs=0.06)
-
-
-@pytest.mark.slow
 def test_the_estimators_of_the_paper_take_the_sampling_into_account(sampled):
     facts, transcript = _sampled_game(sampled)
     report = audit.assemble(AuditedRun(sampled, facts, transcript, 0.95, 0.01))

@@ -192,35 +192,6 @@ def test_help_teaches_with_an_example():
     assert "fedsim account --" in text("account --help")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (
-            "account --delta 0.01 --rounds 30",
-            "the mechanism is missing",
-        ),
-        (f"{LIMITED} --epsilon 1", "epsilon and rho-beta are given; give one of epsilon,"),
-        ("account --rho-beta 1.2 --delta 0.01 --rounds 30", "rho_beta is 1.2"),
-        ("account --epsilon -1 --delta 0.01 --rounds 30", "epsilon is -1"),
-        ("account --rho-beta 0.9 --delta 1 --rounds 30", "delta is 1"),
-        ("account --rho-beta 0.9 --delta 0.01 --rounds 0", "steps is 0"),
-        (f"{LIMITED} --sampling-rate 2", "sampling rate is 2"),
-        (f"{LIMITED} --clients 1", "1 clients"),
-        (f"{LIMITED} --vantage server", "no noise protects from the server"),
-        (f"{LIMITED} --clients 4 --colluding 3", "give 0 to 2"),
-        (f"{ACCOUNT} --clients 4 --colluding -1", "give 0 to 2"),
-        (f"{LIMITED} --accountant pdl", "did you mean 'pld'"),
-        ("account --noise-multiplier -1 --rounds 30 --delta 0.01", "noise multiplier is -1"),
-        ("account --noise-multiplier 1 --rounds 0 --delta 0.01", "steps is 0"),
-        ("account --noise-multiplier 1 --rounds 30 --delta 1.5", "delta is 1.5"),
-    ],
-)
-def test_bad_input_is_refused_in_one_line(arguments, complaint):
-    message = refusal(arguments)
-    assert complaint in message
-    assert "\n" not in message
-
-
 # --- other questions -------------------------------------------------------------------------
 
 
@@ -382,28 +353,6 @@ def test_a_limit_counts_the_clients_that_take_part():
     assert nominal == pytest.approx(5.699546592 / math.sqrt(3), rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("account --delta 0.1", "the mechanism is missing"),
-        ("account nothing.toml --delta 0.1", "cannot read"),
-        ("account configs/digits.toml --rho-beta 0.9", "already sets the noise, and rho-beta"),
-        (f"{ACCOUNT} --halfwidth 0", "halfwidth is 0"),
-        (f"{ACCOUNT} --halfwidth 0.1 --vantage server", "for which a single trial is enough"),
-        (f"{ACCOUNT} --accountant rdp", "an effect only on the limits"),
-        (f"{ACCOUNT} --participants 3", "3 of 2 clients"),
-        ("account --rho-beta 0.9 --delta 0.01", "give rounds to find the noise"),
-        (f"{LIMITED} --noise-multiplier 3 --sampling-rate 0.1", "leave one out to compute it"),
-        ("account --rho-beta 0.6 --rounds 30 --baseline-risk 0.1", "needs max-risk"),
-        ("account --rho-beta 0.6 --delta 1e-5 --noise-multiplier 0.1", "not even one round"),
-    ],
-)
-def test_questions_that_make_no_sense_are_refused_in_one_line(arguments, complaint):
-    message = refusal(arguments)
-    assert complaint in message
-    assert "\n" not in message
-
-
 # --- what is no guarantee, and what cannot be said -------------------------------------------
 
 
@@ -461,27 +410,6 @@ def test_the_noise_of_a_federation_is_nominal_by_every_accountant():
     assert rows["rdp-classic"]["noise_multiplier"] == pytest.approx(8.38022703488798 / 2, rel=1e-6)
     assert "no noise protects from the server" in refusal(f"{command} --vantage server")
     assert "choose trust local" in refusal(f"{command} --local-steps 3")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("account --rho-alpha 0.25 --rounds 30 --accountant pdl", "did you mean 'pld'"),
-        ("account --rho-alpha 0.25 --rounds 30 --accountant rdp", "an effect only on the limits"),
-        (
-            "account --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --vantage server",
-            "no noise protects from the server",
-        ),
-        (
-            "account --rho-beta 0.9 --delta 0.01 --noise-multiplier 3 --rounds 9 --vantage server",
-            "no noise protects from the server",
-        ),
-    ],
-)
-def test_what_has_no_say_or_no_answer_is_refused_in_one_line(arguments, complaint):
-    message = refusal(arguments)
-    assert complaint in message
-    assert "\n" not in message
 
 
 def test_more_information_than_a_bit_says_nothing():

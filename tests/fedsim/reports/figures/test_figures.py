@@ -17,7 +17,6 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from fedsim.audits.results.measured import RoundSeries
-from fedsim.audits.results.theory import Density
 from fedsim.reports.figures import canvas, plot, run_figures, training_figures
 from fedsim.reports.figures.plot import Curve, Level, Panel, Plot
 from fedsim.reports.figures.run_figures import MeasuredCurve
@@ -116,16 +115,6 @@ class TestLogOddsHistogram:
         for mu in (None, np.full(TRIALS, np.inf)):
             drawn = run_figures.log_odds_histogram(worlds, log_odds[:, -1], mu, None)
             assert not [each for each in drawn.panels[0].curves if "predicted" in each.name]
-
-    def test_a_simulated_density_takes_the_place_of_the_curves(self, game):
-        worlds, log_odds = game
-        density = Density([-40.0, 0.0, 50.0], [0.01, 0.012], [0.012, 0.01])
-        mu = np.full(TRIALS, MU)
-        drawn = run_figures.log_odds_histogram(worlds, log_odds[:, -1], mu, None, density=density)
-        for world, label in (("world_d", "D"), ("world_d_prime", "D′")):
-            found = curve(drawn, f"predicted for {label}")
-            assert list(found.values) == getattr(density, world)
-            assert list(found.at) == [-20.0, 25.0]
 
 
 class TestPredictedDensity:
