@@ -35,7 +35,7 @@ HELD = {
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
     "fedsim/federation": 9_300,
-    "fedsim/deployment": 3_200,
+    "fedsim/deployment": 3_300,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
