@@ -28,20 +28,20 @@ BUDGETS = {
 """Lines of Python of each wing, docstrings and blanks included; `commands` with the root."""
 
 HELD = {
-    "adversaries": 5_600,
+    "adversaries": 5_500,
     "fedsim/common": 1_500,
     "fedsim/privacy": 3_200,
-    "fedsim/configuration": 1_800,
+    "fedsim/configuration": 1_700,
     "fedsim/learning": 8_400,
     "fedsim/game": 3_800,
-    "fedsim/federation": 9_400,
+    "fedsim/federation": 9_300,
     "fedsim/deployment": 3_300,
     "fedsim/audits": 13_600,
     "fedsim/reports": 8_300,
     "fedsim/studies": 5_400,
     "fedsim/commands": 5_600,
     "papers": 7_000,
-    "tests": 55_400,
+    "tests": 55_300,
 }
 """The present size of what is above its budget, in hundreds of lines, rounded up."""
 
@@ -58,7 +58,7 @@ OTHER_BUDGETS = {
 OTHERS_HELD = {
     "commands": 24,
     "options": 128,
-    "keys": 95,
+    "keys": 94,
 }
 
 

@@ -70,12 +70,11 @@ class FederationConfig(TomlTable):
 
     Attributes:
         clients: Number of clients.
-        partition: Scheme that divides D among the clients.
+        partition: Scheme that divides D among the clients. Options of a partitioner of Flower
+            follow its name, as "flwr:shard, num-shards-per-partition=2".
         partition_key: Column that decides the client of a record. The partition "key" gives all
             records with the same value to one client. "label" stands for the label. Flower's
             partitioners use the labels where this is empty.
-        partition_options: Options of a partitioner of Flower. Separated by commas, as "name=value,
-            name=value".
         dirichlet_alpha: Concentration of "dirichlet" and "quantity" partitions.
         sampling_rate: Probability that a client joins a round. 1: every client joins every round.
         trust: Party that adds the noise. "central": the server; "local": each client, all of its
@@ -98,7 +97,6 @@ class FederationConfig(TomlTable):
     clients: Annotated[int, Field(ge=2)] = 2
     partition: str = "iid"
     partition_key: str = ""
-    partition_options: str = ""
     dirichlet_alpha: Annotated[float, Field(gt=0)] = 0.5
     sampling_rate: Annotated[float, Field(gt=0, le=1)] = 1.0
     trust: Annotated[Trust, Field(strict=False)] = Trust.CENTRAL

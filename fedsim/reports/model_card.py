@@ -45,7 +45,6 @@ OWN_OF_EACH = (
     "privacy.noise-source",
     "federation.partition",
     "federation.partition-key",
-    "federation.partition-options",
     "federation.dirichlet-alpha",
     "federation.auditor-sees",
     "federation.timeout",

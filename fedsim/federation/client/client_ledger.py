@@ -15,6 +15,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -283,8 +284,19 @@ def _check_budget(
 
 
 def _read(folder: Path) -> Journal[AnsweredMessage]:
+    path = folder / FILE
+    try:
+        status = path.stat()
+    except OSError:
+        return _parsed.__wrapped__(path, 0, 0)
+    return _parsed(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _parsed(path: Path, changed: int, size: int) -> Journal[AnsweredMessage]:
+    """Return the entries of the file as it is since a change: once for each message."""
     return journal.read(
-        folder / FILE,
+        path,
         AnsweredMessage.of,
         "the releases of this client's records are unknown; restore it from a copy",
     )

@@ -167,14 +167,15 @@ def draw(chosen: DataConfig, source: Dataset) -> Split:
 
 def divide(federation: FederationConfig, data_seed: int, split: Split) -> Ints:
     """Return the client of each record of D, int64 [n]."""
+    scheme, _, options = federation.partition.partition(",")
     return partition(
         split.members_records.labels,
         federation.clients,
-        federation.partition,
+        scheme.strip(),
         federation.dirichlet_alpha,
         data_seed,
         keys(federation, split),
-        federation.partition_options,
+        options,
     )
 
 
@@ -184,7 +185,7 @@ def keys(federation: FederationConfig, split: Split) -> npt.NDArray[Any] | None:
     Raises InputError if the dataset has no such column, if the scheme would split it, or if
     "label" is ambiguous because the dataset also has a column of this name.
     """
-    name, scheme = federation.partition_key, federation.partition
+    name, scheme = federation.partition_key, federation.partition.partition(",")[0].strip()
     by_key = scheme == "key" or (scheme.startswith(FLOWER) and name)
     if not by_key:
         if name:

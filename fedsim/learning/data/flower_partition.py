@@ -60,7 +60,7 @@ def divide(made_by: str, division: Division, generator: np.random.Generator) -> 
     if left := int((client_of < 0).sum()):
         raise InputError(
             f"{scheme}, which leaves {left} of the {len(by)} records of D without a client; change "
-            "federation.partition-options, or the number of clients"
+            "the options in federation.partition, or the number of clients"
         )
     return client_of
 
@@ -88,7 +88,7 @@ def _arguments(
     if unknown := sorted(set(chosen) - set(free)):
         known = ", ".join(name.replace("_", "-") for name in free) or "none"
         raise InputError(
-            f"federation.partition-options names '{unknown[0].replace('_', '-')}', but {scheme}, "
+            f"federation.partition names '{unknown[0].replace('_', '-')}', but {scheme}, "
             f"whose options are {known}"
         )
     arguments = {name: value for name, value in (own | chosen).items() if name in parameters}
@@ -99,7 +99,7 @@ def _arguments(
     ]
     if missing:
         raise InputError(
-            f"{scheme}, which needs {missing[0]}: set federation.partition-options = "
-            f'"{missing[0]}=2", or another number'
+            f"{scheme}, which needs {missing[0]}: add it to "
+            f'federation.partition, as ", {missing[0]}=2", or another number'
         )
     return arguments

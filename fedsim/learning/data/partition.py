@@ -132,8 +132,8 @@ def partition(
         raise InputError(f"federation.dirichlet-alpha is {alpha}; give a number above 0")
     if options and not scheme.startswith(FLOWER):
         raise InputError(
-            f"federation.partition-options is '{options}', but federation.partition is '{scheme}', "
-            "which has no options; leave them out"
+            f"federation.partition has the options '{options.strip()}', but '{scheme}' has none; "
+            "leave them out"
         )
     division = Division(labels, clients, alpha, keys, _options(options))
     for draw in range(REDRAWS):
@@ -156,7 +156,7 @@ def _options(text: str) -> dict[str, int | float | str | bool]:
         name, equals, value = (one.strip() for one in part.partition("="))
         if not (name and equals and value):
             raise InputError(
-                f"federation.partition-options has '{part}'; write name=value, separated by commas"
+                f"federation.partition has '{part}'; write name=value, separated by commas"
             )
         options[name] = _value(value)
     return options

@@ -150,10 +150,7 @@ def opened(target: str) -> Tracker:
         raise InputError(f"{name} is not installed; {installation.command(name)}") from None
 
 
-PLACES = {
-    *("run.out", "data.root", "data.public-root", "data.public-schema", "model.weights"),
-    "federation.partition-options",
-}
+PLACES = {"run.out", "data.root", "data.public-root", "data.public-schema", "model.weights"}
 """Keys whose values may be paths of this machine."""
 
 

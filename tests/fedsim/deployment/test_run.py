@@ -340,9 +340,9 @@ def test_a_server_refuses_another_flower_and_the_node_names_both(server_up, monk
     monkeypatch.setattr(
         flower_services.RuntimeVersionMetadata, "from_local_component", lambda *_: other
     )
-    lines = supernode_checks.admitted(place, "127.0.0.1", kit.port(server_up / "server", "PORT"))
-    ((what, state, message),) = lines
-    assert (what, state) == ("flwr", "wrong")
+    url = f"https://127.0.0.1:{kit.port(server_up / 'server', 'PORT')}"
+    ((what, state, message),) = supernode_checks._admitted(place, url)
+    assert (what, state) == ("program", "wrong")
     assert version("flwr") in message
     assert "1.99.0" in message
     assert len(message.splitlines()) == 1

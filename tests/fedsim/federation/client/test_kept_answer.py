@@ -184,3 +184,11 @@ def _file(machine, content):
     path = machine / "kept.npz"
     path.write_bytes(content)
     return path
+
+
+def test_the_ledger_is_read_once_for_each_message(tmp_path, monkeypatch):
+    read, files = client_ledger.journal.read, []
+    _asked(tmp_path)
+    monkeypatch.setattr(client_ledger.journal, "read", lambda *of: files.append(of) or read(*of))
+    _asked(tmp_path, id=2, lie={"round": 2})
+    assert len(files) == 1

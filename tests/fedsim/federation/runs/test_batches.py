@@ -58,8 +58,7 @@ def _stop_before(monkeypatch, batches):
     ],
 )
 def test_no_report_is_of_two_experiments(changes, named, small, tmp_path):
-    """Whoever edits the configuration of a run that has batches of trials is told what was
-    there."""
+    """An edit of the configuration of a run with batches is told with what was there."""
     start = FEW_ROUNDS | {"privacy.rho-beta": 0.9}
     directory = RunDirectory.create(tmp_path / "run", small(start))
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -69,11 +68,7 @@ def test_no_report_is_of_two_experiments(changes, named, small, tmp_path):
     with pytest.raises(InputError, match=re.escape(named)):
         _go(directory)
     # What no trial depends on may change.
-    harmless = {
-        "audit.confidence": 0.99,
-        "trials.batch": 2,
-        "run.name": "again",
-    }
+    harmless = {"audit.confidence": 0.99, "trials.batch": 2, "run.name": "again"}
     directory.write_text("config.toml", dump(small(start | harmless)))
     assert len(_go(directory)[0]["worlds"]) == 8
 

@@ -79,17 +79,12 @@ def charged(config, directory, *attempts, batch=0, rounds=0):
 
 def epsilons(config, rows, vantage=PARTICIPANT, client=0, all_trials=False):
     """Return a client's epsilon after each row, of its batch or of all trainings, by replay."""
-    return [
-        privacy.epsilon_of(
-            config.scheme,
-            Book.of(
-                [each for each in rows[:end] if all_trials or each.batch == rows[end - 1].batch],
-                all_trials,
-            ).spent(client),
-            vantage,
-        )
-        for end in range(1, len(rows) + 1)
-    ]
+    found = []
+    for end, row in enumerate(rows, start=1):
+        mine = [each for each in rows[:end] if all_trials or each.batch == row.batch]
+        counts = Book.of(mine, all_trials).spent(client)
+        found.append(privacy.epsilon_of(config.scheme, counts, vantage))
+    return found
 
 
 # The file

@@ -49,7 +49,7 @@ def test_every_person_is_a_client_by_natural_identity():
 @pytest.mark.parametrize(
     ("name", "clients", "options", "said"),
     [
-        ("pathological", 4, "", "needs num-classes-per-partition: set"),
+        ("pathological", 4, "", "needs num-classes-per-partition: add it"),
         ("pathological", 2, "num-classes-per-partition=2", "records of D without a client"),
         ("dirichlet", 4, "colour=1", "names 'colour', but .* whose options are min-partition-size"),
         ("dirichlet", 4, "shuffle", "has 'shuffle'; write name=value"),
@@ -64,7 +64,7 @@ def test_what_a_partitioner_cannot_do_is_one_line(name, clients, options, said):
 
 
 def test_options_are_refused_where_a_scheme_has_none():
-    with pytest.raises(InputError, match="'iid', which has no options"):
+    with pytest.raises(InputError, match="but 'iid' has none; leave them out"):
         partition(LABELS, 3, "iid", 0.5, 0, options="shuffle=false")
 
 
