@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+
 import fedsim
 from adversaries.arrays import Bools, Floats
 from adversaries.bounds import lower_bounds
 from adversaries.errors import InputError
 from adversaries.statistics import estimators, gaussian
 from adversaries.statistics.intervals import ALARM_CONFIDENCE, EpsilonBound, significance
-from fedsim.audits.app import game, loading, theory
+from fedsim.audits.app import game, loading, records, theory
 from fedsim.audits.app.configuration import (
     BY_LOCAL,
     App,
@@ -20,11 +22,13 @@ from fedsim.audits.app.configuration import (
     Configuration,
     claim_of,
 )
+from fedsim.audits.app.records import RecordAudit
 from fedsim.audits.app.theory import AppGuarantee
 from fedsim.audits.child_process.channel import Log, started
 from fedsim.audits.judgement.claim import Claim, Evidence, Judgement, judge
 from fedsim.audits.judgement.options import check_numbers
 from fedsim.audits.judgement.report import Decisions, Judged, largest
+from fedsim.audits.loop.findings import MeasuredNoise
 from fedsim.audits.results.rows import Row
 from fedsim.audits.results.theory import Predicted
 from fedsim.audits.run import detectable
@@ -44,8 +48,7 @@ UNKNOWN = (
 
 OF_A_RECORD = (
     "the claim is about a record. This audit changes a client's whole update, and does not measure "
-    "how training treats one record. Audit a client's training function (fedsim audit "
-    "FILE:FUNCTION), or record its steps inside the app (fedsim.recording.opacus)"
+    "how training treats one record"
 )
 UNIT_MISSING = (
     "The claim does not state what it protects; give --claimed-unit client (a client's update, as "
@@ -71,7 +74,10 @@ class AppDetails:
     neighbouring: Neighbouring
     clients: int
     configuration: Configuration
-    decisions: Decisions
+    decisions: Decisions | None
+    records: Mapping[str, int] | None
+    """Clients with steps of Opacus, and the most steps of one; None for a claim about a client."""
+    noise: MeasuredNoise | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +85,11 @@ class AppAudit(Judged):
     """The outcome of the audit of an app.
 
     Attributes:
+        records: protection of one record, where the claim is about one and clients use Opacus. No
+            attack is made on a record.
     """
 
     kind = "app audit"
-    unit = "client"
 
     app: str
     configuration: Configuration
@@ -92,6 +99,7 @@ class AppAudit(Judged):
     predicted_advantage: float | None
     clients: int
     seen_below: float
+    records: RecordAudit | None = None
 
     @property
     def noise_off(self) -> bool:
@@ -103,6 +111,8 @@ class AppAudit(Judged):
     @property
     def judgement(self) -> Judgement:
         strategies, claim = " > ".join(self.configuration.strategies), self.claim
+        if claim is not None and self.records is not None:
+            return judge(claim, self.records.evidence(claim))
         central, run = self._released
         unsure = [OWN_NOISE.format(strategies)] if central and central.own_noise else []
         # The checks with a rule are those that theory's epsilon counts.
@@ -135,27 +145,35 @@ class AppAudit(Judged):
         return self.app
 
     @property
+    def unit(self) -> str:
+        return "client" if self.records is None else "record"
+
+    @property
     def versions(self) -> Mapping[str, str]:
         return {"fedsim": fedsim.__version__, "flwr": version("flwr")}
 
     @property
     def unjudged(self) -> Sequence[Row]:
-        predicted = self.predicted_advantage
+        records, predicted = self.records, self.predicted_advantage
         return self.observed(
             "measured" if self.noise_off else "theory",
-            None,
+            self.attack if records is None else None,
+            None if records is None or records.noise is None else records.noise.ratio,
             self.seen_below,
-            "",
+            "" if records is None else "no attack was made on a record",
             None if predicted is None else Predicted(None, predicted, None, "closed form"),
         )
 
     @property
     def details(self) -> AppDetails:
+        seen = self.records
         return AppDetails(
             neighbouring=self.neighbouring,
             clients=self.clients,
             configuration=self.configuration,
-            decisions=self.decisions,
+            decisions=self.decisions if seen is None else None,
+            records=None if seen is None else {"clients": seen.clients, "steps": seen.steps},
+            noise=None if seen is None else seen.noise,
         )
 
 
@@ -170,18 +188,29 @@ def audit(
     progress: Callable[[int], None] = lambda done: None,
 ) -> AppAudit:
     check_numbers(trials, confidence, seed)
-    configuration = game.observe(audited, seed)
+    configuration, trainings = game.observe(audited, seed)
     claim = claim or claim_of(configuration)
     delta = ASSUMED if claim is None else claim.delta
-    vantage = theory.vantage_of(configuration, claim)
-    guarantee = theory.guarantee(configuration, neighbouring, vantage)
-    worlds, scores = game.play(
-        audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
-    )
+    vantage, of_record = theory.vantage_of(configuration, claim), None
+    if claim is not None and claim.unit == "record":
+        rounds = configuration.rounds
+        of_record = records.judged(trainings, rounds, neighbouring, delta, confidence)
+    if of_record is None:
+        guarantee = theory.guarantee(configuration, neighbouring, vantage)
+        worlds, scores = game.play(
+            audited, configuration, guarantee, neighbouring, vantage, trials, seed, progress
+        )
+        epsilon = None if guarantee is None else guarantee.epsilon(delta)
+        seen_below = _seen_below(configuration, guarantee, vantage, claim, worlds)
+    else:  # towards the server, and without an attack
+        guarantee, vantage, epsilon = None, Vantage.SERVER, of_record.epsilon
+        worlds, scores = np.arange(trials) % 2 == 0, np.zeros(trials)
+        seen_below = 0.0 if of_record.noise is None else of_record.noise.seen_below
     reason = _not_normal(configuration, guarantee)
     stated, sure = (
         _bounds(worlds, scores, delta, reason, each) for each in (confidence, ALARM_CONFIDENCE)
     )
+    objections = theory.findings(configuration, neighbouring, claim)
     return AppAudit(
         app=audited.name,
         configuration=configuration,
@@ -190,17 +219,18 @@ def audit(
         vantage=vantage,
         neighbouring=neighbouring,
         delta=delta,
-        epsilon=None if guarantee is None else guarantee.epsilon(delta),
+        epsilon=epsilon,
         predicted_advantage=_predicted(configuration, guarantee),
         advantage=estimators.advantage(worlds, scores, confidence),
         lower_bounds=stated,
         proven=largest(sure),
         confidence=confidence,
-        objections=theory.findings(configuration, neighbouring, claim),
-        trials=trials,
+        objections=(*objections, *(of_record.findings if of_record else ())),
+        trials=trials if of_record is None else 0,
         clients=audited.clients,
         seed=seed,
-        seen_below=_seen_below(configuration, guarantee, vantage, claim, worlds),
+        seen_below=seen_below,
+        records=of_record,
     )
 
 

@@ -25,6 +25,7 @@ from adversaries.arrays import Floats
 from adversaries.statistics.intervals import Interval
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.judgement.claim import Claim, Finding
+from fedsim.audits.loop.observation import ObservedRun
 from fedsim.common.randomness import StreamRole, generator
 from fedsim.privacy.trust.model import Vantage
 
@@ -225,6 +226,24 @@ class AppRound:
     message_norm: float = math.nan
 
 
+@dataclass(frozen=True)
+class ClientRun:
+    """The training of one client in an honest run."""
+
+    run: ObservedRun
+    rounds: int
+    bare: int
+    echo: float
+
+
+@dataclass(frozen=True)
+class HonestRun:
+    """An honest run: its configuration, with what was observed, and the training of each client."""
+
+    configuration: Configuration
+    clients: dict[int, ClientRun]
+
+
 class App(Protocol):
     """An app that can run many times, in this process or another; every run sets all seeds."""
 
@@ -234,8 +253,8 @@ class App(Protocol):
     @property
     def clients(self) -> int: ...
 
-    def honest(self, seed: int) -> Configuration:
-        """Run the app as it is, and return its configuration with what was observed."""
+    def honest(self, seed: int) -> HonestRun:
+        """Run the app as it is."""
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         """Run the app with updates by a script, and return its rounds."""

@@ -37,6 +37,7 @@ from fedsim.audits.app.configuration import (
     AppRound,
     AppStatement,
     Configuration,
+    HonestRun,
     Script,
     configuration_of,
     direction,
@@ -45,6 +46,7 @@ from fedsim.audits.app.configuration import (
     scripted,
 )
 from fedsim.audits.app.loading import FlowerApp, Train, loaded, patched, without_older_stack
+from fedsim.audits.app.records import ClientSteps, ClientWatch
 from fedsim.audits.child_process import channel
 from fedsim.audits.child_process.channel import AppFailedError
 from fedsim.audits.recorded.noise_level import HIDDEN
@@ -52,6 +54,7 @@ from fedsim.audits.recorded.releases import Asked, Notes
 from fedsim.audits.recorded.server_rounds import ServerRounds
 from fedsim.audits.recording.flower import ServerRecorder
 from fedsim.audits.recording.loop import RoundSink
+from fedsim.audits.steps.classes import unwrap
 from fedsim.configuration import Scalar
 from fedsim.federation.runtimes.inprocess import FIRST_NODE, RUN_ID, SERVER_NODE, InProcessGrid
 from fedsim.federation.transcripts.layout import Layout
@@ -78,6 +81,7 @@ class AuditedApp:
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self._templates: dict[tuple[str, int], RecordDict] = {}
+        self._watch = ClientWatch()
         self._app: FlowerApp
         self._run: _Run
 
@@ -85,14 +89,16 @@ class AuditedApp:
     def name(self) -> str:
         return self._app.name
 
-    def honest(self, seed: int) -> Configuration:
-        return self._played(seed, None).configuration()
+    def honest(self, seed: int) -> HonestRun:
+        configuration = self._played(seed, None).configuration()
+        return HonestRun(configuration, self._steps.runs())
 
     def scripted(self, seed: int, script: Script) -> tuple[AppRound, ...]:
         return self._played(seed, script).scored(script)
 
     def _played(self, seed: int, script: Script | None) -> "_Run":
         run = self._run = _Run(script, self._app)
+        self._steps = ClientSteps(self._watch)
         grid = _AuditGrid(self, run, self._app)
         context = Context(RUN_ID, SERVER_NODE, {}, RecordDict(), dict(self._app.run_config))
         channel.set_seeds(seed)
@@ -108,7 +114,7 @@ class AuditedApp:
         finally:
             run.detach()
         run.check()
-        return run
+        return self._played(seed, script) if self._steps.late else run
 
     def train(self, message: Message, context: Context, call_next: Train) -> Message:
         """Return the answer to a message in place of the app's train function (a Flower mod)."""
@@ -117,7 +123,7 @@ class AuditedApp:
         if not kind.startswith("train"):
             return call_next(message, context)
         if script is None:
-            reply = call_next(message, context)
+            reply = self._steps.trained(partition, message, lambda: call_next(message, context))
             if not reply.has_error():
                 self._templates[kind, partition] = copy.deepcopy(reply.content)
             return reply
@@ -154,7 +160,10 @@ def opened(directory: Path, clients: int, overrides: dict[str, Scalar]) -> Itera
     audited = AuditedApp(clients)
     with loaded(directory, overrides, audited.train) as app:
         audited._app = app
-        yield audited
+        try:
+            yield audited
+        finally:
+            unwrap()
 
 
 class _AuditGrid(InProcessGrid):

@@ -18,6 +18,7 @@ from adversaries.arrays import Bools, Floats
 from fedsim.audits.app.configuration import (
     UNBOUNDED_WEIGHT,
     App,
+    ClientRun,
     Configuration,
     Script,
 )
@@ -29,22 +30,31 @@ from fedsim.privacy.trust.model import Vantage
 HUGE, IDLE = 1e3, 1e-3
 """Norms of the target's and of the other clients' updates, in clipping norms."""
 
+SECOND = 2**32
+"""Number of the second honest run, which no trial has."""
+
 PILOTS = 24
 """Trials that place the threshold, where theory does not."""
 
 
-def observe(audited: App, seed: int) -> Configuration:
-    """Return an app's configuration as observed.
+def observe(audited: App, seed: int) -> tuple[Configuration, list[dict[int, ClientRun]]]:
+    """Return an app's configuration as observed, and the clients' trainings in honest runs.
 
-    A run with a huge update adds to the honest run.
+    A run with a huge update adds to the first honest run. Where clients take steps of Opacus, a
+    second honest run shows whether the noise follows a seed.
     """
-    configuration = audited.honest(_app_seed(seed, 0))
-    observation, script = configuration.observation, script_of(configuration, seed)
+    honest = audited.honest(_app_seed(seed, 0))
+    trainings = [honest.clients]
+    if any(client.run.steps for client in honest.clients.values()):
+        trainings.append(audited.honest(_app_seed(seed, SECOND)).clients)
+    configuration, observation = honest.configuration, honest.configuration.observation
     assert observation is not None
+    script = script_of(configuration, seed)
     norms = [each.message_norm for each in audited.scripted(_app_seed(seed, 1), script)]
     # Rounding in float32 changes a huge update far less than clipping it does. nan is not above.
     kept = any(norm > 0.5 * script.length for norm in norms) or observation.client_norm_kept
-    return replace(configuration, observation=replace(observation, client_norm_kept=kept))
+    observation = replace(observation, client_norm_kept=kept)
+    return replace(configuration, observation=observation), trainings
 
 
 def play(

@@ -307,6 +307,7 @@ class Judged(AuditReport):
     def observed(
         self,
         source: Source,
+        attack: Attack | None,
         noise: Noise | None,
         detects: float | None,
         note: str,
@@ -322,7 +323,7 @@ class Judged(AuditReport):
         if self.epsilon is not None:
             most = advantage_of_epsilon(self.epsilon, self.delta)
             limit = Limit.of_epsilon(self.epsilon, most, source)
-        return [unmeasured(self.vantage, limit, self.attack, noise, predicted, detects, note)]
+        return [unmeasured(self.vantage, limit, attack, noise, predicted, detects, note)]
 
     @property
     def attack(self) -> Attack:

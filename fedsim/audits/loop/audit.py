@@ -152,6 +152,7 @@ class LoopAudit(Judged):
         noise, off = self.noise, self.observation.noise_off is not None
         return self.observed(
             "measured" if off else "theory",
+            self.attack,
             None if noise is None else noise.ratio,
             None if noise is None else noise.seen_below,
             "" if noise is not None else "the noise itself was not observed",

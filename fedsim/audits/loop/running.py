@@ -90,6 +90,41 @@ def same_first_network() -> Iterator[None]:
         vars(init).update(had)
 
 
+def observed_run(
+    watch: LoopWatch,
+    model: Floats | None,
+    released: Floats,
+    beside: tuple[tuple[str, str], ...],
+    records: list[str] | None,
+) -> ObservedRun:
+    """Return the observations of a run.
+
+    Args:
+        watch: with the steps of the run.
+        model: numbers of the returned model; None where the function returned nothing.
+        released: everything that the run released.
+        beside: the model's integer tensors, as `contract.carried` returns them.
+        records: checksums of the loader's records; None where they are not known.
+    """
+    end = np.empty(0) if watch.state is None else watch.state
+    start = end if watch.start is None else watch.start
+    kept = rest(end if model is None else model, end)
+    return ObservedRun(
+        steps=tuple(watch.steps),
+        statement=watch.statement,
+        size=watch.batches.records,
+        records=tuple(sorted(records or ())),
+        computed=type(watch.batches.dataset).__name__ if records is None else "",
+        explained=bool(watch.steps) and kept is not None and not watch.moved,
+        epochs=watch.batches.epochs,
+        beside=beside,
+        unnoised=watch.unnoised,
+        start=_checksum(start if kept is None else np.append(start, kept)),
+        released=_checksum(released),
+        few=len(np.unique(released)) < SHOWN,
+    )
+
+
 class Loop:
     """A loop, and the watch that observes it; `runs`: number of runs until now."""
 
@@ -97,26 +132,11 @@ class Loop:
         self._function, self._watch, self.runs = function, watch, 0
 
     def observed(self, data: Data, seed: int) -> ObservedRun:
-        watch, returned = self._watch, self._called(data, seed)
-        released = self._released(returned)
-        end = np.empty(0) if watch.state is None else watch.state
-        start = end if watch.start is None else watch.start
-        model = end if returned is None else contract.array(returned).ravel()
-        kept, records = rest(model, end), self._records(data)
-        return ObservedRun(
-            steps=tuple(watch.steps),
-            statement=watch.statement,
-            size=watch.batches.records,
-            records=tuple(sorted(records or ())),
-            computed=type(watch.batches.dataset).__name__ if records is None else "",
-            explained=bool(watch.steps) and kept is not None and not watch.moved,
-            epochs=watch.batches.epochs,
-            beside=() if returned is None else carried(tensors(returned)),
-            unnoised=watch.unnoised,
-            start=_checksum(start if kept is None else np.append(start, kept)),
-            released=_checksum(released),
-            few=len(np.unique(released)) < SHOWN,
-        )
+        returned = self._called(data, seed)
+        model = None if returned is None else contract.array(returned).ravel()
+        beside = () if returned is None else carried(tensors(returned))
+        released, records = self._released(returned), self._records(data)
+        return observed_run(self._watch, model, released, beside, records)
 
     def _records(self, data: Data) -> list[str] | None:
         """Return checksums of the loader's records; [] without a loader, None if unknown."""

@@ -76,10 +76,11 @@ def played(report: AuditReport) -> str:
     """Return in a few words how much was played or observed."""
     match report:
         case AppAudit():
-            rounds = counted(report.configuration.rounds, "round")
-            return (
-                f"{counted(report.trials, 'trial')}, {rounds}, {counted(report.clients, 'client')}"
+            whole = (
+                f"{counted(report.configuration.rounds, 'round')}, "
+                f"{counted(report.clients, 'client')}"
             )
+            return f"{counted(report.trials, 'trial')}, {whole}" if report.trials else whole
         case LoopAudit():
             return f"{counted(report.trials, 'trial')}, {counted(report.runs, 'run')}"
     match report.details:
@@ -217,7 +218,7 @@ def advice(report: AuditReport) -> list[str]:
 def compared(report: AuditReport) -> str:
     """Return which worlds an attack on code compared, in a sentence; "" for other audits."""
     match report:
-        case AppAudit():
+        case AppAudit() if report.records is None:
             return (
                 f"A client sends its update, or {COMPARED[report.neighbouring]}; the adversary is "
                 f"{ADVERSARY[report.vantage]}."

@@ -37,7 +37,7 @@ def test_the_app_and_every_hook_are_gone_afterwards():
     path = list(sys.path)
     with opened(APP, 2, {"clients": 2, "num-server-rounds": 1}) as app:
         assert "dp_app.server_app" in sys.modules
-        observation = app.honest(0).observation
+        observation = app.honest(0).configuration.observation
     assert observation is not None and observation.noise_coordinates == 650
     assert [getattr(client, name) for client, name in watched] == before
     assert sys.path == path
@@ -48,7 +48,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before():
     def noise(seed):
         random.random()
         np.random.normal()  # noqa: NPY002
-        observation = app.honest(seed).observation
+        observation = app.honest(seed).configuration.observation
         assert observation is not None
         (share,) = observation.noise_ratios
         return share
@@ -60,7 +60,7 @@ def test_an_execution_follows_its_seed_and_not_what_was_drawn_before():
 def test_an_honest_run_shows_weights_norms_and_noise():
     config = {"variant": "weighted", "clients": 3, "num-server-rounds": 2, "noise-multiplier": 3.0}
     with opened(APP, 3, config) as app:
-        configuration = app.honest(0)
+        configuration = app.honest(0).configuration
     central, observation = configuration.central, configuration.observation
     assert central is not None and observation is not None and configuration.rounds == 2
     # Shares of the 1797 digits in the ratio 1 : 2 : 3.

@@ -174,9 +174,7 @@ def test_a_round_in_which_nobody_changed_the_model_has_a_report(tmp_path, capsys
     path = tmp_path / "t.fedt"
     with Writer(path, TranscriptFacts("server", "a test")) as writer:
         replies = {node: NodeReply({"w": model}, 1.0) for node in (1, 2)}
-        mean = {"aggregation": "mean"}
-        seen = ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}, mechanism=mean)
-        writer.append(seen)
+        writer.append(ObservedRound(1, {"w": model}, replies, aggregate={"w": noise}))
         writer.end()
     assert command(path) == 0
     assert "No guarantee." in capsys.readouterr().out
